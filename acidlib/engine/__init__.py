@@ -1,0 +1,1 @@
+"""The services: initiator, worker and cleaner. `spark` alone imports pyspark."""

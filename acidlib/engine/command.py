@@ -1,0 +1,314 @@
+"""The command line that all jobs share: options, surroundings, output, and exit statuses."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from acidlib.engine.selection import Budget, Order, Selection
+from acidlib.engine.services import Progress, Services
+from acidlib.engine.spark import SparkSession
+from acidlib.engine.target import Understanding
+from acidlib.errors import AcidError, RefusedError
+from acidlib.metastore.standalone import stated_write_ids
+from acidlib.model.generation import Generation
+from acidlib.queue.sql import SqlQueue
+from acidlib.report.progress import SilentProgress, TerminalProgress
+from acidlib.report.results import EXIT_NOT_DONE
+from acidlib.settings import Settings, load_settings, parse_duration, parse_size
+from acidlib.storage.filesystem import open_filesystem
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf" / "acidlib.toml"
+
+_Command = Callable[..., Any]
+
+
+class Duration(click.ParamType):
+    """1d, 12h, 30s: seconds as a float."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        try:
+            return parse_duration(str(value)) / 1000
+        except AcidError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(click.ParamType):
+    """256m, 1g: bytes as an int."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes."""
+        try:
+            return parse_size(str(value))
+        except AcidError as error:
+            self.fail(str(error), param, ctx)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """The options that every job has."""
+
+    queue_url: str
+    output: str
+    debug: bool
+    settings: Settings
+    warnings: tuple[str, ...]
+
+    @property
+    def json(self) -> bool:
+        """Whether standard output is to be one JSON document."""
+        return self.output == "json"
+
+
+def common_options(function: _Command) -> _Command:
+    """--queue-url, --set, --output, --debug; passes `common`."""
+
+    @click.option("--queue-url", envvar="ACIDLIB_QUEUE_URL", help="Database of the queue; default: a SQLite file.")
+    @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting by Hive's name.")
+    @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @functools.wraps(function)
+    def wrapped(
+        *, queue_url: str | None, assignments: tuple[str, ...], output: str, debug: bool, **options: Any
+    ) -> Any:
+        with _told(debug=debug):
+            settings, warnings = load_settings(
+                conf_dir=_path_of("HIVE_CONF_DIR"), toml=CONF if CONF.exists() else None, assignments=assignments
+            )
+            common = Common(
+                queue_url=queue_url or _default_queue_url(),
+                output=output,
+                debug=debug,
+                settings=settings,
+                warnings=warnings,
+            )
+            return function(common=common, **options)
+
+    return wrapped
+
+
+def selection_options(*, warehouse: bool, location: bool = True) -> Callable[[_Command], _Command]:
+    """Where and what; passes `selection` and `understanding`."""
+
+    def decorate(function: _Command) -> _Command:
+        @click.option("--metastore-uri", hidden=True)
+        @click.option("--warehouse", metavar="URI", help="A directory of databases and tables.")
+        @click.option("--location", metavar="URI", help="One table or one partition.")
+        @click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
+        @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
+        @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
+        @click.option("--idle", type=Duration(), help="Only what has not changed for so long, e.g. 1d.")
+        @click.option("--write-ids", metavar="TEXT", help="Which write ids are committed, in Hive's format.")
+        @click.option("--write-ids-file", type=click.Path(path_type=Path), help="The same, a line per table.")
+        @click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted.")
+        @click.option("--hive-version", type=click.Choice(["auto", "3", "4"]), default="auto", show_default=True)
+        @click.option("--table-kind", type=click.Choice(["full", "insert-only"]), help="Where files cannot prove it.")
+        @click.option("--visibility-txn", type=click.IntRange(min=1), help="A committed transaction for the names.")
+        @functools.wraps(function)
+        def wrapped(**options: Any) -> Any:
+            options["selection"] = _selection(options, needs_warehouse=warehouse, takes_location=location)
+            options["understanding"] = _understanding(options, options["selection"])
+            return function(**options)
+
+        return wrapped
+
+    return decorate
+
+
+def _selection(options: dict[str, Any], *, needs_warehouse: bool, takes_location: bool) -> Selection:
+    if options.pop("metastore_uri") is not None:
+        raise click.UsageError("metastores are not supported yet: give --location or --warehouse")
+    location, root = options.pop("location"), options.pop("warehouse")
+    tables = options.pop("tables")
+    if location is not None and root is not None:
+        raise click.UsageError("--location and --warehouse exclude each other")
+    if location is not None and tables:
+        raise click.UsageError("--location names the table already: --table goes with --warehouse")
+    if root is None and tables:
+        raise click.UsageError("--table needs --warehouse, the directory of its database")
+    if needs_warehouse and location is None and root is None:
+        raise click.UsageError("give --warehouse or --location" if takes_location else "give --warehouse")
+    return Selection(
+        location=None if location is None else open_filesystem(location)[1],
+        warehouse=None if root is None else open_filesystem(root)[1],
+        tables=tables,
+        exclude=options.pop("exclude"),
+        partitions=options.pop("partitions"),
+        idle_seconds=options.pop("idle"),
+    )
+
+
+def _understanding(options: dict[str, Any], selection: Selection) -> Understanding:
+    file: Path | None = options.pop("write_ids_file")
+    stated = stated_write_ids(
+        text=options.pop("write_ids"),
+        file_text=None if file is None else _read_text(file),
+        everything=options.pop("all_committed"),
+    )
+    names_something = selection.location is not None or selection.warehouse is not None
+    if stated is None and names_something:
+        raise click.UsageError(
+            "what is committed cannot be known from files: give --write-ids, --write-ids-file or --all-committed"
+        )
+    if stated is not None and stated.single is not None and selection.location is None:
+        raise click.UsageError(
+            "--write-ids is for one table: give --location, or --write-ids-file with a line per table"
+        )
+    version = options.pop("hive_version")
+    return Understanding(
+        write_ids=stated,
+        generation=None if version == "auto" else Generation(int(version)),
+        table_kind=options.pop("table_kind"),
+        visibility_txn=options.pop("visibility_txn"),
+    )
+
+
+def budget_options(function: _Command) -> _Command:
+    """--order, --max-partitions, --max-bytes, --time-budget; passes `order` and `budget`."""
+
+    @click.option("--order", type=click.Choice([order.value for order in Order]), default="deltas", show_default=True)
+    @click.option("--max-partitions", type=click.IntRange(min=0), help="Start no more than these.")
+    @click.option("--max-bytes", type=Size(), help="Start no more input bytes than these, e.g. 100g.")
+    @click.option("--time-budget", type=Duration(), help="Start nothing after this time, e.g. 2h.")
+    @functools.wraps(function)
+    def wrapped(
+        *, order: str, max_partitions: int | None, max_bytes: int | None, time_budget: float | None, **options: Any
+    ) -> Any:
+        deadline = None if time_budget is None else time.time() + time_budget
+        budget = Budget(partitions=max_partitions, bytes=max_bytes, deadline=deadline)
+        return function(order=Order(order), budget=budget, **options)
+
+    return wrapped
+
+
+def parse_size_option(text: str) -> int:
+    """Bytes of a size such as 256m."""
+    return parse_size(text)
+
+
+@contextmanager
+def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
+    """Everything a service works with, for the length of one run: Spark, the queue, a progress bar."""
+    host = socket.gethostname()
+    run_id = uuid.uuid4().hex[:12]
+    progress = _progress(common)
+    for warning in common.warnings:
+        progress.note(f"warning: {warning}")
+    fs, _ = open_filesystem("/")
+    conf = {"spark.ui.showConsoleProgress": "false", "spark.executorEnv.PYTHONPATH": str(ROOT)}
+    yarn_queue = common.settings.text("hive.compactor.job.queue")
+    if yarn_queue:
+        conf["spark.yarn.queue"] = yarn_queue
+    with (
+        _terminable(),
+        SqlQueue(common.queue_url) as queue,
+        SparkSession(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
+    ):
+        yield Services(
+            fs=fs,
+            runner=runner,
+            queue=queue,
+            settings=common.settings,
+            host=host,
+            worker_id=f"acidlib-{run_id}-{host}",
+            clock=time.time,
+            unique=lambda: uuid.uuid4().hex[:16],
+            progress=progress,
+        )
+
+
+def _progress(common: Common) -> Progress:
+    del common
+    return TerminalProgress() if sys.stderr.isatty() or os.environ.get("ACIDLIB_PROGRESS") else SilentProgress()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the run as an interrupt does: claims are released, staging is removed."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def print_result(common: Common, *, text: Callable[[], str], document: Callable[[], dict[str, Any]]) -> None:
+    """The result on standard output, in the form that was asked for, and nothing else there."""
+    out = json.dumps(document(), indent=2, ensure_ascii=False) if common.json else text()
+    click.echo(out)
+
+
+def print_notes(common: Common, notes: Sequence[str]) -> None:
+    """Notes for people, on standard error."""
+    if not common.json:
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
+
+
+@contextmanager
+def _told(*, debug: bool) -> Iterator[None]:
+    """Errors as one clear line and the documented exit status; the traceback only with --debug."""
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit, SystemExit):
+        raise
+    except KeyboardInterrupt:
+        click.echo("error: interrupted; what was published stays, everything else was left as it was", err=True)
+        raise SystemExit(EXIT_NOT_DONE) from None
+    except RefusedError as error:
+        _tell(error, debug=debug)
+        raise SystemExit(EXIT_NOT_DONE) from None
+    except Exception as error:
+        _tell(error, debug=debug)
+        raise SystemExit(EXIT_NOT_DONE) from None
+
+
+def _tell(error: Exception, *, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    elif isinstance(error, AcidError):
+        click.echo(f"error: {error}", err=True)
+    else:
+        line = " ".join(str(error).split())
+        click.echo(f"error: unexpected {type(error).__name__}: {line} (--debug shows where)", err=True)
+
+
+def _default_queue_url() -> str:
+    home = _path_of("ACIDLIB_HOME") or Path.home() / ".local" / "state" / "acidlib"
+    return f"sqlite:///{home / 'queue.db'}"
+
+
+def _path_of(variable: str) -> Path | None:
+    value = os.environ.get(variable)
+    return Path(value).expanduser().absolute() if value else None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RefusedError(f"Cannot read the write-id lists {path}: because {error}") from error

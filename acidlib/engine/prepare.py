@@ -1,0 +1,127 @@
+"""From a target to a plan's inputs: listed once, its state computed once, before any output exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acidlib.engine.target import Target
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.generation import Generation
+from acidlib.model.listing import Listing
+from acidlib.model.names import SIDE_FILE_SUFFIX
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import DataFile, RewriteSettings, Unit
+from acidlib.model.writeids import CompactorWriteIdList
+from acidlib.orc.schema import is_acid
+from acidlib.orc.tail import read_tail
+from acidlib.planning.inputs import CompactionInputs, FileKind, Refusal, Role, compaction_inputs
+from acidlib.planning.state import AcidState, acid_state
+from acidlib.planning.units import FileFacts, compaction_units, delete_files
+from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.listing import flush_length, list_location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The inputs of one compaction, and all they were derived from."""
+
+    target: Target
+    listing: Listing
+    generation: Generation
+    write_ids: CompactorWriteIdList
+    state: AcidState
+    inputs: CompactionInputs
+    lengths: dict[str, int]
+
+    def delete_files(self) -> tuple[DataFile, ...]:
+        """The delete files among the inputs."""
+        return delete_files(self.inputs, self.target.location, self.lengths)
+
+    def units(self, buckets: dict[str, frozenset[int]], settings: RewriteSettings) -> tuple[Unit, ...]:
+        """The bucket files to make. `buckets`: what each delete file's events decode to, by absolute path."""
+        prefix = f"{self.target.location}/"
+        facts = FileFacts(
+            lengths=self.lengths,
+            delete_buckets={path.removeprefix(prefix): found for path, found in buckets.items()},
+        )
+        return compaction_units(
+            self.inputs,
+            facts,
+            location=self.target.location,
+            generation=self.generation,
+            write_ids=self.write_ids,
+            settings=settings,
+        )
+
+
+def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_major_bytes: int) -> Prepared | Refusal:
+    """List a target and find what a compaction of it would read and write, or why there is none."""
+    listing = list_location(fs, target.location, missing=RefusedError)
+    generation = target.generation(listing)
+    write_ids = target.write_ids(listing).for_compactor()
+    state = acid_state(listing, write_ids, generation=generation, ignore_empty_files=True)
+    inputs = compaction_inputs(
+        state,
+        listing,
+        kind,
+        generation=generation,
+        visibility_txn=target.understanding.visibility_txn,
+        minor_as_major_bytes=minor_as_major_bytes,
+    )
+    if isinstance(inputs, Refusal):
+        return inputs
+    lengths = _logical_lengths(fs, target, inputs)
+    _prove_full_acid(target, inputs, lengths)
+    return Prepared(
+        target=target,
+        listing=listing,
+        generation=generation,
+        write_ids=write_ids,
+        state=state,
+        inputs=inputs,
+        lengths=lengths,
+    )
+
+
+def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -> dict[str, int]:
+    lengths = {}
+    for directory in inputs.directories:
+        for file in directory.files:
+            if file.side_file is not None:
+                lengths[file.path] = flush_length(fs, f"{target.location}/{file.side_file}", file.length)
+        for side in directory.lone_side_files:
+            data = side.removesuffix(SIDE_FILE_SUFFIX)
+            if flush_length(fs, f"{target.location}/{side}", 1 << 62):
+                raise CorruptError(f"Cannot compact {target.location}: because {side} is there and {data} is missing")
+    return lengths
+
+
+def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str, int]) -> None:
+    """Refuse what is not proven to hold ACID events: the engine must not treat an insert-only table as another."""
+    if target.understanding.table_kind == "insert-only":
+        raise RefusedError(f"Cannot compact {target.name}: because insert-only tables are not supported yet")
+    files = [
+        (file, directory)
+        for directory in inputs.directories
+        for file in directory.files
+        if directory.role is not Role.DELETE_DELTA or file.kind is FileKind.ACID
+    ]
+    for file, _ in files:
+        length = lengths.get(file.path, file.length)
+        if file.kind is FileKind.ACID and length:
+            source = LocalDataFiles().open(f"{target.location}/{file.path}", length)
+            try:
+                if is_acid(read_tail(source).root):
+                    return
+            finally:
+                source.close()
+            raise RefusedError(
+                f"Cannot compact {target.name}: because {file.path} has no ACID columns; if the table is insert-only, "
+                "these are not supported yet"
+            )
+    if files and target.understanding.table_kind != "full":
+        raise RefusedError(
+            f"Cannot compact {target.name}: because no file proves whether the table is full ACID or insert-only; give "
+            "--table-kind"
+        )

@@ -1,0 +1,79 @@
+"""How units of work are run: one small interface, with Spark or this process behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from acidlib.errors import AcidError
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+Work = Callable[[Item, str], Value]
+"""What is done with one item; the text is unique to this attempt at it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[Value]):
+    """The value of one item, or the error that kept it from having one."""
+
+    value: Value | None = None
+    error: AcidError | None = None
+
+    def get(self) -> Value:
+        """The value; raises the error."""
+        if self.error is not None:
+            raise self.error
+        assert self.value is not None
+        return self.value
+
+
+class Runner(Protocol):
+    """Runs a function over items."""
+
+    def run(
+        self,
+        work: Callable[[Any, str], Value],
+        items: Sequence[Any],
+        *,
+        group: str,
+        on_progress: Callable[[int], None],
+    ) -> list[Done[Value]]:
+        """What became of each item, in order. An item run twice counts once.
+
+        group        shown as the name of the work
+        on_progress  called now and then with the number of items done
+        """
+
+
+def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[Value]:
+    """Run one item; an error of ours becomes a value, so that one item never takes others with it."""
+    try:
+        return Done(value=work(item, unique))
+    except AcidError as error:
+        return Done(error=error)
+
+
+class LocalRunner:
+    """Runs items one after the other in this process: for a library's caller, for tests and benches."""
+
+    def __init__(self, unique: Callable[[], str]) -> None:
+        self._unique = unique
+
+    def run(
+        self,
+        work: Callable[[Any, str], Value],
+        items: Sequence[Any],
+        *,
+        group: str,
+        on_progress: Callable[[int], None],
+    ) -> list[Done[Value]]:
+        """See Runner."""
+        del group
+        done = []
+        for item in items:
+            done.append(attempt(work, item, self._unique()))
+            on_progress(len(done))
+        return done

@@ -1,0 +1,53 @@
+"""What the services work with: handed in once by the job, so that nothing below reads a clock or the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from acidlib.engine.runner import Runner
+from acidlib.queue.sql import SqlQueue
+from acidlib.settings import Settings
+from acidlib.storage.filesystem import FileSystem
+
+
+class Progress(Protocol):
+    """Tells a person how far the work is; on standard error."""
+
+    def start(self, what: str, total: int) -> None:
+        """A piece of work with a number of parts begins."""
+
+    def advance(self, done: int) -> None:
+        """So many parts are done."""
+
+    def finish(self) -> None:
+        """It has ended."""
+
+    def note(self, line: str) -> None:
+        """One line about something that has happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One run's surroundings.
+
+    host       of the driver, for names
+    worker_id  unique to the run; no host name is a prefix of it
+    clock      epoch seconds
+    unique     a new text at each call
+    """
+
+    fs: FileSystem
+    runner: Runner
+    queue: SqlQueue
+    settings: Settings
+    host: str
+    worker_id: str
+    clock: Callable[[], float]
+    unique: Callable[[], str]
+    progress: Progress
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+        return int(self.clock() * 1000)

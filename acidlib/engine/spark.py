@@ -1,0 +1,120 @@
+"""Running units as Spark tasks. The only module that imports pyspark."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from pyspark import SparkConf, SparkContext, TaskContext
+from pyspark.util import InheritableThread
+
+from acidlib.engine.runner import Done, attempt
+from acidlib.errors import RetryError
+
+Value = TypeVar("Value")
+
+_POLL_SECONDS = 0.2
+_MOST_TASKS = 10_000
+
+
+class SparkRunner:
+    """Runs each item as one task; results come back as values.
+
+    Retries and speculation are harmless: an attempt writes under a name of its own, and Spark hands over one result
+    per task.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    def run(
+        self,
+        work: Callable[[Any, str], Value],
+        items: Sequence[Any],
+        *,
+        group: str,
+        on_progress: Callable[[int], None],
+    ) -> list[Done[Value]]:
+        """See Runner. Raises RetryError when Spark gives the job up."""
+        if not items:
+            return []
+        group_id = f"{group} {uuid.uuid4().hex[:8]}"
+        found: list[Done[Value]] = []
+        failure: list[Exception] = []
+
+        def job() -> None:
+            self._context.setJobGroup(group_id, group, interruptOnCancel=True)
+            self._context.setLocalProperty("callSite.short", group)
+            try:
+                slices = min(len(items), _MOST_TASKS)
+                found.extend(self._context.parallelize(items, slices).mapPartitions(_attempts(work)).collect())
+            except Exception as error:  # told to the caller's thread below
+                failure.append(error)
+
+        thread = InheritableThread(target=job, name="acidlib-job", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_POLL_SECONDS)
+                on_progress(self._tasks_done(group_id))
+        except BaseException:
+            self._context.cancelJobGroup(group_id)
+            raise
+        if failure:
+            raise RetryError(
+                f"Cannot finish {group}: because Spark gave it up: {_first_line(failure[0])}"
+            ) from failure[0]
+        on_progress(len(items))
+        return found
+
+    def _tasks_done(self, group_id: str) -> int:
+        tracker = self._context.statusTracker()
+        done = 0
+        for job in tracker.getJobIdsForGroup(group_id):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info is not None else ():
+                stage_info = tracker.getStageInfo(stage)
+                done += stage_info.numCompletedTasks if stage_info is not None else 0
+        return done
+
+
+def _attempts(work: Callable[[Any, str], Value]) -> Callable[[Iterable[Any]], Iterator[Done[Value]]]:
+    def run(items: Iterable[Any]) -> Iterator[Done[Value]]:
+        context = TaskContext.get()
+        number = context.taskAttemptId() if context is not None else 0
+        for item in items:
+            yield attempt(work, item, f"{number}-{uuid.uuid4().hex[:8]}")
+
+    return run
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "Error" in line or "Exception" in line]
+    return (told or lines or [type(error).__name__])[-1]
+
+
+class SparkSession:
+    """A Spark context for one run of a job."""
+
+    def __init__(self, *, name: str, conf: dict[str, str]) -> None:
+        self._conf = SparkConf().setAppName(name)
+        for key, value in conf.items():
+            self._conf.setIfMissing(key, value)
+        self._context: SparkContext | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> SparkRunner:
+        with self._lock:
+            self._context = SparkContext.getOrCreate(self._conf)
+            self._context.setLogLevel("ERROR")
+        return SparkRunner(self._context)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._context is not None:
+            self._context.stop()

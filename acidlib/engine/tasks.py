@@ -1,0 +1,54 @@
+"""What runs on executors: each function takes one picklable item, and a text that is unique to the attempt."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from acidlib.errors import AcidError, DefectError
+from acidlib.model.listing import Listing
+from acidlib.model.units import DataFile, Unit, UnitResult
+from acidlib.rewrite.deletes import event_buckets
+from acidlib.rewrite.unit import run_unit
+from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.storage.filesystem import open_filesystem
+from acidlib.storage.listing import list_location
+from acidlib.storage.staging import attempt_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitTask:
+    """A unit, and the staging directory its file goes to; None only plans it."""
+
+    unit: Unit
+    staging: str | None
+
+
+def run_unit_task(task: UnitTask, attempt: str) -> UnitResult:
+    """Make or plan one bucket file."""
+    path = None
+    if task.staging is not None:
+        path = attempt_path(task.staging, task.unit.directory, task.unit.file_name, attempt)
+    try:
+        return run_unit(task.unit, LocalDataFiles(), path, time.perf_counter)
+    except AcidError:
+        raise
+    except Exception as error:
+        # a fault of ours must not read as a fault of Spark's, nor take other units with it
+        raise DefectError(
+            f"Cannot compact {task.unit.directory}/{task.unit.file_name}: because of an unexpected "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def event_buckets_task(file: DataFile, attempt: str) -> frozenset[int]:
+    """The buckets that the events of one delete file belong to."""
+    del attempt
+    return event_buckets(file, LocalDataFiles())
+
+
+def listing_task(location: str, attempt: str) -> Listing:
+    """One recursive listing of a partition."""
+    del attempt
+    fs, path = open_filesystem(location)
+    return list_location(fs, path)

@@ -1,0 +1,319 @@
+"""The worker: carries compactions out, wave by wave, and publishes each partition on its own.
+
+Claim, list, plan, run, prove, publish; one partition's failure never stops the others. Only this driver-side code talks
+to the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from acidlib.engine.prepare import Prepared, prepare
+from acidlib.engine.runner import Done
+from acidlib.engine.services import Services
+from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
+from acidlib.engine.tasks import UnitTask, event_buckets_task, run_unit_task
+from acidlib.errors import AcidError, ConflictError, RefusedError, UnknownOutcomeError
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import RewriteSettings, Unit, UnitResult
+from acidlib.planning.inputs import Refusal
+from acidlib.planning.overlap import overlapping_outputs
+from acidlib.report.results import CompactionResult, Outcome
+from acidlib.storage.claims import Claim, claim
+from acidlib.storage.listing import list_location
+from acidlib.storage.publishing import Publication, publish, roll_forward
+from acidlib.storage.records import StagedDirectory, StagedFile
+from acidlib.storage.staging import accept_attempt, add_output_directory, create_staging, remove_staging
+
+WAVE = 32
+"""Partitions that share Spark jobs: enough to keep executors busy, few enough that the first results come early."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One compaction to carry out.
+
+    request_id  of our claimed request; None plans only (dry run)
+    named       asked for by name in this run: after a conflict it is not left in the queue
+    """
+
+    target: Target
+    kind: CompactionType
+    request_id: int | None
+    named: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Running:
+    """One compaction on its way through a wave."""
+
+    job: Job
+    start: float
+    prepared: Prepared | None = None
+    claim: Claim | None = None
+    staging: str | None = None
+    units: tuple[Unit, ...] = ()
+    done: list[Done[UnitResult]] = field(default_factory=list)
+    result: CompactionResult | None = None
+
+
+class Worker:
+    """Carries out compactions with the services of one run."""
+
+    def __init__(self, services: Services, *, minor_as_major_bytes: int, settings: RewriteSettings) -> None:
+        self._services = services
+        self._minor_as_major_bytes = minor_as_major_bytes
+        self._settings = settings
+
+    def compact(self, jobs: Iterable[Job]) -> Iterator[CompactionResult]:
+        """The results, as their waves end. `jobs` is drawn from lazily, so a budget can stop it."""
+        source = iter(jobs)
+        while wave := list(islice(source, WAVE)):
+            yield from self._wave(wave)
+
+    def _wave(self, jobs: Sequence[Job]) -> Iterator[CompactionResult]:
+        running = [_Running(job=job, start=self._services.clock()) for job in jobs]
+        with ExitStack() as stack:
+            for one in running:
+                self._guarded(one, lambda one=one: self._begin(one, stack))  # type: ignore[misc] # bound as a default
+            self._plan_units([one for one in running if one.result is None])
+            self._run_units([one for one in running if one.result is None])
+            for one in running:
+                if one.result is None:
+                    self._guarded(one, lambda one=one: self._finish(one))  # type: ignore[misc] # bound as a default
+                self._close(one)
+                assert one.result is not None
+                self._services.progress.note(f"{one.result.name}: {one.result.state.value}, {one.result.reason}")
+                yield one.result
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, one: _Running, stack: ExitStack) -> None:
+        services, target = self._services, one.job.target
+        if one.job.request_id is not None:
+            one.claim = stack.enter_context(
+                claim(
+                    services.fs,
+                    target.location,
+                    owner=services.worker_id,
+                    token=services.unique(),
+                    clock=services.clock,
+                )
+            )
+            for record in roll_forward(services.fs, target.location):
+                services.progress.note(
+                    f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}"
+                )
+        found = prepare(services.fs, target, one.job.kind, minor_as_major_bytes=self._minor_as_major_bytes)
+        if isinstance(found, Refusal):
+            one.result = self._result(one, Outcome.REFUSED, found.reason)
+            return
+        one.prepared = found
+        if one.job.request_id is not None:
+            services.queue.set_highest_write_id(one.job.request_id, services.worker_id, found.inputs.high_water_mark)
+
+    def _plan_units(self, running: list[_Running]) -> None:
+        """Route delete events to buckets for all partitions of the wave in one job."""
+        files = [(one, file) for one in running if one.prepared for file in one.prepared.delete_files()]
+        found = self._run(event_buckets_task, [file for _, file in files], running, "delete events")
+        for one in running:
+            assert one.prepared is not None
+            mine = [(file, done) for (owner, file), done in zip(files, found, strict=True) if owner is one]
+            self._guarded(
+                one,
+                lambda one=one, mine=mine: setattr(  # type: ignore[misc] # bound as defaults
+                    one,
+                    "units",
+                    one.prepared.units({file.path: done.get() for file, done in mine}, self._settings),
+                ),
+            )
+
+    def _run_units(self, running: list[_Running]) -> None:
+        for one in running:
+            if one.job.request_id is not None:
+                self._guarded(one, lambda one=one: self._stage(one))  # type: ignore[misc] # bound as a default
+        running = [one for one in running if one.result is None]
+        tasks = [(one, UnitTask(unit=unit, staging=one.staging)) for one in running for unit in one.units]
+        # the largest first: a long one that starts last would be waited for alone
+        tasks.sort(key=lambda pair: -sum(file.length for file in pair[1].unit.inputs))
+        found = self._run(run_unit_task, [task for _, task in tasks], running, "bucket files")
+        for (one, _), done in zip(tasks, found, strict=True):
+            one.done.append(done)
+
+    def _stage(self, one: _Running) -> None:
+        services = self._services
+        one.staging = create_staging(
+            services.fs,
+            one.job.target.location,
+            unique=services.unique(),
+            owner=services.worker_id,
+            now=services.clock(),
+        )
+
+    def _finish(self, one: _Running) -> None:
+        assert one.prepared is not None
+        units = tuple(done.get() for done in one.done)
+        if one.job.request_id is None:
+            one.result = self._result(one, Outcome.PLANNED, one.prepared.inputs.reason, units=units)
+            return
+        published = self._publish(one, one.prepared, units)
+        one.result = self._result(
+            one, Outcome.READY_FOR_CLEANING, one.prepared.inputs.reason, units=units, published=published
+        )
+        services = self._services
+        now_ms = services.now_ms()
+        try:
+            services.queue.mark_compacted(
+                one.job.request_id,
+                services.worker_id,
+                now_ms,
+                properties={OUTPUTS: ",".join(published.directories), PUBLISHED_MS: str(now_ms)},
+            )
+        except AcidError as error:
+            raise UnknownOutcomeError(
+                f"Cannot note that {one.job.target.name} is compacted: because {error}; its results are visible and "
+                "right, and stay; clean it with a new compaction"
+            ) from error
+
+    def _publish(self, one: _Running, prepared: Prepared, units: tuple[UnitResult, ...]) -> Publication:
+        services, location = self._services, one.job.target.location
+        assert one.staging is not None
+        assert one.claim is not None
+        directories = self._collect(one.staging, prepared, units)
+
+        def last_check() -> None:
+            assert one.claim is not None
+            one.claim.assert_mine()
+            now = list_location(services.fs, location, missing=ConflictError)
+            reason = overlapping_outputs(now, prepared.inputs, prepared.state, generation=prepared.generation)
+            if reason is not None:
+                raise ConflictError(f"Cannot publish {one.job.target.name}: because {reason}")
+
+        inputs = tuple(entry.path for entry in prepared.inputs.directories if entry.path)
+        published = publish(services.fs, location, one.staging, directories, inputs=inputs, last_check=last_check)
+        if published.leftover is None:
+            one.staging = None
+        return published
+
+    def _collect(self, staging: str, prepared: Prepared, units: tuple[UnitResult, ...]) -> tuple[StagedDirectory, ...]:
+        """Move the attempts that count to their places. An empty twin is not published, but one directory always is."""
+        fs = self._services.fs
+        outputs = [output.path for output in prepared.inputs.outputs]
+        filled = [path for path in outputs if any(_content(unit) for unit in units if unit.directory == path)]
+        staged = []
+        for path in filled or outputs[:1]:
+            add_output_directory(fs, staging, path)
+            files = []
+            for unit in units:
+                if unit.directory == path and unit.path is not None:
+                    name = f"bucket_{unit.bucket:05d}"
+                    accept_attempt(fs, staging, unit.path, path, name)
+                    files.append(StagedFile(name=name, length=unit.length))
+            staged.append(StagedDirectory(name=path, files=tuple(files)))
+        return tuple(staged)
+
+    # --- endings --------------------------------------------------------------------------------------------------
+
+    def _guarded(self, one: _Running, step: Callable[[], object]) -> None:
+        """Run a step; what it raises ends this compaction and no other."""
+        try:
+            step()
+        except ConflictError as error:
+            one.result = self._result(one, Outcome.CONFLICT, str(error))
+        except RefusedError as error:
+            one.result = self._result(one, Outcome.REFUSED, str(error))
+        except AcidError as error:
+            one.result = self._result(one, Outcome.FAILED, str(error))
+
+    def _close(self, one: _Running) -> None:
+        """Tell the queue, remove staging, give the partition back. Nothing here can undo what was published."""
+        services, request_id, result = self._services, one.job.request_id, one.result
+        assert result is not None
+        try:
+            if request_id is not None:
+                self._tell_queue(request_id, result, named=one.job.named)
+            if one.staging is not None:
+                remove_staging(services.fs, one.job.target.location, one.staging)
+            if one.claim is not None:
+                one.claim.release()
+        except AcidError as error:
+            services.progress.note(f"{result.name}: {error}")
+            if result.state is not Outcome.READY_FOR_CLEANING:
+                one.result = replace(result, reason=f"{result.reason}; then: {error}")
+
+    def _tell_queue(self, request_id: int, result: CompactionResult, *, named: bool) -> None:
+        queue, worker = self._services.queue, self._services.worker_id
+        if result.state is Outcome.REFUSED or (result.state is Outcome.CONFLICT and named):
+            queue.mark_refused(request_id, result.reason, self._services.now_ms(), worker_id=worker)
+        elif result.state is Outcome.FAILED:
+            queue.mark_failed(request_id, result.reason, self._services.now_ms(), worker_id=worker)
+        elif result.state is Outcome.CONFLICT:
+            queue.give_back(request_id, worker)
+
+    def _result(
+        self,
+        one: _Running,
+        state: Outcome,
+        reason: str,
+        *,
+        units: tuple[UnitResult, ...] | None = None,
+        published: Publication | None = None,
+    ) -> CompactionResult:
+        target, prepared = one.job.target, one.prepared
+        inputs = None if prepared is None else prepared.inputs
+        return CompactionResult(
+            id=one.job.request_id,
+            database=target.database,
+            table=target.table,
+            location=target.location,
+            partition=target.partition,
+            type=(one.job.kind if inputs is None else inputs.kind).label.lower(),
+            state=state,
+            reason=reason,
+            publication=_publication(inputs, published),
+            min_write_id=None if inputs is None else inputs.min_write_id,
+            max_write_id=None if inputs is None else inputs.max_write_id,
+            high_water_mark=None if inputs is None else inputs.high_water_mark,
+            inputs=() if inputs is None else tuple(entry.path or "original files" for entry in inputs.directories),
+            output_directories=_outputs(inputs, units, published),
+            units=units,
+            seconds=self._services.clock() - one.start,
+        )
+
+    def _run(self, work, items, running: Sequence[_Running], what: str):  # type: ignore[no-untyped-def] # as Runner.run
+        progress = self._services.progress
+        if not items:
+            return []
+        names = [one.job.target.name for one in running]
+        name = f"{self._services.host}-compactor-{names[0]}" + (f" and {len(names) - 1} more" if names[1:] else "")
+        progress.start(f"{name}: {what}", len(items))
+        try:
+            return self._services.runner.run(work, items, group=name, on_progress=progress.advance)
+        except AcidError as error:
+            return [Done(error=error)] * len(items)
+        finally:
+            progress.finish()
+
+
+def _content(unit: UnitResult) -> int:
+    return unit.events_out if unit.is_delete else unit.rows_out
+
+
+def _publication(inputs: object, published: Publication | None) -> str | None:
+    if published is not None:
+        return published.kind
+    planned = getattr(inputs, "publication", None)
+    return None if planned is None else str(planned.value)
+
+
+def _outputs(inputs: object, units: tuple[UnitResult, ...] | None, published: Publication | None) -> tuple[str, ...]:
+    if published is not None:
+        return published.directories
+    if inputs is None or units is None:
+        return ()
+    planned = [output.path for output in getattr(inputs, "outputs", ())]
+    filled = [path for path in planned if any(_content(unit) for unit in units if unit.directory == path)]
+    return tuple(filled or planned[:1])

@@ -1,0 +1,1 @@
+"""Catalogs and transactions. Built so far: standalone, where the caller says what is committed."""

@@ -1,0 +1,76 @@
+"""What one recursive listing of a table's or partition's location saw. A value: nothing here reads a file system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from acidlib.model.names import is_hidden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFile:
+    """One file: `path` relative to the location (POSIX separators), `length` in bytes, `modified` in epoch seconds."""
+
+    path: str
+    length: int
+    modified: float
+
+    @property
+    def name(self) -> str:
+        """The last component of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def directory(self) -> str:
+        """The directory of the file relative to the location; empty for the location itself."""
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All files and directories under `location`, hidden ones (markers, side files) included.
+
+    `directories` are relative paths, empty directories included. `compacted_bases` are the relative paths of base
+    directories whose `_metadata_acid` names the data format `compacted`; whoever lists reads those few files (Hive 3.1
+    throws on any other format, Hive 4 knows `truncated` and `dropped` too, and neither of these is a compacted base).
+    """
+
+    location: str
+    files: tuple[ListedFile, ...]
+    directories: tuple[str, ...] = ()
+    compacted_bases: frozenset[str] = frozenset()
+
+    def by_directory(self) -> Mapping[str, tuple[ListedFile, ...]]:
+        """The files directly in each directory that has any, in the order of the listing; "" is the location."""
+        grouped: dict[str, list[ListedFile]] = {}
+        for file in self.files:
+            grouped.setdefault(file.directory, []).append(file)
+        return {directory: tuple(files) for directory, files in grouped.items()}
+
+    def files_in(self, directory: str) -> tuple[ListedFile, ...]:
+        """The files directly in one directory; "" is the location."""
+        return tuple(file for file in self.files if file.directory == directory)
+
+    def files_under(self, directory: str) -> tuple[ListedFile, ...]:
+        """The files in a directory and below it."""
+        prefix = directory + "/" if directory else ""
+        return tuple(file for file in self.files if file.path.startswith(prefix))
+
+    def top_directories(self) -> tuple[str, ...]:
+        """The names of the directories directly under the location, sorted, hidden ones left out.
+
+        A directory that is known only by a file in it counts (object stores list no empty directories).
+        """
+        names = {path.partition("/")[0] for path in self.directories}
+        names.update(file.path.partition("/")[0] for file in self.files if "/" in file.path)
+        return tuple(sorted(name for name in names if name and not is_hidden(name)))
+
+    def newest_modification(self) -> float | None:
+        """The latest modification, in epoch seconds, of a file that readers see; None without such a file."""
+        return max((file.modified for file in self.files if not has_hidden_part(file.path)), default=None)
+
+
+def has_hidden_part(path: str) -> bool:
+    """Whether a component of a relative path is hidden from readers."""
+    return any(is_hidden(part) for part in path.split("/"))

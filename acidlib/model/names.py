@@ -1,0 +1,201 @@
+"""Names of ACID directories and of the files in them, parsed and written.
+
+Source of the forms: Hive `AcidUtils` (`baseDir`, `deltaSubdir`, `deleteDeltaSubdir`, `ParsedBaseLight`,
+`ParsedDeltaLight`, `parseBucketId`) and `OrcAcidUtils.getSideFile`. Ids are printed with at least seven digits, longer
+ones are simply longer; readers accept any number of digits, so names are never compared as text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.generation import Generation
+
+LONG_MIN = -(2**63)
+LONG_MAX = 2**63 - 1
+
+ORC_ACID_VERSION_FILE = "_orc_acid_version"
+METADATA_ACID_FILE = "_metadata_acid"
+SIDE_FILE_SUFFIX = "_flush_length"
+
+BASE_PREFIX = "base_"
+DELTA_PREFIX = "delta_"
+DELETE_DELTA_PREFIX = "delete_delta_"
+
+_NUMBER = r"[0-9]{1,19}"
+_BASE = re.compile(rf"base_(-9223372036854775808|{_NUMBER})(?:_v({_NUMBER}))?")
+_DELTA = re.compile(rf"(delete_)?delta_({_NUMBER})_({_NUMBER})(?:_([0-9]{{1,9}}))?(?:_v({_NUMBER}))?")
+_BUCKET = re.compile(r"bucket_([0-9]{1,9})(?:_([0-9]{1,9}))?")
+_SIDE = re.compile(r"bucket_([0-9]{1,9})(?:_([0-9]{1,9}))?_flush_length")
+_ORIGINAL = re.compile(r"([0-9]{1,9})_([0-9]{1,9})(?:_copy_([0-9]{1,9}))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseDir:
+    """`base_W` or `base_W_vT`: replaces every row with a write id of at most W.
+
+    `write_id` is `LONG_MIN` for the base that holds nothing but converted original files (Hive's
+    `base_-9223372036854775808`). `visibility_txn` 0 means no suffix, visible at once.
+    """
+
+    write_id: int
+    visibility_txn: int = 0
+
+    @property
+    def name(self) -> str:
+        """The canonical directory name."""
+        number = str(LONG_MIN) if self.write_id == LONG_MIN else f"{self.write_id:07d}"
+        return f"{BASE_PREFIX}{number}{_visibility(self.visibility_txn)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaDir:
+    """`delta_A_B[_S][_vT]` or `delete_delta_A_B[_S][_vT]`: the events of write ids A to B, both included.
+
+    `statement_id` -1 means that the name has no statement part. `visibility_txn` 0 means no suffix.
+    """
+
+    min_write_id: int
+    max_write_id: int
+    statement_id: int = -1
+    visibility_txn: int = 0
+    is_delete: bool = False
+
+    @property
+    def name(self) -> str:
+        """The canonical directory name."""
+        prefix = DELETE_DELTA_PREFIX if self.is_delete else DELTA_PREFIX
+        statement = f"_{self.statement_id:04d}" if self.statement_id >= 0 else ""
+        return f"{prefix}{self.min_write_id:07d}_{self.max_write_id:07d}{statement}{_visibility(self.visibility_txn)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketFile:
+    """`bucket_NNNNN` or `bucket_NNNNN_K` (K = task attempt, written by Hive 4's direct insert): an ACID ORC file."""
+
+    bucket: int
+    attempt: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The canonical file name."""
+        return f"bucket_{self.bucket:05d}" + ("" if self.attempt is None else f"_{self.attempt}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFile:
+    """`bucket_NNNNN_flush_length`: holds the readable length of the bucket file beside it."""
+
+    bucket: int
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginalFile:
+    """`NNNNNN_S` or `NNNNNN_S_copy_C`: a file without ACID columns; `copy` is None without the copy part."""
+
+    bucket: int
+    writer_suffix: int = 0
+    copy: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The canonical file name."""
+        return f"{self.bucket:06d}_{self.writer_suffix}" + ("" if self.copy is None else f"_copy_{self.copy}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownFile:
+    """A file whose name follows no pattern; it has no bucket number."""
+
+    name: str
+
+
+DirectoryName = BaseDir | DeltaDir
+FileName = BucketFile | SideFile | OriginalFile | UnknownFile
+
+
+def is_hidden(name: str) -> bool:
+    """Whether every reader skips this name: it begins with `_` or `.` (Hive `FileUtils.HIDDEN_FILES_PATH_FILTER`)."""
+    return name.startswith(("_", "."))
+
+
+def is_acid_directory_name(name: str) -> bool:
+    """Whether the name has the prefix of an ACID directory, parsable or not."""
+    return name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX))
+
+
+def has_visibility_suffix(name: str) -> bool:
+    """Whether an ACID directory name carries `_v`, which Hive 4 alone writes and reads."""
+    return is_acid_directory_name(name) and "_v" in name
+
+
+def parse_directory(name: str, generation: Generation) -> BaseDir | DeltaDir | None:
+    """The parsed name of a directory (last path component), or None when it is not an ACID directory name.
+
+    Raises CorruptError when it begins as one and does not parse (Hive throws, too: taking it for a directory of
+    original files would bring its rows back under new keys), and RefusedError when Hive 3.1 could not read a `_v` name.
+    """
+    if not is_acid_directory_name(name):
+        return None
+    parsed = _parse_base(name) if name.startswith(BASE_PREFIX) else _parse_delta(name)
+    if parsed is None:
+        raise CorruptError(f"Cannot take {name!r} for an ACID directory: because its name does not parse")
+    if generation == Generation.HIVE3 and has_visibility_suffix(name):
+        raise RefusedError(
+            f"Cannot use {name!r} by the rules of Hive 3: because Hive 3 reads no name with a visibility suffix"
+        )
+    return parsed
+
+
+def parse_file(name: str) -> FileName:
+    """The parsed name of a file (last path component); a name that follows no pattern gives UnknownFile."""
+    if match := _BUCKET.fullmatch(name):
+        return BucketFile(bucket=int(match[1]), attempt=_optional(match[2]))
+    if match := _SIDE.fullmatch(name):
+        return SideFile(bucket=int(match[1]), attempt=_optional(match[2]))
+    if match := _ORIGINAL.fullmatch(name):
+        return OriginalFile(bucket=int(match[1]), writer_suffix=int(match[2]), copy=_optional(match[3]))
+    return UnknownFile(name=name)
+
+
+def side_file_name(data_file: str) -> str:
+    """The name (or path) of the side file of a data file name (or path)."""
+    return data_file + SIDE_FILE_SUFFIX
+
+
+def _parse_base(name: str) -> BaseDir | None:
+    match = _BASE.fullmatch(name)
+    if match is None:
+        return None
+    write_id, visibility = int(match[1]), int(match[2] or 0)
+    if write_id > LONG_MAX or visibility > LONG_MAX:
+        return None
+    return BaseDir(write_id=write_id, visibility_txn=visibility)
+
+
+def _parse_delta(name: str) -> DeltaDir | None:
+    match = _DELTA.fullmatch(name)
+    if match is None:
+        return None
+    low, high, visibility = int(match[2]), int(match[3]), int(match[5] or 0)
+    if low > high or high > LONG_MAX or visibility > LONG_MAX:
+        return None
+    statement = _optional(match[4])
+    return DeltaDir(
+        min_write_id=low,
+        max_write_id=high,
+        statement_id=-1 if statement is None else statement,
+        visibility_txn=visibility,
+        is_delete=match[1] is not None,
+    )
+
+
+def _visibility(txn: int) -> str:
+    return f"_v{txn:07d}" if txn > 0 else ""
+
+
+def _optional(digits: str | None) -> int | None:
+    return None if digits is None else int(digits)

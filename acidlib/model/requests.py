@@ -1,0 +1,127 @@
+"""Compaction requests: their kinds, their states and what the queue and the history know of each.
+
+Source of the letters and names: Hive `TxnStore` and `CompactionType`, columns of COMPACTION_QUEUE and
+COMPLETED_COMPACTIONS. Beware: minor is `i` and major is `a`, easily taken for the states initiated and attempted.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from acidlib.errors import RefusedError
+from acidlib.model.generation import Generation
+
+
+class CompactionType(enum.Enum):
+    """The kind of a compaction; the value is the letter in the queue's tables."""
+
+    MINOR = "i"
+    MAJOR = "a"
+
+    @property
+    def label(self) -> str:
+        """`MINOR` or `MAJOR`, as SHOW COMPACTIONS prints it."""
+        return self.name
+
+    @classmethod
+    def parse(cls, text: str) -> CompactionType:
+        """The kind of a letter or a label in any case; raises RefusedError for kinds that are not supported."""
+        for kind in cls:
+            if text == kind.value or text.upper() == kind.name:
+                return kind
+        raise RefusedError(f"Cannot handle a compaction of type {text!r}: because only minor and major are supported")
+
+
+class State(enum.Enum):
+    """The state of a request; the value is the letter in the queue's tables."""
+
+    INITIATED = "i"
+    WORKING = "w"
+    READY_FOR_CLEANING = "r"
+    FAILED = "f"
+    SUCCEEDED = "s"
+    ATTEMPTED = "a"
+    REFUSED = "c"
+    ABORTED = "x"
+
+    @property
+    def label(self) -> str:
+        """The name SHOW COMPACTIONS prints (for `a`, the name of Hive 4; see `label_of`)."""
+        return _LABELS[self]
+
+    def label_of(self, generation: Generation) -> str:
+        """The name that Hive of a generation prints: `a` was `attempted` in Hive 3.1."""
+        if self is State.ATTEMPTED and generation == Generation.HIVE3:
+            return "attempted"
+        return _LABELS[self]
+
+    @property
+    def is_in_queue(self) -> bool:
+        """Whether a request of this state is in the queue (else it is history)."""
+        return self in _IN_QUEUE
+
+    @classmethod
+    def parse(cls, text: str) -> State:
+        """The state of a letter or a shown name; raises RefusedError for anything else."""
+        for state in cls:
+            if text == state.value or text == _LABELS[state] or (text == "attempted" and state is State.ATTEMPTED):
+                return state
+        raise RefusedError(f"Cannot handle a compaction in state {text!r}: because there is no such state")
+
+
+_LABELS = {
+    State.INITIATED: "initiated",
+    State.WORKING: "working",
+    State.READY_FOR_CLEANING: "ready for cleaning",
+    State.FAILED: "failed",
+    State.SUCCEEDED: "succeeded",
+    State.ATTEMPTED: "did not initiate",
+    State.REFUSED: "refused",
+    State.ABORTED: "aborted",
+}
+_IN_QUEUE = frozenset({State.INITIATED, State.WORKING, State.READY_FOR_CLEANING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRequest:
+    """One row of the queue or of the history. Times are epoch milliseconds; unknown is None.
+
+    `properties` are key and value pairs in their order. `highest_write_id` is the high-water mark recorded when the
+    request was claimed; the cleaner computes what is obsolete for it and nothing newer.
+    """
+
+    id: int
+    database: str
+    table: str
+    partition: str | None = None
+    type: CompactionType
+    state: State = State.INITIATED
+    properties: tuple[tuple[str, str], ...] = ()
+    worker_id: str | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    enqueue_ms: int | None = None
+    commit_ms: int | None = None
+    cleaner_start_ms: int | None = None
+    highest_write_id: int | None = None
+    run_as: str | None = None
+    error_message: str | None = None
+    hadoop_job_id: str | None = None
+    initiator_id: str | None = None
+    pool: str | None = None
+    retry_retention_ms: int = 0
+
+    @property
+    def entity(self) -> tuple[str, str, str | None]:
+        """What is compacted: database, table and partition name."""
+        return self.database, self.table, self.partition
+
+    @property
+    def full_name(self) -> str:
+        """`database.table` or `database.table.partition`, as Hive's messages have it."""
+        return ".".join(part for part in self.entity if part is not None)
+
+    def property(self, key: str) -> str | None:
+        """The value of a property, None without it."""
+        return dict(self.properties).get(key)

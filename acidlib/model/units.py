@@ -1,0 +1,175 @@
+"""One unit of work of a compaction: a bucket file to be made, from which inputs, and what came of it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from acidlib.model.generation import Generation
+from acidlib.model.writeids import ValidWriteIdList
+
+MEBIBYTE = 1 << 20
+
+
+class FileForm(enum.Enum):
+    """What a data file holds."""
+
+    EVENTS = "ACID events"
+    ORIGINAL = "rows without ACID columns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One input data file.
+
+    path       absolute path, or URI, of the file
+    directory  name of its base, delta or delete_delta directory; "" for an original file
+    length     logical length in bytes (that of the side file where one exists)
+    bucket     number from the file's name
+    form       what the rows look like
+    write_id, statement_id  of rows without ACID columns: their synthetic keys (0 and 0 for original files)
+    """
+
+    path: str
+    directory: str
+    length: int
+    bucket: int
+    form: FileForm = FileForm.EVENTS
+    write_id: int = 0
+    statement_id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteSettings:
+    """Sizes a rewrite goes by, in bytes, rows or as named.
+
+    stripe_bytes      a joined stripe is not made larger than this (orc.stripe.size)
+    copy_bytes        a stripe smaller than this is joined with its neighbours rather than copied
+    stride            rows per row group where the inputs have none (orc.row.index.stride)
+    block_bytes       compression block where the inputs have none (orc.compress.size)
+    compression       codec where the inputs do not show the table's (orc.compress)
+    """
+
+    stripe_bytes: int = 64 * MEBIBYTE
+    copy_bytes: int = 256 * 1024
+    stride: int = 10_000
+    block_bytes: int = 256 * 1024
+    compression: str = "ZLIB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One bucket file to make.
+
+    directory    name of the result's directory, e.g. base_0000005
+    bucket       number of the file
+    is_delete    the result holds delete events (the delete half of a minor compaction), else rows
+    inputs       in merged order: base or originals first, then deltas
+    deletes      files that may hold delete events for this bucket; applied when `collapse`
+    collapse     major: deleted rows go, and the events with them; minor: all committed events stay
+    schema       the input whose columns are the table's
+    keep_empty   a file is written even when no row is left (Hive 3.1 does)
+    write_ids    the compactor's list: rows of aborted ids go
+    """
+
+    directory: str
+    bucket: int
+    is_delete: bool
+    inputs: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    collapse: bool
+    schema: DataFile
+    generation: Generation
+    keep_empty: bool
+    write_ids: ValidWriteIdList
+    settings: RewriteSettings
+
+    @property
+    def file_name(self) -> str:
+        """Name of the result's file; never with an attempt suffix."""
+        return f"bucket_{self.bucket:05d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeFacts:
+    """What planning knows of one input stripe.
+
+    file, number    index into the unit's inputs, and the stripe's number in that file
+    rows, length    rows, and bytes of index, data and footer
+    deleted, aborted  rows that have to go
+    timezone        of the writer; stripes that hold timestamps are joined only with their like
+    no_copy         why the stripe may not be copied as it is, or None
+    """
+
+    file: int
+    number: int
+    rows: int
+    length: int
+    deleted: int
+    aborted: int
+    timezone: str
+    no_copy: str | None
+
+    @property
+    def kept(self) -> int:
+        """Rows that stay."""
+        return self.rows - self.deleted - self.aborted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeAction:
+    """What becomes of neighbouring stripes: one copied, or one or more rewritten into one. With the reason."""
+
+    copy: bool
+    stripes: tuple[StripeFacts, ...]
+    reason: str
+
+    @property
+    def length(self) -> int:
+        """Input bytes."""
+        return sum(stripe.length for stripe in self.stripes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedAction:
+    """A stripe action as it is shown: which stripes of which file, and why."""
+
+    path: str
+    first_stripe: int
+    stripes: int
+    copy: bool
+    bytes: int
+    rows: int
+    deleted: int
+    aborted: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResult:
+    """What one unit did, or in a dry run would do. Sizes in bytes, `seconds` inside the task.
+
+    path       of the file written, or None when there is none
+    empty_files  zero-byte inputs, which count as empty
+    """
+
+    directory: str
+    bucket: int
+    is_delete: bool
+    path: str | None
+    length: int
+    rows_in: int = 0
+    rows_deleted: int = 0
+    rows_aborted: int = 0
+    rows_out: int = 0
+    events_in: int = 0
+    events_aborted: int = 0
+    duplicate_events: int = 0
+    events_out: int = 0
+    bytes_copied: int = 0
+    bytes_rewritten: int = 0
+    stripes_copied: int = 0
+    stripes_rewritten: int = 0
+    seconds: float = 0.0
+    actions: tuple[PlannedAction, ...] = ()
+    empty_files: tuple[str, ...] = ()

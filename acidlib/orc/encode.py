@@ -1,0 +1,191 @@
+"""Encoding columns into streams, with row index and statistics (ORC specification, "Column Encodings", "Row Index")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acidlib.orc import proto
+from acidlib.orc.column import INTEGER_KINDS, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs
+from acidlib.orc.compression import Compressed, compress, position
+from acidlib.orc.dictionary import canonical
+from acidlib.orc.kernels.bytes_bits import encode_bits, encode_bytes
+from acidlib.orc.kernels.encoded import Encoded
+from acidlib.orc.kernels.ints_encode import encode_ints
+from acidlib.orc.kernels.varints import encode_varints
+from acidlib.orc.proto import Compression, Encoding, Kind, StreamKind
+from acidlib.orc.schema import TypeNode
+from acidlib.orc.statistics import group_statistics
+from acidlib.orc.statistics_merge import merge_statistics
+from acidlib.orc.statistics_rules import StatisticsRules
+
+_PLAIN_KINDS = (Kind.BOOLEAN, Kind.BYTE, Kind.FLOAT, Kind.DOUBLE, Kind.STRUCT, Kind.UNION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodingOptions:
+    """How streams are compressed and what the statistics of the result must look like."""
+
+    compression: Compression
+    block_size: int
+    rules: StatisticsRules
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedStream:
+    """One stream as it goes into the stripe."""
+
+    kind: StreamKind
+    data: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedColumn:
+    """One column of a stripe: streams, encoding, row index and the stripe's statistics of it."""
+
+    column: int
+    encoding: Encoding
+    dictionary_size: int
+    streams: tuple[EncodedStream, ...]
+    index: Any
+    statistics: Any
+
+
+def encode_column(column: Column, node: TypeNode, slot_bounds: Longs, options: EncodingOptions) -> list[EncodedColumn]:
+    """Encode a column and all below it, in column order.
+
+    slot_bounds: int64, groups + 1 ascending slot numbers from 0 to column.slots; each pair is one row group.
+    """
+    if node.kind in STRING_KINDS:
+        column = canonical(column)
+    value_bounds = _value_bounds(column, slot_bounds)
+    builder = _Builder(options, len(slot_bounds) - 1)
+    if column.present is not None:
+        builder.present(column, slot_bounds[:-1])
+    builder.values(column, node, value_bounds[:-1])
+    groups = group_statistics(column, node, slot_bounds, value_bounds, rules=options.rules)
+    encoded = EncodedColumn(
+        column=node.column,
+        encoding=builder.encoding,
+        dictionary_size=column.dictionary.entries if column.dictionary is not None else 0,
+        streams=tuple(builder.streams),
+        index=builder.index(groups),
+        statistics=merge_statistics(groups, node, rules=options.rules),
+    )
+    result = [encoded]
+    for child, child_node, bounds in zip(
+        column.children, node.children, _child_bounds(column, value_bounds), strict=True
+    ):
+        result += encode_column(child, child_node, bounds, options)
+    return result
+
+
+def _value_bounds(column: Column, slot_bounds: Longs) -> Longs:
+    if column.present is None:
+        return slot_bounds
+    counts = [np.count_nonzero(column.present[a:b]) for a, b in pairwise(slot_bounds.tolist())]
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
+
+
+def _child_bounds(column: Column, value_bounds: Longs) -> list[Longs]:
+    if column.kind in (Kind.LIST, Kind.MAP):
+        assert column.lengths is not None
+        return [_running(column.lengths)[value_bounds]] * len(column.children)
+    if column.kind is Kind.UNION:
+        assert column.values is not None
+        return [_running(column.values == tag)[value_bounds] for tag in range(len(column.children))]
+    return [value_bounds] * len(column.children)
+
+
+def _running(counts: NDArray[Any]) -> Longs:
+    total = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=total[1:])
+    return total
+
+
+class _Builder:
+    """Collects the streams of one column and the positions of its row groups."""
+
+    def __init__(self, options: EncodingOptions, groups: int) -> None:
+        self.options = options
+        self.groups = groups
+        self.streams: list[EncodedStream] = []
+        self.positions: list[Longs] = []
+        self.encoding = Encoding.DIRECT_V2
+
+    def present(self, column: Column, marks: Longs) -> None:
+        assert column.present is not None
+        bits = encode_bits(column.present.view(np.uint8), marks)
+        self._add(StreamKind.PRESENT, bits.data, bits.offsets, bits.skips, bits.bits)
+
+    def values(self, column: Column, node: TypeNode, marks: Longs) -> None:
+        if node.kind in _PLAIN_KINDS:
+            self.encoding = Encoding.DIRECT
+            self._plain(column, node, marks)
+        elif node.kind in INTEGER_KINDS:
+            self._ints(StreamKind.DATA, column.values, marks, signed=True)
+        elif node.kind in TIMESTAMP_KINDS:
+            self._ints(StreamKind.DATA, column.values, marks, signed=True)
+            self._ints(StreamKind.SECONDARY, column.secondary, marks, signed=False)
+        elif node.kind is Kind.DECIMAL:
+            assert column.values is not None
+            varints = encode_varints(column.values, column.high, marks)
+            self._add(StreamKind.DATA, varints.data, varints.offsets)
+            self._ints(StreamKind.SECONDARY, column.secondary, marks, signed=True)
+        elif column.dictionary is not None:
+            self._dictionary(column, marks)
+        elif node.kind in (Kind.LIST, Kind.MAP):
+            self._ints(StreamKind.LENGTH, column.lengths, marks, signed=False)
+        else:
+            assert column.lengths is not None
+            self._add(StreamKind.DATA, column.data, _running(column.lengths)[marks])
+            self._ints(StreamKind.LENGTH, column.lengths, marks, signed=False)
+
+    def _plain(self, column: Column, node: TypeNode, marks: Longs) -> None:
+        values = column.values
+        if node.kind is Kind.STRUCT:
+            return
+        assert values is not None
+        if node.kind is Kind.BOOLEAN:
+            bits = encode_bits(values, marks)
+            self._add(StreamKind.DATA, bits.data, bits.offsets, bits.skips, bits.bits)
+        elif node.kind in (Kind.BYTE, Kind.UNION):
+            self._encoded(StreamKind.DATA, encode_bytes(values, marks))
+        else:
+            self._add(StreamKind.DATA, np.ascontiguousarray(values).view(np.uint8), marks * values.dtype.itemsize)
+
+    def _dictionary(self, column: Column, marks: Longs) -> None:
+        assert column.dictionary is not None
+        self.encoding = Encoding.DICTIONARY_V2
+        none = np.zeros(0, dtype=np.int64)
+        self._ints(StreamKind.DATA, column.values, marks, signed=False)
+        lengths = encode_ints(np.diff(column.dictionary.offsets), signed=False, marks=none)
+        # the dictionary belongs to the whole stripe: its streams have no positions
+        self.streams.append(EncodedStream(StreamKind.LENGTH, self._compress(lengths.data).data))
+        self.streams.append(EncodedStream(StreamKind.DICTIONARY_DATA, self._compress(column.dictionary.data).data))
+
+    def _ints(self, kind: StreamKind, values: Longs | None, marks: Longs, *, signed: bool) -> None:
+        assert values is not None
+        self._encoded(kind, encode_ints(values, signed=signed, marks=marks))
+
+    def _encoded(self, kind: StreamKind, encoded: Encoded) -> None:
+        self._add(kind, encoded.data, encoded.offsets, encoded.skips)
+
+    def _add(self, kind: StreamKind, data: Any, offsets: Longs, *further: Longs) -> None:
+        compressed = self._compress(data)
+        self.streams.append(EncodedStream(kind, compressed.data))
+        self.positions += [*position(compressed, offsets), *further]
+
+    def _compress(self, data: Any) -> Compressed:
+        return compress(data, self.options.compression, self.options.block_size)
+
+    def index(self, statistics: list[Any]) -> Any:
+        table = np.stack(self.positions, axis=1) if self.positions else np.zeros((self.groups, 0), dtype=np.int64)
+        index = proto.RowIndex()
+        for places, group in zip(table.tolist(), statistics, strict=True):
+            index.entry.add(positions=places, statistics=group)
+        return index

@@ -1,0 +1,94 @@
+"""How the kernels are compiled, and what they share.
+
+A kernel is a function over contiguous arrays that numba compiles once for one set of types, without the interpreter
+lock. Kernels check every index themselves and report damage by a code: bounds are not checked for them.
+
+Signed sums that overflow are undefined in compiled code (numba marks them so for LLVM, which then reasons from it):
+whatever is computed from a file's values goes through wrapping_add and wrapping_sub.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]  # no type information is published
+from numba import types
+from numba.extending import intrinsic
+
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# A module inside a zip has no directory to keep compiled code in.
+_CACHE = ".zip" not in __file__
+
+
+def kernel(function: _Function) -> _Function:
+    """Compiles a function on its first call, keeping the result on disk where the package is a plain directory."""
+    return cast(_Function, numba.njit(cache=_CACHE, nogil=True)(function))
+
+
+def _leading_zeros(_context: Any, _value: Any) -> Any:
+    def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.int64), generate
+
+
+leading_zeros = cast(Callable[[int], int], intrinsic(_leading_zeros))
+
+
+@kernel
+def bit_length(value: int) -> int:
+    """Bits that the 64-bit pattern of a value needs: 0 for 0, 64 for anything negative."""
+    return 64 - leading_zeros(value)
+
+
+@kernel
+def byte_at(buf: Bytes, pos: int) -> int:
+    """A byte as a signed 64-bit number: kernels never mix it with unsigned ones, which numba would make floats."""
+    return int(np.int64(buf[pos]))
+
+
+@kernel
+def wrapping_add(a: int, b: int) -> int:
+    """The sum modulo 2^64, as Java's long."""
+    return int(np.int64(np.uint64(a) + np.uint64(b)))
+
+
+@kernel
+def wrapping_sub(a: int, b: int) -> int:
+    """The difference modulo 2^64, as Java's long."""
+    return int(np.int64(np.uint64(a) - np.uint64(b)))
+
+
+@kernel
+def magnitude(value: int) -> int:
+    """The absolute value; that of the least number is its own pattern."""
+    sign = value >> 63
+    return wrapping_sub(value ^ sign, sign)
+
+
+def kernel_bytes(buf: object) -> Bytes:
+    """A writable contiguous uint8 view of any buffer: the one type kernels are compiled for. Copies read-only input."""
+    array = buf if isinstance(buf, np.ndarray) else np.frombuffer(cast(bytes, buf), dtype=np.uint8)
+    return _kernel_array(array, np.dtype(np.uint8))
+
+
+def kernel_longs(values: npt.NDArray[Any]) -> Longs:
+    """The values as a writable contiguous int64 array, without a copy where they are one already."""
+    return cast(Longs, _kernel_array(values, np.dtype(np.int64)))
+
+
+def kernel_flags(values: npt.NDArray[Any]) -> Flags:
+    """The values as a writable contiguous bool array, without a copy where they are one already."""
+    return cast(Flags, _kernel_array(values, np.dtype(np.bool_)))
+
+
+def _kernel_array(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    array = np.ascontiguousarray(values, dtype=dtype)
+    return array if array.flags.writeable else array.copy()

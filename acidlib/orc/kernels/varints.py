@@ -1,0 +1,142 @@
+"""Unbounded varints of decimals. Source: ORC specification, Decimal Columns, and Base 128 Varint."""
+
+import numpy as np
+
+from acidlib.errors import CorruptError
+from acidlib.orc.kernels.encoded import Encoded, checked_marks
+from acidlib.orc.kernels.ints_decode import unzigzag
+from acidlib.orc.kernels.jit import Bytes, Longs, bit_length, byte_at, kernel, kernel_bytes, kernel_longs
+from acidlib.orc.kernels.packing import write_varint, zigzag
+
+_OK, _TRUNCATED, _TRAILING, _TOO_WIDE, _WIDE = range(5)
+_REASONS = {
+    _TRUNCATED: "the stream ends before the last value",
+    _TRAILING: "bytes follow the last value",
+    _TOO_WIDE: "a value has more than 128 bits",
+}
+_MOST_BYTES = 19
+
+
+def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
+    """All values of an uncompressed stream of zigzag varints, as (low, high).
+
+    A value is the two's complement of 128 bits: `low` has its lower 64 as a bit pattern, `high` the upper. `high` is
+    None where every value fits in 64 bits. Raises CorruptError unless the stream holds exactly `count` values, or if
+    one has more than 128 bits.
+    """
+    data = kernel_bytes(buf)
+    if count < 0 or count > len(data):
+        raise CorruptError(f"Cannot decode varints: because {len(data)} bytes cannot hold {count} values")
+    low = np.empty(count, dtype=np.int64)
+    high: Longs | None = None
+    code, at = _decode_narrow(data, low)
+    if code == _WIDE:
+        high = np.empty(count, dtype=np.int64)
+        code, at = _decode_wide(data, low, high)
+    if code != _OK:
+        raise CorruptError(
+            f"Cannot decode varints: because {_REASONS[code]} (value at byte {at} of {len(data)}, {count} wanted)"
+        )
+    if high is not None and np.array_equal(high, low >> 63):
+        high = None
+    return low, high
+
+
+def encode_varints(low: Longs, high: Longs | None, marks: Longs) -> Encoded:
+    """The values, given as decode_varints returns them, as an uncompressed stream of zigzag varints.
+
+    A mark's offset is that of its value; all skips are 0. Raises ValueError if `low` and `high` differ in length or
+    the marks do not ascend within 0..len(low).
+    """
+    lower = kernel_longs(low)
+    checked = checked_marks(marks, len(lower))
+    upper = lower >> 63 if high is None else kernel_longs(high)
+    if len(upper) != len(lower):
+        raise ValueError(f"{len(lower)} lower halves but {len(upper)} upper halves")
+    out = np.empty(_MOST_BYTES * len(lower), dtype=np.uint8)
+    offsets = np.empty(len(checked), dtype=np.int64)
+    size = _encode(lower, upper, checked, out, offsets)
+    return Encoded(data=out[:size], offsets=offsets, skips=np.zeros(len(checked), dtype=np.int64))
+
+
+@kernel
+def _decode_narrow(buf: Bytes, low: Longs) -> tuple[int, int]:
+    pos = 0
+    for i in range(len(low)):
+        at = pos
+        value = 0
+        shift = 0
+        while True:
+            if pos >= len(buf):
+                return _TRUNCATED, at
+            byte = byte_at(buf, pos)
+            pos += 1
+            if shift == 63 and byte > 1:
+                return _WIDE, at
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        low[i] = unzigzag(value)
+    return (_OK if pos == len(buf) else _TRAILING), pos
+
+
+@kernel
+def _decode_wide(buf: Bytes, low: Longs, high: Longs) -> tuple[int, int]:
+    pos = 0
+    for i in range(len(low)):
+        at = pos
+        lower = 0
+        upper = 0
+        shift = 0
+        while True:
+            if pos >= len(buf):
+                return _TRUNCATED, at
+            byte = byte_at(buf, pos)
+            pos += 1
+            if shift > 126 or (shift == 126 and byte > 3):
+                return _TOO_WIDE, at
+            payload = byte & 0x7F
+            if shift < 63:
+                lower |= payload << shift
+            elif shift == 63:
+                lower |= payload << 63
+                upper = payload >> 1
+            else:
+                upper |= payload << (shift - 64)
+            if byte < 0x80:
+                break
+            shift += 7
+        sign = -(lower & 1)
+        low[i] = (((lower >> 1) & 0x7FFFFFFFFFFFFFFF) | (upper & 1) << 63) ^ sign
+        high[i] = ((upper >> 1) & 0x7FFFFFFFFFFFFFFF) ^ sign
+    return (_OK if pos == len(buf) else _TRAILING), pos
+
+
+@kernel
+def _encode(low: Longs, high: Longs, marks: Longs, out: Bytes, offsets: Longs) -> int:
+    pos = 0
+    mark = 0
+    for i in range(len(low)):
+        while mark < len(marks) and marks[mark] == i:
+            offsets[mark] = pos
+            mark += 1
+        if high[i] == low[i] >> 63:
+            pos = write_varint(out, pos, zigzag(low[i]))
+            continue
+        sign = high[i] >> 63
+        lower = (low[i] << 1) ^ sign
+        upper = (high[i] << 1 | (low[i] >> 63 & 1)) ^ sign
+        # upper is not 0 here, so the nine lowest groups of seven bits are all written
+        for _ in range(9):
+            out[pos] = (lower & 0x7F) | 0x80
+            lower = (lower >> 7) & 0x01FFFFFFFFFFFFFF
+            pos += 1
+        # one bit of lower is left; upper may have all 64
+        if bit_length(upper) < 64:
+            pos = write_varint(out, pos, upper << 1 | lower)
+        else:
+            out[pos] = (upper << 1 & 0x7E) | lower | 0x80
+            pos = write_varint(out, pos + 1, (upper >> 6) & 0x03FFFFFFFFFFFFFF)
+    offsets[mark:] = pos
+    return pos

@@ -1,0 +1,122 @@
+"""Copies the kept or chosen ones among values of variable length."""
+
+import numpy as np
+
+from acidlib.errors import CorruptError
+from acidlib.orc.kernels.jit import Bytes, Flags, Longs, kernel, kernel_bytes, kernel_flags, kernel_longs
+
+
+def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
+    """The bytes of the kept values, one behind the other.
+
+    `data` holds all values one behind the other, `lengths` the bytes of each, `keep` whether to copy it. Raises
+    CorruptError if a length is negative or the lengths are not those of `data`, ValueError if the arrays do not match.
+    """
+    source, sizes, kept = kernel_bytes(data), kernel_longs(lengths), kernel_flags(keep)
+    _check_lengths(sizes, kept, len(source), "bytes")
+    out = np.empty(_kept_sum(sizes, kept), dtype=np.uint8)
+    _filter(source, sizes, kept, out)
+    return out
+
+
+def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) -> Bytes:
+    """The bytes of the values `indices` names, in that order; value i is data[offsets[i]:][:lengths[i]].
+
+    Raises CorruptError if an index names no value or a value does not lie within `data`.
+    """
+    source, starts, sizes, wanted = (
+        kernel_bytes(data),
+        kernel_longs(offsets),
+        kernel_longs(lengths),
+        kernel_longs(indices),
+    )
+    if len(starts) != len(sizes):
+        raise ValueError(f"{len(starts)} offsets but {len(sizes)} lengths")
+    total = _gathered_size(len(source), starts, sizes, wanted)
+    if total < 0:
+        raise CorruptError(f"Cannot gather values: because number {-total - 1} of the wanted ones is not in the data")
+    out = np.empty(total, dtype=np.uint8)
+    _gather(source, starts, sizes, wanted, out)
+    return out
+
+
+def expand_keep(keep: Flags, lengths: Longs) -> Flags:
+    """For each element of lists whether its list is kept. `lengths` has the number of elements of each list.
+
+    Raises CorruptError if a length is negative, ValueError if the arrays do not match.
+    """
+    sizes, kept = kernel_longs(lengths), kernel_flags(keep)
+    _check_lengths(sizes, kept, None, "elements")
+    return np.repeat(kept, sizes)
+
+
+def _check_lengths(sizes: Longs, keep: Flags, total: int | None, unit: str) -> None:
+    if len(sizes) != len(keep):
+        raise ValueError(f"{len(sizes)} lengths but {len(keep)} flags")
+    if len(sizes) and sizes.min() < 0:
+        raise CorruptError(f"Cannot filter values: because value {int(sizes.argmin())} has a negative length")
+    found = _bounded_sum(sizes, total) if total is not None else None
+    if found != total:
+        raise CorruptError(f"Cannot filter values: because their lengths do not add up to the {total} {unit} there are")
+
+
+@kernel
+def _bounded_sum(sizes: Longs, limit: int) -> int:
+    """The sum of sizes, or -1 as soon as it passes the limit: it cannot overflow so."""
+    total = 0
+    for size in sizes:
+        if size > limit - total:
+            return -1
+        total += size
+    return total
+
+
+@kernel
+def _kept_sum(sizes: Longs, keep: Flags) -> int:
+    total = 0
+    for i in range(len(sizes)):
+        if keep[i]:
+            total += sizes[i]
+    return total
+
+
+@kernel
+def _filter(data: Bytes, sizes: Longs, keep: Flags, out: Bytes) -> None:
+    pos = 0
+    done = 0
+    i = 0
+    while i < len(sizes):
+        start = pos
+        while i < len(sizes) and keep[i]:
+            pos += sizes[i]
+            i += 1
+        if pos > start:
+            out[done : done + pos - start] = data[start:pos]
+            done += pos - start
+        while i < len(sizes) and not keep[i]:
+            pos += sizes[i]
+            i += 1
+
+
+@kernel
+def _gathered_size(available: int, offsets: Longs, sizes: Longs, indices: Longs) -> int:
+    """The bytes of all wanted values, or -1 - k where number k is no value or not within the data."""
+    total = 0
+    for k in range(len(indices)):
+        i = indices[k]
+        if i < 0 or i >= len(sizes):
+            return -1 - k
+        if offsets[i] < 0 or offsets[i] > available or sizes[i] < 0 or sizes[i] > available - offsets[i]:
+            return -1 - k
+        total += sizes[i]
+    return total
+
+
+@kernel
+def _gather(data: Bytes, offsets: Longs, sizes: Longs, indices: Longs, out: Bytes) -> None:
+    done = 0
+    for i in indices:
+        start = offsets[i]
+        for k in range(sizes[i]):
+            out[done + k] = data[start + k]
+        done += sizes[i]

@@ -1,0 +1,247 @@
+"""The type tree of an ORC file, and how an older file's tree lines up with the table's (by position, never by name)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.orc.proto import Kind, Type
+
+ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
+_ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
+ROW_COLUMN = 6
+"""Column id of the `row` struct: the root is 0, the five id columns are 1 to 5."""
+
+_INTEGER_WIDTH = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeNode:
+    """One node of a type tree. `column` is its pre-order id, which is what streams and statistics refer to."""
+
+    column: int
+    kind: Kind
+    children: tuple[TypeNode, ...] = ()
+    field_names: tuple[str, ...] = ()
+    maximum_length: int = 0
+    precision: int = 0
+    scale: int = 0
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    def walk(self) -> Iterator[TypeNode]:
+        """This node and all below it, in column order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of this subtree."""
+        return 1 + sum(child.columns for child in self.children)
+
+    def __str__(self) -> str:
+        name = self.kind.name.lower()
+        if self.kind is Kind.STRUCT:
+            inner = ",".join(f"{n}:{c}" for n, c in zip(self.field_names, self.children, strict=True))
+            return f"struct<{inner}>"
+        if self.kind in (Kind.CHAR, Kind.VARCHAR):
+            return f"{name}({self.maximum_length})"
+        if self.kind is Kind.DECIMAL:
+            return f"decimal({self.precision},{self.scale})"
+        if self.children:
+            return f"{name}<{','.join(str(c) for c in self.children)}>"
+        return name
+
+
+def parse_types(types: Any, *, where: str) -> TypeNode:
+    """The tree behind a footer's flat list of types.
+
+    Raises CorruptError for ids that are not a pre-order tree, RefusedError for a kind this version does not know.
+    """
+    if not types:
+        raise CorruptError(f"Cannot read the schema of {where}: because its footer has no types")
+    seen = 0
+
+    def build(column: int, depth: int) -> TypeNode:
+        nonlocal seen
+        if column != seen or column >= len(types) or depth > 200:
+            raise CorruptError(f"Cannot read the schema of {where}: because type {column} is not in pre-order")
+        seen += 1
+        message = types[column]
+        try:
+            kind = Kind(message.kind)
+        except ValueError:
+            raise RefusedError(
+                f"Cannot read column {column} of {where}: because type kind {message.kind} is not known"
+            ) from None
+        children = tuple(build(child, depth + 1) for child in message.subtypes)
+        if (
+            (kind is Kind.LIST and len(children) != 1)
+            or (kind is Kind.MAP and len(children) != 2)
+            or (kind is Kind.STRUCT and len(children) != len(message.field_names))
+            or (children and kind not in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION))
+        ):
+            raise CorruptError(f"Cannot read the schema of {where}: because type {column} has the wrong children")
+        return TypeNode(
+            column=column,
+            kind=kind,
+            children=children,
+            field_names=tuple(message.field_names),
+            maximum_length=message.maximum_length,
+            precision=message.precision,
+            scale=message.scale,
+            attributes=tuple((pair.key, pair.value) for pair in message.attributes),
+        )
+
+    root = build(0, 0)
+    if seen != len(types):
+        raise CorruptError(f"Cannot read the schema of {where}: because {len(types) - seen} types hang on nothing")
+    return root
+
+
+def format_types(root: TypeNode) -> list[Any]:
+    """The footer's flat list for a tree, attributes kept."""
+    messages = []
+    for node in root.walk():
+        message = Type(kind=int(node.kind))
+        message.subtypes.extend(child.column for child in node.children)
+        message.field_names.extend(node.field_names)
+        if node.kind in (Kind.CHAR, Kind.VARCHAR):
+            message.maximum_length = node.maximum_length
+        if node.kind is Kind.DECIMAL:
+            message.precision = node.precision
+            message.scale = node.scale
+        for key, value in node.attributes:
+            message.attributes.add(key=key, value=value)
+        messages.append(message)
+    return messages
+
+
+def is_acid(root: TypeNode) -> bool:
+    """Whether the tree is that of an ACID event file (Hive OrcRawRecordMerger / AcidUtils raw-format test).
+
+    Names are compared without case: Hive 4's query-based compaction writes `originaltransaction`.
+    """
+    names = tuple(name.lower() for name in root.field_names)
+    kinds = tuple(child.kind for child in root.children)
+    return names == tuple(name.lower() for name in ACID_FIELDS) and kinds == _ACID_KINDS
+
+
+def renumber(node: TypeNode, first: int) -> TypeNode:
+    """The same subtree with pre-order ids that start at `first`."""
+    children = []
+    column = first + 1
+    for child in node.children:
+        moved = renumber(child, column)
+        children.append(moved)
+        column += moved.columns
+    return TypeNode(
+        column=first,
+        kind=node.kind,
+        children=tuple(children),
+        field_names=node.field_names,
+        maximum_length=node.maximum_length,
+        precision=node.precision,
+        scale=node.scale,
+        attributes=node.attributes,
+    )
+
+
+def acid_tree(row: TypeNode) -> TypeNode:
+    """The ACID event tree around a row struct, in Hive's standard spelling."""
+    ids = tuple(TypeNode(column=i + 1, kind=kind) for i, kind in enumerate(_ACID_KINDS[:5]))
+    return TypeNode(column=0, kind=Kind.STRUCT, children=(*ids, renumber(row, ROW_COLUMN)), field_names=ACID_FIELDS)
+
+
+def row_struct(root: TypeNode) -> TypeNode:
+    """The user's columns: the `row` field of an ACID tree, or the root itself of an original file."""
+    return root.children[5] if is_acid(root) else root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """How a node of the output is filled from an input file.
+
+    source   the input's node, or None when the older file has no such column: every value is null
+    copyable the subtree's streams and statistics may stand in the output as they are
+    """
+
+    target: TypeNode
+    source: TypeNode | None
+    children: tuple[Alignment, ...]
+    copyable: bool
+
+
+def align(target: TypeNode, source: TypeNode, *, where: str, path: str = "row") -> Alignment:
+    """Line up an input's subtree with the table's, by position.
+
+    Allowed besides equality: integers that widen, VARCHAR that grows, DECIMAL precision up at equal scale, and (for the
+    top struct only) missing trailing columns. Raises RefusedError naming column and file for any other difference.
+    """
+    return _align(target, source, where=where, path=path, top=True)
+
+
+def _align(target: TypeNode, source: TypeNode, *, where: str, path: str, top: bool) -> Alignment:
+    if target.kind is Kind.STRUCT and source.kind is Kind.STRUCT:
+        return _align_struct(target, source, where=where, path=path, top=top)
+    if len(target.children) != len(source.children):
+        raise _refuse(target, source, where, path)
+    children = tuple(
+        _align(t, s, where=where, path=f"{path}.{i}", top=False)
+        for i, (t, s) in enumerate(zip(target.children, source.children, strict=True))
+    )
+    copyable = _leaf_copyable(target, source)
+    if copyable is None:
+        raise _refuse(target, source, where, path)
+    return Alignment(
+        target=target, source=source, children=children, copyable=copyable and all(c.copyable for c in children)
+    )
+
+
+def _align_struct(target: TypeNode, source: TypeNode, *, where: str, path: str, top: bool) -> Alignment:
+    missing = len(target.children) - len(source.children)
+    if missing < 0 or (missing and not top):
+        raise _refuse(target, source, where, path)
+    children = [
+        _align(t, s, where=where, path=f"{path}.{name}", top=False)
+        for t, s, name in zip(target.children, source.children, target.field_names, strict=False)
+    ]
+    children += [_absent(child) for child in target.children[len(source.children) :]]
+    return Alignment(
+        target=target,
+        source=source,
+        children=tuple(children),
+        copyable=not missing and all(c.copyable for c in children),
+    )
+
+
+def _absent(target: TypeNode) -> Alignment:
+    return Alignment(
+        target=target, source=None, children=tuple(_absent(child) for child in target.children), copyable=False
+    )
+
+
+def _leaf_copyable(target: TypeNode, source: TypeNode) -> bool | None:
+    """True: streams may be copied; False: same values after recoding; None: no lossless way without converting."""
+    if target.kind in _INTEGER_WIDTH and source.kind in _INTEGER_WIDTH:
+        if _INTEGER_WIDTH[target.kind] < _INTEGER_WIDTH[source.kind]:
+            return None
+        return target.kind is source.kind or source.kind is not Kind.BYTE
+    if target.kind is not source.kind:
+        return None
+    if target.kind is Kind.DECIMAL:
+        return True if target.scale == source.scale and target.precision >= source.precision else None
+    if target.kind is Kind.VARCHAR:
+        return True if target.maximum_length >= source.maximum_length else None
+    if target.kind is Kind.CHAR:
+        return True if target.maximum_length == source.maximum_length else None
+    return True
+
+
+def _refuse(target: TypeNode, source: TypeNode, where: str, path: str) -> RefusedError:
+    return RefusedError(
+        f"Cannot compact {where}: because its column {path} is {source} and the table's is {target}, "
+        "which needs a conversion of values"
+    )

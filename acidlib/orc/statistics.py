@@ -1,0 +1,257 @@
+"""Column statistics: computed for row groups, and the questions asked of those found in files.
+
+Source: ORC specification, "Column Statistics"; what may be left out and why is in statistics_rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acidlib.orc.column import STRING_KINDS, TIMESTAMP_KINDS, Column, Longs
+from acidlib.orc.kernels import group_stats
+from acidlib.orc.kernels.jit import kernel_bytes, kernel_longs
+from acidlib.orc.proto import ColumnStatistics, Kind
+from acidlib.orc.schema import TypeNode
+from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
+from acidlib.orc.statistics_rules import (
+    MAX_STRING_BOUND,
+    UTC_NAMES,
+    Instant,
+    StatisticsRules,
+    compares_alike,
+    decimal_text,
+    set_counts,
+    set_doubles,
+    set_integers,
+    set_timestamps,
+)
+
+__all__ = [
+    "StatisticsRules",
+    "copied_statistics",
+    "group_statistics",
+    "integer_range",
+    "merge_statistics",
+    "statistics_are_true",
+]
+
+_INT32 = range(-(2**31), 2**31)
+
+
+def group_statistics(
+    column: Column, node: TypeNode, slot_bounds: Longs, value_bounds: Longs, *, rules: StatisticsRules
+) -> list[Any]:
+    """One ColumnStatistics message per row group, for this column alone and not for its children.
+
+    slot_bounds   int64, G + 1 ascending slot numbers where groups begin and the last one ends, nulls counted
+    value_bounds  the same among the present values
+
+    number_of_values and has_null are always there. The typed message is there when the group has values and all of it
+    is known; BOOLEAN and BINARY, which have no bounds, have it always. Raises ValueError for bounds or arrays that do
+    not fit each other.
+    """
+    slot_bounds, value_bounds = kernel_longs(slot_bounds), kernel_longs(value_bounds)
+    _check_bounds("slot", slot_bounds, column.slots)
+    _check_bounds("value", value_bounds, column.count)
+    if len(slot_bounds) != len(value_bounds):
+        raise ValueError(f"{len(slot_bounds)} slot bounds and {len(value_bounds)} value bounds are not of one length")
+    values = np.diff(value_bounds).tolist()
+    slots = np.diff(slot_bounds).tolist()
+    messages = [ColumnStatistics() for _ in values]
+    for message, present, of in zip(messages, values, slots, strict=True):
+        if present > of:
+            raise ValueError(f"a group of {of} slots cannot have {present} values")
+        set_counts(message, present, has_null=present < of)
+    _set_typed(messages, column, node, value_bounds, rules)
+    return messages
+
+
+def statistics_are_true(footer_stride: int, root_stats: Any, rows: int) -> bool:
+    """Whether the statistics of a file or stripe may be believed.
+
+    Hive 3.1's minor compaction writes stride 0 and statistics that are there and false: no values, no bounds. So the
+    stride must be above 0 and the root column's number of values be the number of rows.
+    """
+    return footer_stride > 0 and root_stats.HasField("number_of_values") and root_stats.number_of_values == rows
+
+
+def integer_range(stats: Any) -> tuple[int, int] | None:
+    """Minimum and maximum of an integer column's statistics, or None unless both are there."""
+    typed = stats.int_statistics
+    if not stats.number_of_values or not typed.HasField("minimum") or not typed.HasField("maximum"):
+        return None
+    return typed.minimum, typed.maximum
+
+
+def _check_bounds(name: str, bounds: Longs, limit: int) -> None:
+    if not len(bounds) or bounds[0] < 0 or bounds[-1] > limit or bool(np.any(np.diff(bounds) < 0)):
+        raise ValueError(f"{name} bounds must be one or more and ascend within 0..{limit}")
+
+
+def _set_typed(messages: list[Any], column: Column, node: TypeNode, bounds: Longs, rules: StatisticsRules) -> None:
+    kind = column.kind
+    if kind is Kind.BOOLEAN:
+        _booleans(messages, column, bounds)
+    elif kind in (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG):
+        _integers(messages, column, bounds)
+    elif kind is Kind.DATE:
+        _dates(messages, column, bounds)
+    elif kind in (Kind.FLOAT, Kind.DOUBLE):
+        _doubles(messages, column, bounds)
+    elif kind in STRING_KINDS:
+        _strings(messages, column, bounds)
+    elif kind is Kind.BINARY:
+        for message, total in zip(messages, _sums(_lengths(column), bounds), strict=True):
+            message.binary_statistics.sum = total
+    elif kind is Kind.DECIMAL:
+        _decimals(messages, column, node, bounds)
+    elif kind in TIMESTAMP_KINDS:
+        _timestamps(messages, column, bounds, rules)
+
+
+def _with_values(messages: list[Any]) -> Iterator[tuple[int, Any]]:
+    return ((g, message) for g, message in enumerate(messages) if message.number_of_values)
+
+
+def _array(column: Column, name: str) -> NDArray[Any]:
+    array: NDArray[Any] | None = getattr(column, name)
+    if array is None or len(array) != column.count:
+        found = "none" if array is None else len(array)
+        raise ValueError(f"{column.kind.name} column of {column.count} values has {found} in {name}")
+    return array
+
+
+def _booleans(messages: list[Any], column: Column, bounds: Longs) -> None:
+    for message, true in zip(messages, _sums(_array(column, "values") != 0, bounds), strict=True):
+        message.bucket_statistics.count.append(true)
+
+
+def _integers(messages: list[Any], column: Column, bounds: Longs) -> None:
+    values = _array(column, "values")
+    if column.kind is Kind.BYTE:
+        values = np.ascontiguousarray(values, np.uint8).view(np.int8)
+    least, most, low, high = group_stats.integer_groups(kernel_longs(values), bounds)
+    for g, message in _with_values(messages):
+        set_integers(message.int_statistics, int(least[g]), int(most[g]), (int(high[g]) << 32) + int(low[g]))
+
+
+def _dates(messages: list[Any], column: Column, bounds: Longs) -> None:
+    least, most, _, _ = group_stats.integer_groups(kernel_longs(_array(column, "values")), bounds)
+    for g, message in _with_values(messages):
+        if int(least[g]) in _INT32 and int(most[g]) in _INT32:
+            message.date_statistics.minimum = int(least[g])
+            message.date_statistics.maximum = int(most[g])
+
+
+def _doubles(messages: list[Any], column: Column, bounds: Longs) -> None:
+    patterns = _array(column, "values")
+    if column.kind is Kind.FLOAT:
+        with np.errstate(invalid="ignore"):  # widening a signalling NaN
+            values = np.ascontiguousarray(patterns, np.uint32).view(np.float32).astype(np.float64)
+    else:
+        values = np.array(patterns, np.uint64).view(np.float64)
+    least, most, total = group_stats.double_groups(values, bounds)
+    for g, message in _with_values(messages):
+        if not np.isnan(least[g]):
+            set_doubles(message.double_statistics, float(least[g]), float(most[g]), float(total[g]))
+
+
+def _lengths(column: Column) -> Longs:
+    lengths = kernel_longs(_array(column, "lengths"))
+    if len(lengths) and int(lengths.min()) < 0:
+        raise ValueError(f"{column.kind.name} column has a negative length")
+    return lengths
+
+
+def _offsets(lengths: NDArray[Any]) -> Longs:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _sums(amounts: NDArray[Any], bounds: Longs) -> list[int]:
+    sums: list[int] = np.diff(_offsets(amounts)[bounds]).tolist()
+    return sums
+
+
+def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
+    if column.dictionary is not None:
+        offsets = kernel_longs(column.dictionary.offsets)
+        data = kernel_bytes(column.dictionary.data)
+        entries = kernel_longs(_array(column, "values"))
+        if len(entries) and (int(entries.min()) < 0 or int(entries.max()) >= len(offsets) - 1):
+            raise ValueError(f"{column.kind.name} column has an entry number outside its dictionary")
+        _check_bounds("string", offsets, len(data))
+        if group_stats.is_sorted(offsets, data):
+            least, most, _, _ = group_stats.integer_groups(entries, bounds)
+        else:
+            least, most = group_stats.entry_groups(entries, offsets, data, bounds)
+        sums = _sums(np.diff(offsets)[entries], bounds)
+    else:
+        offsets = _offsets(_lengths(column))
+        data = kernel_bytes(column.data if column.data is not None else b"")
+        _check_bounds("string", offsets, len(data))
+        least, most = group_stats.string_groups(offsets, data, bounds)
+        sums = np.diff(offsets[bounds]).tolist()
+    for g, message in _with_values(messages):
+        minimum = data[offsets[least[g]] : offsets[least[g] + 1]].tobytes()
+        maximum = data[offsets[most[g]] : offsets[most[g] + 1]].tobytes()
+        if max(len(minimum), len(maximum)) <= MAX_STRING_BOUND and compares_alike(minimum) and compares_alike(maximum):
+            message.string_statistics.minimum = minimum
+            message.string_statistics.maximum = maximum
+            message.string_statistics.sum = sums[g]
+
+
+def _decimals(messages: list[Any], column: Column, node: TypeNode, bounds: Longs) -> None:
+    values, scales = kernel_longs(_array(column, "values")), kernel_longs(_array(column, "secondary"))
+    if column.high is None:
+        found, counts = group_stats.decimal_groups(values, scales, bounds)
+    else:
+        high = kernel_longs(_array(column, "high"))
+        found, counts = group_stats.wide_decimal_groups(values, high, scales, bounds)
+    # readers round a value of more digits to the column's scale, so the stored one bounds nothing
+    most_digits = node.scale if node.precision else group_stats.SCALES
+    for g, message in _with_values(messages):
+        used = np.flatnonzero(counts[g]).tolist()
+        if counts[g, 0] < 0 or used[-1] > most_digits:
+            continue
+        cells = [(scale, *_decimal_cell(found[g, scale].tolist())) for scale in used]
+        _set_decimals(message, cells, used[-1])
+
+
+def _decimal_cell(cell: list[int]) -> tuple[int, int, int]:
+    """Minimum, maximum and sum of the values of one scale, from a kernel's cell."""
+    if len(cell) == 4:
+        return cell[0], cell[1], (cell[3] << 32) + cell[2]
+    word = 2**64 - 1
+    total = sum(part << (32 * i) for i, part in enumerate(cell[4:]))
+    return (cell[1] << 64) + (cell[0] & word), (cell[3] << 64) + (cell[2] & word), total
+
+
+def _set_decimals(message: Any, cells: list[tuple[int, int, int, int]], scale: int) -> None:
+    least = decimal_text(min(low * 10 ** (scale - s) for s, low, _, _ in cells), scale)
+    most = decimal_text(max(high * 10 ** (scale - s) for s, _, high, _ in cells), scale)
+    if least is None or most is None:
+        return
+    total = decimal_text(sum(part * 10 ** (scale - s) for s, _, _, part in cells), scale)
+    message.decimal_statistics.minimum = least
+    message.decimal_statistics.maximum = most
+    if total is not None:
+        message.decimal_statistics.sum = total
+
+
+def _timestamps(messages: list[Any], column: Column, bounds: Longs, rules: StatisticsRules) -> None:
+    seconds, nanos = kernel_longs(_array(column, "values")), kernel_longs(_array(column, "secondary"))
+    if column.kind is Kind.TIMESTAMP and rules.writer_timezone not in UTC_NAMES:
+        return
+    found = group_stats.timestamp_groups(seconds, nanos, bounds).tolist()
+    for g, message in _with_values(messages):
+        low, low_nanos, high, high_nanos, unknown = found[g]
+        if not unknown:
+            least = Instant(millis=low, nanos=low_nanos)
+            most = Instant(millis=high, nanos=high_nanos)
+            set_timestamps(message.timestamp_statistics, least, most, rules)

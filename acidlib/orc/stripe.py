@@ -1,0 +1,288 @@
+"""Reading one stripe: its footer, its streams, and columns decoded as far as their encodings (never to values)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.orc import proto
+from acidlib.orc.column import (
+    INTEGER_KINDS,
+    STRING_KINDS,
+    TIMESTAMP_KINDS,
+    Bytes,
+    Column,
+    Dictionary,
+    Longs,
+    Mask,
+)
+from acidlib.orc.compression import decompress
+from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes
+from acidlib.orc.kernels.ints_decode import decode_ints
+from acidlib.orc.kernels.varints import decode_varints
+from acidlib.orc.proto import INDEX_STREAMS, Encoding, Kind, StreamKind
+from acidlib.orc.schema import Alignment, TypeNode
+from acidlib.orc.source import ByteSource
+from acidlib.orc.tail import Stripe, Tail, parse_message
+
+_DATA_STREAMS = frozenset(StreamKind) - INDEX_STREAMS - {StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA}
+_GMT = frozenset({"", "GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
+MAX_SLOTS = 1 << 31
+
+
+def canonical_timezone(name: str) -> str:
+    """One name for all spellings of UTC; other zones stay as written. A missing zone is read as UTC."""
+    return "UTC" if name in _GMT else name
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """Offset in the file and length in bytes of one stream."""
+
+    offset: int
+    length: int
+
+
+class StripeReader:
+    """One stripe of one file, open for reading columns.
+
+    Raises CorruptError and RefusedError that name the file, the stripe and the column.
+    """
+
+    def __init__(self, source: ByteSource, tail: Tail, number: int) -> None:
+        self.source = source
+        self.tail = tail
+        self.number = number
+        self.stripe: Stripe = tail.stripes[number]
+        self.where = f"stripe {number} of {tail.name}"
+        self._footer = self._read_footer()
+        self.timezone = canonical_timezone(self._footer.writer_timezone)
+        self._streams = self._place_streams()
+
+    def _read_footer(self) -> Any:
+        stripe = self.stripe
+        offset = stripe.offset + stripe.index_length + stripe.data_length
+        data = self.source.read(offset, stripe.footer_length)
+        footer = parse_message(
+            proto.StripeFooter, data, self.tail.compression, self.tail.block_size, f"the footer of {self.where}"
+        )
+        if footer.encryption:
+            raise RefusedError(f"Cannot read {self.where}: because it is encrypted")
+        if len(footer.columns) != self.tail.root.columns:
+            raise CorruptError(
+                f"Cannot read {self.where}: because it has encodings of {len(footer.columns)} columns "
+                f"and the file has {self.tail.root.columns}"
+            )
+        return footer
+
+    def _place_streams(self) -> dict[tuple[int, int], StreamPlace]:
+        places: dict[tuple[int, int], StreamPlace] = {}
+        offset = self.stripe.offset
+        end = offset + self.stripe.index_length + self.stripe.data_length
+        for stream in self._footer.streams:
+            key = (stream.column, stream.kind)
+            if stream.kind not in _DATA_STREAMS and stream.kind not in INDEX_STREAMS:
+                raise RefusedError(
+                    f"Cannot read column {stream.column} in {self.where}: "
+                    f"because stream kind {stream.kind} is not known"
+                )
+            if key in places or stream.column >= self.tail.root.columns or offset + stream.length > end:
+                raise CorruptError(
+                    f"Cannot read column {stream.column} in {self.where}: because its stream directory is damaged"
+                )
+            places[key] = StreamPlace(offset, stream.length)
+            offset += stream.length
+        if offset != end:
+            raise CorruptError(f"Cannot read {self.where}: because its streams end {end - offset} bytes early")
+        return places
+
+    def has_bloom_filters(self) -> bool:
+        """Whether any column of the stripe has a bloom filter."""
+        return any(kind in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8) for _, kind in self._streams)
+
+    def row_index(self, column: int) -> Any | None:
+        """The RowIndex message of a column, or None when the stripe has none."""
+        place = self._streams.get((column, StreamKind.ROW_INDEX))
+        if place is None:
+            return None
+        return parse_message(
+            proto.RowIndex,
+            self.source.read(place.offset, place.length),
+            self.tail.compression,
+            self.tail.block_size,
+            f"the row index of column {column} in {self.where}",
+        )
+
+    def column(self, node: TypeNode, slots: int) -> Column:
+        """One column with all below it, as the file's own type has it."""
+        try:
+            return self._column(node, slots)
+        except AcidError as error:
+            if self.where in str(error):
+                raise
+            raise type(error)(f"Cannot read column {node.column} in {self.where}: {error}") from None
+        except MemoryError:
+            raise CorruptError(
+                f"Cannot read column {node.column} in {self.where}: because its sizes do not fit in memory"
+            ) from None
+
+    def aligned(self, alignment: Alignment, slots: int) -> Column:
+        """One column with all below it, widened and padded to the output's type."""
+        if alignment.source is None:
+            return null_column(alignment.target, slots)
+        column = self.column(alignment.source, slots)
+        return widen(column, alignment)
+
+    def _column(self, node: TypeNode, slots: int) -> Column:
+        if slots > MAX_SLOTS:
+            raise CorruptError(f"because {slots} values are more than a stripe can have")
+        present, count = self._present(node, slots)
+        column = Column(kind=node.kind, slots=slots, present=present)
+        if node.kind in INTEGER_KINDS:
+            column.values = self._ints(node, StreamKind.DATA, count, signed=True)
+        elif node.kind is Kind.BOOLEAN:
+            column.values = decode_bits(self._bytes(node, StreamKind.DATA), count)
+        elif node.kind is Kind.BYTE:
+            column.values = decode_bytes(self._bytes(node, StreamKind.DATA), count)
+        elif node.kind in (Kind.FLOAT, Kind.DOUBLE):
+            column.values = self._floats(node, count)
+        elif node.kind in STRING_KINDS or node.kind is Kind.BINARY:
+            self._strings(node, column, count)
+        elif node.kind is Kind.DECIMAL:
+            column.values, column.high = decode_varints(self._bytes(node, StreamKind.DATA), count)
+            column.secondary = self._ints(node, StreamKind.SECONDARY, count, signed=True)
+        elif node.kind in TIMESTAMP_KINDS:
+            column.values = self._ints(node, StreamKind.DATA, count, signed=True)
+            column.secondary = self._ints(node, StreamKind.SECONDARY, count, signed=False)
+        else:
+            self._nested(node, column, count)
+        return column
+
+    def _nested(self, node: TypeNode, column: Column, count: int) -> None:
+        if node.kind is Kind.STRUCT:
+            column.children = tuple(self.column(child, count) for child in node.children)
+            return
+        if node.kind is Kind.UNION:
+            tags = decode_bytes(self._bytes(node, StreamKind.DATA), count)
+            sizes = np.bincount(tags, minlength=len(node.children))
+            if len(sizes) > len(node.children):
+                raise CorruptError("because a union tag has no type")
+            column.values = tags
+            column.children = tuple(
+                self.column(child, int(size)) for child, size in zip(node.children, sizes, strict=True)
+            )
+            return
+        column.lengths = self._lengths(node, count)
+        total = int(column.lengths.sum())
+        column.children = tuple(self.column(child, total) for child in node.children)
+
+    def _present(self, node: TypeNode, slots: int) -> tuple[Mask | None, int]:
+        if (node.column, StreamKind.PRESENT) not in self._streams:
+            return None, slots
+        present = decode_bits(self._bytes(node, StreamKind.PRESENT), slots).view(np.bool_)
+        count = int(np.count_nonzero(present))
+        return (None if count == slots else present), count
+
+    def _strings(self, node: TypeNode, column: Column, count: int) -> None:
+        encoding = self._encoding(node)
+        if encoding in (Encoding.DIRECT, Encoding.DIRECT_V2):
+            column.lengths = self._lengths(node, count)
+            column.data = self._bytes(node, StreamKind.DATA)
+            if int(column.lengths.sum()) != len(column.data):
+                raise CorruptError("because the lengths of its strings do not add up to its bytes")
+            return
+        if node.kind is Kind.BINARY:
+            raise CorruptError("because a binary column has a dictionary")
+        entries = int(self._footer.columns[node.column].dictionary_size)
+        data = self._bytes(node, StreamKind.DICTIONARY_DATA)
+        lengths = self._ints(node, StreamKind.LENGTH, entries, signed=False)
+        if entries and (int(lengths.min()) < 0 or int(lengths.max()) > len(data) or int(lengths.sum()) != len(data)):
+            raise CorruptError("because the lengths of its dictionary do not add up to its bytes")
+        offsets = np.zeros(entries + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        values = self._ints(node, StreamKind.DATA, count, signed=False)
+        if count and (int(values.min()) < 0 or int(values.max()) >= entries):
+            raise CorruptError("because an entry number is outside its dictionary")
+        column.values = values
+        column.dictionary = Dictionary(offsets=offsets, data=data)
+
+    def _floats(self, node: TypeNode, count: int) -> NDArray[Any]:
+        dtype = np.dtype("<u4") if node.kind is Kind.FLOAT else np.dtype("<u8")
+        data = self._bytes(node, StreamKind.DATA)
+        if len(data) != count * dtype.itemsize:
+            raise CorruptError(f"because {len(data)} bytes are not {count} values")
+        return np.frombuffer(data, dtype=dtype)
+
+    def _lengths(self, node: TypeNode, count: int) -> Longs:
+        lengths = self._ints(node, StreamKind.LENGTH, count, signed=False)
+        if count and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_SLOTS or float(lengths.sum()) > MAX_SLOTS):
+            raise CorruptError("because a length is out of range")
+        return lengths
+
+    def _ints(self, node: TypeNode, kind: StreamKind, count: int, *, signed: bool) -> Longs:
+        encoding = self._encoding(node)
+        version = 2 if encoding in (Encoding.DIRECT_V2, Encoding.DICTIONARY_V2) else 1
+        return decode_ints(self._bytes(node, kind), count, signed=signed, version=version)
+
+    def _encoding(self, node: TypeNode) -> Encoding:
+        value = self._footer.columns[node.column].kind
+        try:
+            return Encoding(value)
+        except ValueError:
+            raise RefusedError(f"because column encoding {value} is not known") from None
+
+    def _bytes(self, node: TypeNode, kind: StreamKind) -> Bytes:
+        place = self._streams.get((node.column, kind))
+        if place is None or place.length == 0:
+            return np.zeros(0, dtype=np.uint8)
+        data = self.source.read(place.offset, place.length)
+        what = f"the {kind.name} stream of column {node.column} in {self.where}"
+        return decompress(data, self.tail.compression, self.tail.block_size, what=what)
+
+
+def null_column(node: TypeNode, slots: int) -> Column:
+    """A column of which every slot is null."""
+    column = empty_column(node)
+    column.slots = slots
+    column.present = np.zeros(slots, dtype=np.bool_) if slots else None
+    return column
+
+
+def empty_column(node: TypeNode) -> Column:
+    """A column without slots."""
+    column = Column(kind=node.kind, slots=0, children=tuple(empty_column(child) for child in node.children))
+    dtype: Any = np.int64
+    if node.kind in (Kind.BOOLEAN, Kind.BYTE, Kind.UNION):
+        dtype = np.uint8
+    elif node.kind is Kind.FLOAT:
+        dtype = np.dtype("<u4")
+    elif node.kind is Kind.DOUBLE:
+        dtype = np.dtype("<u8")
+    if node.kind in STRING_KINDS or node.kind in (Kind.BINARY, Kind.LIST, Kind.MAP):
+        column.lengths = np.zeros(0, dtype=np.int64)
+    elif node.kind is not Kind.STRUCT:
+        column.values = np.zeros(0, dtype=dtype)
+    if node.kind in STRING_KINDS or node.kind is Kind.BINARY:
+        column.data = np.zeros(0, dtype=np.uint8)
+    if node.kind is Kind.DECIMAL or node.kind in TIMESTAMP_KINDS:
+        column.secondary = np.zeros(0, dtype=np.int64)
+    return column
+
+
+def widen(column: Column, alignment: Alignment) -> Column:
+    """The same values under the output's type: integers widened, missing trailing columns of a struct all null."""
+    target = alignment.target
+    if column.kind is Kind.BYTE and target.kind is not Kind.BYTE:
+        assert column.values is not None
+        column.values = column.values.view(np.int8).astype(np.int64)
+    column.kind = target.kind
+    count = column.count
+    column.children = tuple(
+        null_column(part.target, count) if part.source is None else widen(column.children[i], part)
+        for i, part in enumerate(alignment.children)
+    )
+    return column

@@ -1,0 +1,127 @@
+"""Filtering and joining columns in the encoded domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acidlib.orc.column import STRING_KINDS, Column, Dictionary, Longs, Mask
+from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, gather_bytes
+from acidlib.orc.proto import Kind
+
+
+def filter_column(column: Column, keep: Mask) -> Column:
+    """The slots whose entry in `keep` (bool per slot) is true, in order, with all below them."""
+    present = column.present
+    if present is None:
+        kept_values, kept_present = keep, None
+    else:
+        kept_values, kept_present = keep[present], present[keep]
+        if kept_present.all():
+            kept_present = None
+    slots = int(np.count_nonzero(keep))
+    out = Column(kind=column.kind, slots=slots, present=kept_present, dictionary=column.dictionary)
+    out.values = _take(column.values, kept_values)
+    out.high = _take(column.high, kept_values)
+    out.secondary = _take(column.secondary, kept_values)
+    out.lengths = _take(column.lengths, kept_values)
+    if column.data is not None:
+        assert column.lengths is not None
+        out.data = filter_bytes(column.data, column.lengths, kept_values)
+    out.children = tuple(
+        filter_column(child, child_keep)
+        for child, child_keep in zip(column.children, _child_masks(column, kept_values), strict=True)
+    )
+    return out
+
+
+def _child_masks(column: Column, keep: Mask) -> list[Mask]:
+    if column.kind in (Kind.LIST, Kind.MAP):
+        assert column.lengths is not None
+        elements = expand_keep(keep, column.lengths)
+        return [elements] * len(column.children)
+    if column.kind is Kind.UNION:
+        assert column.values is not None
+        return [keep[column.values == tag] for tag in range(len(column.children))]
+    return [keep] * len(column.children)
+
+
+def _take(array: NDArray[Any] | None, keep: Mask) -> NDArray[Any] | None:
+    return None if array is None else array[keep]
+
+
+def concat_columns(columns: Sequence[Column]) -> Column:
+    """The slots of several columns of one type, one after the other."""
+    columns = [column for column in columns if column.slots] or list(columns[:1])
+    if len(columns) == 1:
+        return columns[0]
+    kind = columns[0].kind
+    out = Column(kind=kind, slots=sum(column.slots for column in columns), present=_join_present(columns))
+    if kind in STRING_KINDS:
+        _join_strings(columns, out)
+    else:
+        out.values = _join([column.values for column in columns])
+        out.lengths = _join([column.lengths for column in columns])
+        out.data = _join([column.data for column in columns])
+    out.secondary = _join([column.secondary for column in columns])
+    if any(column.high is not None for column in columns):
+        out.high = np.concatenate([_high(column) for column in columns])
+    children = zip(*(column.children for column in columns), strict=True)
+    out.children = tuple(concat_columns(parts) for parts in children)
+    return out
+
+
+def _high(column: Column) -> Longs:
+    assert column.values is not None
+    return column.high if column.high is not None else column.values >> 63
+
+
+def _join(arrays: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    found = [array for array in arrays if array is not None]
+    return np.concatenate(found) if found else None
+
+
+def _join_present(columns: Sequence[Column]) -> Mask | None:
+    if all(column.present is None for column in columns):
+        return None
+    return np.concatenate([np.ones(c.slots, dtype=np.bool_) if c.present is None else c.present for c in columns])
+
+
+def _join_strings(columns: Sequence[Column], out: Column) -> None:
+    # a column without any value says nothing about the form
+    valued = [column for column in columns if column.count]
+    if valued and all(column.dictionary is not None for column in valued):
+        offsets, data, values, entries, size = [np.zeros(1, dtype=np.int64)], [], [], 0, 0
+        for column in valued:
+            assert column.dictionary is not None
+            assert column.values is not None
+            offsets.append(column.dictionary.offsets[1:] + size)
+            data.append(column.dictionary.data)
+            values.append(column.values + entries)
+            entries += column.dictionary.entries
+            size += len(column.dictionary.data)
+        out.dictionary = Dictionary(offsets=np.concatenate(offsets), data=np.concatenate(data))
+        out.values = np.concatenate(values)
+        return
+    direct = [as_direct(column) for column in valued]
+    out.lengths = _join([column.lengths for column in direct]) if direct else np.zeros(0, dtype=np.int64)
+    out.data = _join([column.data for column in direct]) if direct else np.zeros(0, dtype=np.uint8)
+
+
+def as_direct(column: Column) -> Column:
+    """A string column in direct form."""
+    if column.dictionary is None:
+        return column
+    assert column.values is not None
+    offsets = column.dictionary.offsets
+    lengths = np.diff(offsets)
+    return Column(
+        kind=column.kind,
+        slots=column.slots,
+        present=column.present,
+        lengths=lengths[column.values],
+        data=gather_bytes(column.dictionary.data, offsets[:-1], lengths, column.values),
+    )

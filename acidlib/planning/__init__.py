@@ -1,0 +1,1 @@
+"""Pure decisions: each returns its reason as a value."""

@@ -1,0 +1,185 @@
+"""Whether a table or partition should be compacted, and how: the initiator's decision with its figures.
+
+Source: Hive `Initiator.checkForCompaction` and `determineCompactionType`, of Hive 3.1 and of Hive 4 where they differ.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from acidlib.model.generation import Generation
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.names import BASE_PREFIX, BucketFile, OriginalFile, is_hidden, parse_file
+from acidlib.model.requests import CompactionType
+from acidlib.model.thresholds import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY, Thresholds
+from acidlib.planning.enough import single_write_id
+from acidlib.planning.state import AcidState
+
+NO_AUTO_COMPACTION = "no_auto_compaction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the initiator does about one table or partition: `kind` None means nothing.
+
+    Bytes are file lengths of one listing. `ratio` is delta bytes through base bytes in single precision, None without a
+    base. `threshold` is the value the decision was made by, `threshold_key` its Hive name and `threshold_source` where
+    the value came from; they are None where no threshold was involved.
+    """
+
+    kind: CompactionType | None
+    reason: str
+    base_bytes: int = 0
+    delta_bytes: int = 0
+    delta_count: int = 0
+    ratio: float | None = None
+    threshold: float | None = None
+    threshold_key: str | None = None
+    threshold_source: str | None = None
+
+
+def decide(
+    state: AcidState,
+    listing: Listing,
+    thresholds: Thresholds,
+    *,
+    generation: Generation,
+    properties: Mapping[str, str],
+    database_properties: Mapping[str, str] | None = None,
+    aborted_txn_count: int = 0,
+    oldest_aborted_txn_age_ms: int | None = None,
+    insert_only: bool = False,
+) -> Decision:
+    """The decision for a state that was computed with the compactor's list from the same listing.
+
+    `thresholds` are those in force for the table: `Thresholds.for_table` is the caller's to apply, for later sources
+    may override it. `properties` are the table's, `database_properties` the database's (Hive 4: if it names
+    NO_AUTO_COMPACTION, it decides for the whole database). The number and the age (Hive 4) of aborted transactions come
+    from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor: it
+    would be refused.
+    """
+    if reason := _switched_off(properties, database_properties or {}, generation):
+        return Decision(kind=None, reason=reason)
+    figures = _figures(state, listing, generation)
+    if aborted_txn_count > thresholds.aborted_txn_num:
+        reason = f"{aborted_txn_count} aborted transactions are more than {thresholds.aborted_txn_num}"
+        return _by(figures, CompactionType.MAJOR, reason, thresholds, ABORTED_TXN_KEY, thresholds.aborted_txn_num)
+    limit = thresholds.aborted_txn_time_ms
+    old = generation == Generation.HIVE4 and 0 <= limit < (oldest_aborted_txn_age_ms or 0)
+    if old:
+        reason = f"the oldest aborted transaction is {oldest_aborted_txn_age_ms} ms old, more than {limit}"
+        return _by(figures, CompactionType.MINOR, reason, thresholds, ABORTED_TXN_TIME_KEY, limit)
+    return _by_size(figures, state, thresholds, generation) or _by_count(
+        figures, state, thresholds, generation, insert_only=insert_only
+    )
+
+
+def _switched_off(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
+    flag = _flag(database) if generation == Generation.HIVE4 else None
+    owner = "table" if flag is None else "database"
+    flag = _flag(table) if flag is None else flag
+    if flag is not None and flag.lower() == "true":
+        return f"{NO_AUTO_COMPACTION.upper()} is set on the {owner}"
+    return None
+
+
+def _flag(properties: Mapping[str, str]) -> str | None:
+    return properties.get(NO_AUTO_COMPACTION, properties.get(NO_AUTO_COMPACTION.upper()))
+
+
+def _figures(state: AcidState, listing: Listing, generation: Generation) -> Decision:
+    directories = listing.by_directory()
+    by_path = {file.path: file.length for file in listing.files}
+    base_bytes = 0 if state.base is None else _data_bytes(directories.get(state.base.path, ()), generation)
+    if generation == Generation.HIVE3 or state.base is None:
+        base_bytes += sum(by_path[path] for path in state.originals)
+    return Decision(
+        kind=None,
+        reason="",
+        base_bytes=base_bytes,
+        delta_bytes=sum(_data_bytes(directories.get(delta.path, ()), generation) for delta in state.deltas),
+        delta_count=len(state.deltas),
+    )
+
+
+def _data_bytes(files: tuple[ListedFile, ...], generation: Generation) -> int:
+    return sum(file.length for file in files if _counts(file.name, generation))
+
+
+def _counts(name: str, generation: Generation) -> bool:
+    if is_hidden(name):
+        return False
+    # Hive 3.1 adds up whatever lies there, side files of streaming writers included
+    return generation == Generation.HIVE3 or isinstance(parse_file(name), BucketFile | OriginalFile)
+
+
+def _by_size(figures: Decision, state: AcidState, thresholds: Thresholds, generation: Generation) -> Decision | None:
+    if figures.base_bytes > 0:
+        ratio = _float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes))
+        figures = replace(figures, ratio=ratio)
+        if ratio > _float32(thresholds.delta_pct):
+            reason = (
+                f"the deltas hold {figures.delta_bytes} bytes, {ratio:.2%} of the base's {figures.base_bytes},"
+                f" more than {thresholds.delta_pct:.2%}"
+            )
+            return _by(figures, CompactionType.MAJOR, reason, thresholds, DELTA_PCT_KEY, thresholds.delta_pct)
+    elif figures.delta_bytes > 0:
+        return None
+    if generation == Generation.HIVE4 and figures.delta_bytes == 0 and _has_obsolete_base(state):
+        return replace(figures, kind=CompactionType.MAJOR, reason="an obsolete base is left to be cleaned")
+    return None
+
+
+def _has_obsolete_base(state: AcidState) -> bool:
+    return any(path.startswith(BASE_PREFIX) for path in state.obsolete_paths)
+
+
+def _by_count(
+    figures: Decision, state: AcidState, thresholds: Thresholds, generation: Generation, *, insert_only: bool
+) -> Decision:
+    if figures.base_bytes > 0:
+        figures = replace(figures, ratio=_float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes)))
+    count, limit = figures.delta_count, thresholds.delta_num
+    if count <= limit:
+        return _by(figures, None, _below(figures, thresholds), thresholds, DELTA_NUM_KEY, limit)
+    no_base = figures.base_bytes == 0 and figures.delta_bytes > 0
+    if no_base or (insert_only and generation == Generation.HIVE3):
+        why = "there is no base" if no_base else "the table is insert-only"
+        reason = f"{count} delta directories are more than {limit}, and {why}"
+        return _by(figures, CompactionType.MAJOR, reason, thresholds, DELTA_NUM_KEY, limit)
+    if (write_id := single_write_id(state)) is not None:
+        reason = f"{count} delta directories are more than {limit}, but all are of write id {write_id}"
+        return _by(figures, None, reason, thresholds, DELTA_NUM_KEY, limit)
+    reason = f"{count} delta directories are more than {limit}"
+    return _by(figures, CompactionType.MINOR, reason, thresholds, DELTA_NUM_KEY, limit)
+
+
+def _below(figures: Decision, thresholds: Thresholds) -> str:
+    count = f"{figures.delta_count} delta directories are not more than {thresholds.delta_num}"
+    if figures.ratio is None:
+        return count
+    return f"{count}, and their bytes, {figures.ratio:.2%} of the base, not more than {thresholds.delta_pct:.2%}"
+
+
+def _by(
+    figures: Decision, kind: CompactionType | None, reason: str, thresholds: Thresholds, key: str, threshold: float
+) -> Decision:
+    return replace(
+        figures,
+        kind=kind,
+        reason=reason,
+        threshold=threshold,
+        threshold_key=key,
+        threshold_source=thresholds.source_of(key),
+    )
+
+
+def _float32(value: float) -> float:
+    """Java's float: the quotient of two of them is rounded once more, as there."""
+    try:
+        single: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return value
+    return single

@@ -1,0 +1,46 @@
+"""Whether a compaction of a kind has enough to work on.
+
+Source: Hive 4 `Worker.isEnoughToCompact`, used for both generations (Hive 3.1 rewrites a single delta). A minor over a
+single write id is left out too: without statement ids in its names a reader no longer sees that one statement's delete
+events came after another's rows, and rows deleted within that transaction reappear.
+"""
+
+from __future__ import annotations
+
+from acidlib.model.requests import CompactionType
+from acidlib.planning.state import AcidState
+
+REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"
+
+
+def not_enough(state: AcidState, kind: CompactionType) -> str | None:
+    """Why there is not enough to compact, or None when there is."""
+    if kind is CompactionType.MAJOR:
+        return _not_enough_for_major(state)
+    return _not_enough_for_minor(state)
+
+
+def single_write_id(state: AcidState) -> int | None:
+    """The write id, if all current deltas are of one and the same."""
+    ids = {write_id for delta in state.deltas for write_id in (delta.name.min_write_id, delta.name.max_write_id)}
+    return ids.pop() if len(ids) == 1 else None
+
+
+def _not_enough_for_major(state: AcidState) -> str | None:
+    if state.originals or len(state.deltas) + (state.base is not None) > 1:
+        return None
+    what = "a base and no delta" if state.base is not None else f"{len(state.deltas)} delta directories and no base"
+    return f"there is nothing to merge: {what}"
+
+
+def _not_enough_for_minor(state: AcidState) -> str | None:
+    deletes = sum(delta.name.is_delete for delta in state.deltas)
+    if len(state.deltas) <= 1:
+        return f"there is nothing to merge: {len(state.deltas)} delta directories"
+    if (write_id := single_write_id(state)) is not None:
+        return (
+            f"all {len(state.deltas)} delta directories are of write id {write_id}, and a minor would lose their order"
+        )
+    if len(state.deltas) == 2 and deletes == 1:
+        return "there is nothing to merge: one delta and one delete delta directory"
+    return None

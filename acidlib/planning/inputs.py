@@ -1,0 +1,331 @@
+"""What one compaction reads and what it is to write: directories, files, names of the results, way of publishing.
+
+Source: Hive `CompactorMR` (which directories and files, the range of the result), Hive 4 `Worker` (what is enough).
+Where this differs from Hive on purpose:
+
+* `hive.compactor.max.num.delta` is of no concern: a merge here may have any number of inputs, so there are no
+  intermediate minor compactions.
+* The number in a result's name is the highest write id of the inputs; Hive 4's query-based compaction takes the
+  high-water mark.
+* By Hive 3's names wholly aborted directories at or below the mark are inputs whose rows are dropped, as in Hive 3.1,
+  so that the result's name covers them; by Hive 4's they are not, its cleaner removes them.
+* Files whose names follow no pattern are refused: leaving them out would lose rows.
+* A table without a visibility suffix cannot publish two directories at one moment. A wide directory makes every
+  narrower one of either kind obsolete, so a mixed minor is done as a major while the base is small, else needs two
+  renames.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.generation import Generation
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.names import (
+    LONG_MIN,
+    SIDE_FILE_SUFFIX,
+    BaseDir,
+    BucketFile,
+    DeltaDir,
+    OriginalFile,
+    SideFile,
+    is_hidden,
+    parse_file,
+    side_file_name,
+)
+from acidlib.model.requests import CompactionType
+from acidlib.planning.enough import REFUSED_MESSAGE, not_enough
+from acidlib.planning.order import uri_order
+from acidlib.planning.state import AcidState
+
+
+class Role(Enum):
+    """What a directory contributes."""
+
+    BASE = "base"
+    ORIGINALS = "originals"
+    DELTA = "delta"
+    DELETE_DELTA = "delete delta"
+
+
+class FileKind(Enum):
+    """What a file's name makes it: ACID rows, or rows whose ids follow from directory, name and place.
+
+    Only the file's own columns are proof; a reader of the file has to compare.
+    """
+
+    ACID = "acid"
+    RAW = "raw"
+
+
+class Publication(Enum):
+    """How the result becomes visible."""
+
+    COMMIT = "commit"
+    ONE_RENAME = "one rename"
+    TWO_RENAMES = "two renames"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """One data file: `path` relative to the location, `length` in bytes as listed.
+
+    With a `side_file` (relative path) the file is readable up to the last length noted in that one only.
+    """
+
+    path: str
+    length: int
+    bucket: int
+    kind: FileKind
+    side_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputDirectory:
+    """One input; `path` is relative to the location, empty for original files, `name` is None for them.
+
+    Raw files get the ids (`synthetic_write_id`, bucket with `synthetic_statement`, ordinal), the ordinal counting on
+    over the files of one bucket number in the order of `files`. `lone_side_files` are side files without a data file:
+    readable length 0 is the only one that they may note.
+    """
+
+    role: Role
+    path: str
+    name: BaseDir | DeltaDir | None
+    files: tuple[InputFile, ...]
+    lone_side_files: tuple[str, ...] = ()
+
+    @property
+    def synthetic_write_id(self) -> int:
+        """The write id of rows in raw files: that of the directory, 0 for originals."""
+        if isinstance(self.name, BaseDir):
+            return max(self.name.write_id, 0)
+        return 0 if self.name is None else self.name.min_write_id
+
+    @property
+    def synthetic_statement(self) -> int:
+        """The statement id in the bucket property of rows in raw files."""
+        return max(self.name.statement_id, 0) if isinstance(self.name, DeltaDir) else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputDirectory:
+    """One result: its name, and whether it needs `_metadata_acid` (a compacted base without visibility suffix)."""
+
+    name: BaseDir | DeltaDir
+    metadata_acid: bool = False
+
+    @property
+    def path(self) -> str:
+        """The directory's path relative to the location."""
+        return self.name.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionInputs:
+    """What is merged, in the order in which rows are: base or originals, then deltas as selected.
+
+    `kind` is what is done, `requested` what was asked for; `reason` says why they differ, if they do. `empty_files` are
+    files of no bytes and without a side file; they hold no rows. `outputs` are the possible results, the insert half
+    first: one that would hold nothing is not written, but at least one always is, for its name covers the inputs.
+    `min_write_id` and `max_write_id` are those of the deltas, None when only original files are merged.
+    """
+
+    kind: CompactionType
+    requested: CompactionType
+    reason: str
+    directories: tuple[InputDirectory, ...]
+    outputs: tuple[OutputDirectory, ...]
+    publication: Publication
+    min_write_id: int | None
+    max_write_id: int | None
+    high_water_mark: int
+    empty_files: tuple[str, ...]
+
+    @property
+    def input_bytes(self) -> int:
+        """The listed bytes of all data files."""
+        return sum(file.length for directory in self.directories for file in directory.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Nothing is compacted, and why. With `cleaning_only` something obsolete is there, which a cleaning may remove."""
+
+    reason: str
+    cleaning_only: bool = False
+
+
+def compaction_inputs(
+    state: AcidState,
+    listing: Listing,
+    kind: CompactionType,
+    *,
+    generation: Generation,
+    visibility_txn: int | None = None,
+    visible_on_commit: bool = False,
+    minor_as_major_bytes: int = 256 * 1024 * 1024,
+) -> CompactionInputs | Refusal:
+    """The inputs and results of a compaction, from a state computed with the compactor's list and the same listing.
+
+    `visibility_txn` is the suffix of the results (Hive 4 only). With `visible_on_commit` it is our own open
+    transaction, whose commit shows all results at once; else it has committed already and a rename shows them.
+    `minor_as_major_bytes` is the size of a base up to which a mixed minor that needs two renames is done as a major
+    (0 = never).
+
+    Raises CorruptError for files and directories among the inputs that are not understood, RefusedError for arguments
+    that do not fit together.
+    """
+    if visibility_txn is not None and generation == Generation.HIVE3:
+        raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: because Hive 3 does not read it")
+    if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
+        raise RefusedError(f"Cannot compact {above[0]}: because it reaches above the mark {state.high_water_mark}")
+    if (reason := not_enough(state, kind)) is not None:
+        removable = bool(state.obsolete or state.aborted)
+        return Refusal(reason=f"{REFUSED_MESSAGE} ({reason})", cleaning_only=removable)
+    done, publication, why = _way(state, listing, kind, visible_on_commit, minor_as_major_bytes)
+    outputs = _outputs(state, done, visibility_txn or 0)
+    taken = set(listing.top_directories())
+    if existing := [output.path for output in outputs if output.path in taken]:
+        return Refusal(reason=f"{existing[0]}, the name of the result, exists already")
+    return _assemble(state, listing, done, kind, outputs, publication, why)
+
+
+def _way(
+    state: AcidState,
+    listing: Listing,
+    kind: CompactionType,
+    visible_on_commit: bool,  # noqa: FBT001 - private, and passed on by one caller
+    minor_as_major_bytes: int,
+) -> tuple[CompactionType, Publication, str]:
+    mixed = len({delta.name.is_delete for delta in state.deltas}) > 1
+    if visible_on_commit:
+        return kind, Publication.COMMIT, "as requested"
+    if kind is CompactionType.MAJOR or not mixed:
+        return kind, Publication.ONE_RENAME, "as requested"
+    base_bytes = _base_bytes(state, listing)
+    if minor_as_major_bytes > 0 and base_bytes <= minor_as_major_bytes:
+        why = (
+            f"a minor of inserts and deletes needs two renames, and the base's {base_bytes} bytes are not more than"
+            f" {minor_as_major_bytes}"
+        )
+        return CompactionType.MAJOR, Publication.ONE_RENAME, why
+    return kind, Publication.TWO_RENAMES, "as requested"
+
+
+def _base_bytes(state: AcidState, listing: Listing) -> int:
+    if state.base is not None:
+        return sum(file.length for file in listing.files_in(state.base.path) if not is_hidden(file.name))
+    originals = frozenset(state.originals)
+    return sum(file.length for file in listing.files if file.path in originals)
+
+
+def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tuple[OutputDirectory, ...]:
+    names = [delta.name for delta in state.deltas]
+    high = max((name.max_write_id for name in names), default=LONG_MIN)
+    if kind is CompactionType.MAJOR:
+        base = BaseDir(write_id=high, visibility_txn=visibility_txn)
+        return (OutputDirectory(name=base, metadata_acid=visibility_txn == 0),)
+    low = min(name.min_write_id for name in names)
+    return tuple(
+        OutputDirectory(
+            name=DeltaDir(min_write_id=low, max_write_id=high, visibility_txn=visibility_txn, is_delete=is_delete)
+        )
+        for is_delete in sorted({name.is_delete for name in names})
+    )
+
+
+def _assemble(
+    state: AcidState,
+    listing: Listing,
+    done: CompactionType,
+    requested: CompactionType,
+    outputs: tuple[OutputDirectory, ...],
+    publication: Publication,
+    why: str,
+) -> CompactionInputs:
+    files = _Files(listing)
+    directories = []
+    if done is CompactionType.MAJOR and state.base is not None:
+        directories.append(files.directory(Role.BASE, state.base.path, state.base.name))
+    elif done is CompactionType.MAJOR and state.originals:
+        directories.append(files.originals(state.originals))
+    for delta in state.deltas:
+        role = Role.DELETE_DELTA if delta.name.is_delete else Role.DELTA
+        directories.append(files.directory(role, delta.path, delta.name))
+    names = [delta.name for delta in state.deltas]
+    return CompactionInputs(
+        kind=done,
+        requested=requested,
+        reason=why,
+        directories=tuple(directories),
+        outputs=outputs,
+        publication=publication,
+        min_write_id=min((name.min_write_id for name in names), default=None),
+        max_write_id=max((name.max_write_id for name in names), default=None),
+        high_water_mark=state.high_water_mark,
+        empty_files=tuple(files.empty),
+    )
+
+
+class _Files:
+    """Sorts the files of the input directories, and remembers those without bytes."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._by_directory = listing.by_directory()
+        self._by_path = {file.path: file for file in listing.files}
+        self._nested = [path for path in self._by_directory if "/" in path]
+        self.empty: list[str] = []
+
+    def originals(self, paths: tuple[str, ...]) -> InputDirectory:
+        """The original files, in the order their row ids depend on."""
+        files = [self._input(self._by_path[path]) for path in paths]
+        kept = tuple(file for file in files if file is not None)
+        if acid := [file.path for file in kept if file.kind is FileKind.ACID]:
+            raise CorruptError(f"Cannot compact {acid[0]}: because it is a bucket file outside of any ACID directory")
+        return InputDirectory(role=Role.ORIGINALS, path="", name=None, files=kept)
+
+    def directory(self, role: Role, path: str, name: BaseDir | DeltaDir) -> InputDirectory:
+        """The files of one base, delta or delete delta directory, in path order."""
+        for nested in self._nested:
+            if nested.startswith(path + "/") and not is_hidden(nested[len(path) + 1 :]):
+                raise CorruptError(f"Cannot compact {path}: because it holds a directory, {nested}")
+        listed = sorted(self._by_directory.get(path, ()), key=lambda file: uri_order(file.path))
+        files = [self._input(file) for file in listed if not _is_aside(file)]
+        kept = tuple(file for file in files if file is not None)
+        if role is Role.DELETE_DELTA and (raw := [file.path for file in kept if file.kind is FileKind.RAW]):
+            raise CorruptError(
+                f"Cannot compact {raw[0]}: because a delete delta never holds files without ACID columns"
+            )
+        lone = [
+            file.path
+            for file in listed
+            if isinstance(parse_file(file.name), SideFile)
+            and file.path.removesuffix(SIDE_FILE_SUFFIX) not in self._by_path
+        ]
+        return InputDirectory(role=role, path=path, name=name, files=kept, lone_side_files=tuple(lone))
+
+    def _input(self, file: ListedFile) -> InputFile | None:
+        side = side_file_name(file.path)
+        has_side = side in self._by_path
+        if file.length == 0 and not has_side:
+            self.empty.append(file.path)
+            return None
+        parsed = parse_file(file.name)
+        if not isinstance(parsed, BucketFile | OriginalFile):
+            raise CorruptError(
+                f"Cannot compact {file.path}: because its name tells no bucket, and its rows would be lost"
+            )
+        return InputFile(
+            path=file.path,
+            length=file.length,
+            bucket=parsed.bucket,
+            kind=FileKind.ACID if isinstance(parsed, BucketFile) else FileKind.RAW,
+            side_file=side if has_side else None,
+        )
+
+
+def _is_aside(file: ListedFile) -> bool:
+    return is_hidden(file.name) or isinstance(parse_file(file.name), SideFile)

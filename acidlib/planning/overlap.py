@@ -1,0 +1,114 @@
+"""The look right before publishing: has anybody touched what a compaction read, or published over the same range?
+
+Nobody but the compactor may publish a directory of the range it merges (HIVE-29210: two compactors' deltas of one range
+are both read), and a result must not be published for inputs that have gone.
+"""
+
+from __future__ import annotations
+
+from acidlib.model.generation import Generation
+from acidlib.model.listing import Listing, has_hidden_part
+from acidlib.model.names import BaseDir, DeltaDir, parse_directory
+from acidlib.model.requests import CompactionType
+from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
+from acidlib.planning.inputs import CompactionInputs, Role
+from acidlib.planning.state import AcidState, NotTaken
+
+
+def overlapping_outputs(
+    listing_now: Listing,
+    inputs: CompactionInputs,
+    state: AcidState,
+    *,
+    generation: Generation,
+    txns: ValidTxnList = ALL_COMMITTED,
+) -> str | None:
+    """Why the result of `inputs`, planned from `state`, must not be published now; None when nothing speaks against it.
+
+    Conflicts are: an input file that vanished or changed its length; a result's name that exists; a directory that was
+    not there (or whose transaction had not committed) when the inputs were listed and that shares a write id with the
+    result, for a major also anything below it and new original files. Whether such a directory has committed cannot be
+    told from its name, so it counts unless `txns` says that its transaction is aborted. Directories wholly above the
+    result's range are no conflict.
+    """
+    return (
+        _changed_input(listing_now, inputs)
+        or _taken_name(listing_now, inputs)
+        or _new_directory(listing_now, inputs, state, generation, txns)
+        or _new_original(listing_now, inputs)
+    )
+
+
+def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
+    lengths = {file.path: file.length for file in listing.files}
+    directories = set(listing.top_directories())
+    for directory in inputs.directories:
+        for file in directory.files:
+            if file.path not in lengths:
+                return f"the input {file.path} is gone"
+            # a streaming writer may still append behind the length its side file notes
+            if file.side_file is None and lengths[file.path] != file.length:
+                return f"the input {file.path} had {file.length} bytes and has {lengths[file.path]} now"
+        if directory.path and directory.files and directory.path not in directories:
+            return f"the input {directory.path} is gone"
+    return None
+
+
+def _taken_name(listing: Listing, inputs: CompactionInputs) -> str | None:
+    existing = set(listing.top_directories())
+    for output in inputs.outputs:
+        if output.path in existing:
+            return f"{output.path}, the name of the result, exists already"
+    return None
+
+
+def _new_directory(
+    listing: Listing, inputs: CompactionInputs, state: AcidState, generation: Generation, txns: ValidTxnList
+) -> str | None:
+    known = _known(inputs, state)
+    for path in listing.top_directories():
+        name = None if path in known else parse_directory(path, generation)
+        if name is None or txns.is_txn_aborted(name.visibility_txn):
+            continue
+        if _overlaps(name, inputs):
+            return f"{path} has appeared since the inputs were listed, and overlaps {inputs.outputs[0].path}"
+    return None
+
+
+def _known(inputs: CompactionInputs, state: AcidState) -> frozenset[str]:
+    """What was looked at when the inputs were chosen. A transaction that was open then may have committed since."""
+    seen = {directory.path for directory in inputs.directories}
+    seen.update(delta.path for delta in state.deltas)
+    seen.update(state.obsolete_paths)
+    seen.update(state.aborted)
+    seen.update(entry.path for entry in state.ignored if entry.reason is not NotTaken.INVISIBLE)
+    if state.base is not None:
+        seen.add(state.base.path)
+    return frozenset(seen)
+
+
+def _overlaps(name: BaseDir | DeltaDir, inputs: CompactionInputs) -> bool:
+    if isinstance(name, BaseDir) or inputs.min_write_id is None or inputs.max_write_id is None:
+        # a base reaches down to the first write id; originals alone make a base below every delta
+        return isinstance(name, BaseDir)
+    if inputs.kind is CompactionType.MAJOR:
+        return name.min_write_id <= inputs.max_write_id
+    return name.min_write_id <= inputs.max_write_id and name.max_write_id >= inputs.min_write_id
+
+
+def _new_original(listing: Listing, inputs: CompactionInputs) -> str | None:
+    if inputs.kind is not CompactionType.MAJOR or any(entry.role is Role.BASE for entry in inputs.directories):
+        return None
+    seen = {file.path for entry in inputs.directories if entry.role is Role.ORIGINALS for file in entry.files}
+    seen.update(inputs.empty_files)
+    for file in listing.files:
+        top = file.path.partition("/")[0]
+        is_original = "/" not in file.path or _parse_wide(top) is None
+        if is_original and not has_hidden_part(file.path) and file.length > 0 and file.path not in seen:
+            return f"the original file {file.path} has appeared since the inputs were listed"
+    return None
+
+
+def _parse_wide(name: str) -> BaseDir | DeltaDir | None:
+    """The parsed name by the wider rules of Hive 4."""
+    return parse_directory(name, Generation.HIVE4)

@@ -1,0 +1,384 @@
+"""The state of one ACID directory: which base and deltas a reader with a write-id list reads, and what is obsolete.
+
+Source: Hive `AcidUtils.getAcidState` with `processBaseDir`, `processDeltaDir` and `findBestWorkingDeltas`, of Hive 3.1
+and of Hive 4 where they differ.
+
+Where Hive is wrong, this differs on purpose, because its answers decide what is merged and what is deleted:
+
+* Two compacted deltas of one kind and one range that differ in the visibility suffix only are the work of two
+  compactors on the same inputs. Hive up to 4.1 takes both and returns every row twice (HIVE-29210); here the
+  larger transaction is taken and the other directory is obsolete.
+* A base is valid only below the lowest open write id and up to the mark. Hive 4 also takes an uncommitted base whose id
+  equals the lowest open one, and a base above the mark; Hive forgets the lowest open id when no exception is listed.
+* Bases are looked at by ascending write id, not in the order a file system lists them, so that the answer does not
+  depend on it: a base that is not valid is never called obsolete because of where it stood in a listing.
+* ACID directories below a directory that is not one (the partitions of a table whose root was given by mistake) are
+  refused: Hive would call the directory original, hence obsolete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from acidlib.errors import RefusedError
+from acidlib.model.generation import Generation
+from acidlib.model.listing import ListedFile, Listing, has_hidden_part
+from acidlib.model.names import (
+    LONG_MIN,
+    METADATA_ACID_FILE,
+    ORC_ACID_VERSION_FILE,
+    BaseDir,
+    DeltaDir,
+    is_acid_directory_name,
+    is_hidden,
+    parse_directory,
+)
+from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
+from acidlib.model.writeids import Range, ValidWriteIdList
+from acidlib.planning.order import uri_order
+
+_MARKERS = frozenset({ORC_ACID_VERSION_FILE, METADATA_ACID_FILE})
+
+
+class NotTaken(Enum):
+    """Why a directory is neither read nor obsolete nor known to be aborted."""
+
+    INVISIBLE = "its transaction has not committed"
+    NOT_VALID_BASE = "its write id, or one below it, is open or above the high-water mark"
+    NO_VALID_WRITE_ID = "no write id in it is valid, or it reaches above the high-water mark"
+    NOTHING_LEFT = "no write id in it that the directories before it do not cover is valid"
+    NO_FILE = "it holds no file, and Hive 4 does not see a directory without files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedBase:
+    """A base directory; `path` is relative to the location."""
+
+    path: str
+    name: BaseDir
+    compacted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedDelta:
+    """A delta or delete delta directory; `path` is relative to the location."""
+
+    path: str
+    name: DeltaDir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obsolete:
+    """A directory or original file that no reader with this list needs; `covered_by` are paths of what replaces it."""
+
+    path: str
+    covered_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredDirectory:
+    """An ACID directory that is not read, and not obsolete either."""
+
+    path: str
+    name: BaseDir | DeltaDir
+    reason: NotTaken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcidState:
+    """The answer; all paths are relative to the location.
+
+    `originals` are sorted as Hive sorts them, which is what their row ids depend on. `deltas` are in the order in which
+    they were selected. `aborted` are directories of nothing but aborted write ids or transactions, with the write ids
+    in `aborted_write_ids`; `uncompacted_aborts` says that some delta holds aborted rows beside others (both Hive 4).
+    """
+
+    base: ParsedBase | None
+    originals: tuple[str, ...]
+    deltas: tuple[ParsedDelta, ...]
+    obsolete: tuple[Obsolete, ...]
+    aborted: tuple[str, ...]
+    aborted_write_ids: tuple[int, ...]
+    uncompacted_aborts: bool
+    ignored: tuple[IgnoredDirectory, ...]
+    high_water_mark: int
+
+    @property
+    def obsolete_paths(self) -> tuple[str, ...]:
+        """The paths of what is obsolete, in Hive's order: bases, original files and directories, deltas."""
+        return tuple(entry.path for entry in self.obsolete)
+
+
+def acid_state(
+    listing: Listing,
+    write_ids: ValidWriteIdList,
+    *,
+    generation: Generation,
+    txns: ValidTxnList = ALL_COMMITTED,
+    ignore_empty_files: bool = False,
+    sees_empty_directories: bool | None = None,
+    require_history: bool = True,
+) -> AcidState:
+    """The state of the listed location for one write-id list, and for Hive 4 one transaction list.
+
+    An own running transaction must count as open in `txns` (`ValidTxnList.without`). `ignore_empty_files` leaves out
+    original files of no length. `sees_empty_directories` tells whether a directory without any file exists: always for
+    Hive 3.1 and on HDFS, not for Hive 4 elsewhere (the default); an empty base must not hide rows from one and not the
+    other.
+
+    Raises RefusedError when bases exist and this list may use none of them (Hive's ACID_NOT_ENOUGH_HISTORY, not raised
+    with `require_history` off), when the location holds partitions, and, with CorruptError, as `parse_directory` does.
+    """
+    walk = _Walk(listing, write_ids, generation, txns)
+    seen = generation == Generation.HIVE3 if sees_empty_directories is None else sees_empty_directories
+    walk.sort_directories(seen)
+    walk.choose_base()
+    if require_history:
+        walk.check_history()
+    walk.place_originals(ignore_empty_files)
+    walk.collect_deltas()
+    walk.select_deltas()
+    return walk.result()
+
+
+class _Walk:
+    """The steps of one computation, in Hive's order."""
+
+    def __init__(
+        self, listing: Listing, write_ids: ValidWriteIdList, generation: Generation, txns: ValidTxnList
+    ) -> None:
+        self._listing = listing
+        self._write_ids = write_ids
+        self._generation = generation
+        self._txns = txns
+        self._bases: list[ParsedBase] = []
+        self._deltas: list[ParsedDelta] = []
+        self._original_directories: list[str] = []
+        self._base: ParsedBase | None = None
+        self._oldest: ParsedBase | None = None
+        self._obsolete_bases: list[str] = []
+        self._originals: tuple[str, ...] = ()
+        self._obsolete_originals: list[str] = []
+        self._taken: list[ParsedDelta] = []
+        self._obsolete_deltas: list[ParsedDelta] = []
+        self._aborted: list[str] = []
+        self._aborted_ids: set[int] = set()
+        self._uncompacted_aborts = False
+        self._ignored: list[IgnoredDirectory] = []
+
+    def sort_directories(self, sees_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
+        self._refuse_partitions()
+        populated = _populated(self._listing.files)
+        for path in self._listing.top_directories():
+            name = parse_directory(path, self._generation)
+            if name is None:
+                self._original_directories.append(path)
+            elif not sees_empty and path not in populated:
+                self._ignore(path, name, NotTaken.NO_FILE)
+            elif isinstance(name, BaseDir):
+                compacted = name.visibility_txn > 0 or path in self._listing.compacted_bases
+                self._bases.append(ParsedBase(path=path, name=name, compacted=compacted))
+            else:
+                self._deltas.append(ParsedDelta(path=path, name=name))
+
+    def _refuse_partitions(self) -> None:
+        for path in (*self._listing.directories, *(file.directory for file in self._listing.files)):
+            parts = path.split("/")
+            if is_acid_directory_name(parts[0]) or has_hidden_part(path):
+                continue
+            if any(is_acid_directory_name(part) for part in parts[1:]):
+                raise RefusedError(
+                    f"Cannot take {self._listing.location} for one table or partition: because {path} is an ACID"
+                    f" directory below {parts[0]}"
+                )
+
+    def choose_base(self) -> None:
+        # a compacted base of equal write id comes last, so that it is chosen (Hive 4: the compactor's copy wins)
+        for base in sorted(self._bases, key=_base_order):
+            if not self._is_usable(base.path, base.name):
+                continue
+            if self._oldest is None or base.name.write_id < self._oldest.name.write_id:
+                self._oldest = base
+            if self._is_aborted_overwrite(base):
+                self._aborted.append(base.path)
+                self._aborted_ids.add(base.name.write_id)
+            elif not self._replaces(base):
+                self._obsolete_bases.append(base.path)
+            elif self._is_valid(base):
+                if self._base is not None:
+                    self._obsolete_bases.append(self._base.path)
+                self._base = base
+            else:
+                self._ignore(base.path, base.name, NotTaken.NOT_VALID_BASE)
+
+        self._replace_aborted_bases()
+
+    def _replace_aborted_bases(self) -> None:
+        # Hive 4 lists them as aborted; in Hive 3.1 it depends on the order of the listing whether they ever go
+        for entry in list(self._ignored):
+            base, name = self._base, entry.name
+            if base is None or entry.reason is not NotTaken.NOT_VALID_BASE or not isinstance(name, BaseDir):
+                continue
+            if name.write_id < base.name.write_id and self._write_ids.is_write_id_aborted(name.write_id):
+                self._ignored.remove(entry)
+                self._obsolete_bases.append(entry.path)
+
+    def _is_usable(self, path: str, name: BaseDir | DeltaDir) -> bool:
+        if self._txns.is_txn_valid(name.visibility_txn):
+            return True
+        if self._txns.is_txn_aborted(name.visibility_txn):
+            self._aborted.append(path)
+        else:
+            self._ignore(path, name, NotTaken.INVISIBLE)
+        return False
+
+    def _is_aborted_overwrite(self, base: ParsedBase) -> bool:
+        aborted = self._write_ids.is_write_id_aborted(base.name.write_id)
+        return self._generation == Generation.HIVE4 and aborted and not base.compacted
+
+    def _replaces(self, base: ParsedBase) -> bool:
+        if self._base is None or base.name.write_id > self._base.name.write_id:
+            return True
+        return self._generation == Generation.HIVE4 and base.compacted
+
+    def _is_valid(self, base: ParsedBase) -> bool:
+        write_id = base.name.write_id
+        if write_id == LONG_MIN:
+            return True
+        if base.compacted:
+            return write_id < self._write_ids.min_open and self._write_ids.is_valid_base(write_id)
+        return self._write_ids.is_write_id_valid(write_id)
+
+    def check_history(self) -> None:
+        if self._oldest is None or self._base is not None:
+            return
+        if self._generation == Generation.HIVE3 or self._oldest.compacted:
+            raise RefusedError(
+                f"Cannot read {self._listing.location}: because the write-id list (high-water mark"
+                f" {self._write_ids.high_water_mark}) may use none of its bases, the oldest is {self._oldest.path}"
+            )
+
+    def place_originals(self, ignore_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
+        directories = set(self._original_directories)
+        visible = [
+            file
+            for file in self._listing.files
+            if not has_hidden_part(file.path) and ("/" not in file.path or file.path.partition("/")[0] in directories)
+        ]
+        if self._base is None:
+            wanted = [file.path for file in visible if file.length > 0 or not ignore_empty]
+            self._originals = tuple(sorted(wanted, key=uri_order))
+        else:
+            self._obsolete_originals = sorted((f.path for f in visible if "/" not in f.path), key=uri_order)
+            self._obsolete_originals += self._original_directories
+
+    def collect_deltas(self) -> None:
+        kept = []
+        for delta in self._deltas:
+            if not self._is_usable(delta.path, delta.name) or self._is_aborted(delta):
+                continue
+            low, high = delta.name.min_write_id, delta.name.max_write_id
+            if self._write_ids.range_valid(low, high) is Range.NONE:
+                self._ignore(delta.path, delta.name, NotTaken.NO_VALID_WRITE_ID)
+            else:
+                kept.append(delta)
+        self._deltas = sorted(kept, key=_delta_order)
+
+    def _is_aborted(self, delta: ParsedDelta) -> bool:
+        if self._generation == Generation.HIVE3:
+            return False
+        low, high = delta.name.min_write_id, delta.name.max_write_id
+        aborted = self._write_ids.range_aborted(low, high)
+        if aborted is Range.ALL:
+            self._aborted.append(delta.path)
+            self._aborted_ids.update(range(low, high + 1))
+        elif aborted is Range.SOME:
+            self._uncompacted_aborts = True
+        return aborted is Range.ALL
+
+    def select_deltas(self) -> None:
+        current = 0 if self._base is None else self._base.name.write_id
+        last_statement = -1
+        previous: DeltaDir | None = None
+        winners: dict[tuple[int, int, int, bool], int] = {}
+        for delta in self._deltas:
+            name = delta.name
+            if name.max_write_id > current:
+                if self._write_ids.range_valid(current + 1, name.max_write_id) is Range.NONE:
+                    self._ignore(delta.path, name, NotTaken.NOTHING_LEFT)
+                    continue
+                current, last_statement = name.max_write_id, name.statement_id
+            elif not _belongs_to(name, current, last_statement, previous) or _is_superseded(name, winners):
+                self._obsolete_deltas.append(delta)
+                continue
+            winners[(*_range_key(name), name.is_delete)] = name.visibility_txn
+            previous = name
+            self._taken.append(delta)
+
+    def result(self) -> AcidState:
+        return AcidState(
+            base=self._base,
+            originals=self._originals,
+            deltas=tuple(self._taken),
+            obsolete=self._all_obsolete(),
+            aborted=tuple(self._aborted),
+            aborted_write_ids=tuple(sorted(self._aborted_ids)),
+            uncompacted_aborts=self._uncompacted_aborts,
+            ignored=tuple(self._ignored),
+            high_water_mark=self._write_ids.high_water_mark,
+        )
+
+    def _all_obsolete(self) -> tuple[Obsolete, ...]:
+        base = () if self._base is None else (self._base.path,)
+        replaced = [*self._obsolete_bases, *self._obsolete_originals]
+        return (
+            *(Obsolete(path=path, covered_by=base) for path in replaced),
+            *(Obsolete(path=delta.path, covered_by=self._covering(delta.name)) for delta in self._obsolete_deltas),
+        )
+
+    def _covering(self, name: DeltaDir) -> tuple[str, ...]:
+        if self._base is not None and name.max_write_id <= self._base.name.write_id:
+            return (self._base.path,)
+        high, low = name.max_write_id, name.min_write_id
+        return tuple(
+            taken.path for taken in self._taken if taken.name.max_write_id >= high and taken.name.min_write_id <= low
+        )
+
+    def _ignore(self, path: str, name: BaseDir | DeltaDir, reason: NotTaken) -> None:
+        self._ignored.append(IgnoredDirectory(path=path, name=name, reason=reason))
+
+
+def _populated(files: tuple[ListedFile, ...]) -> frozenset[str]:
+    """The top directories that hold a file Hive 4 counts: a visible one or one of the two markers."""
+    return frozenset(
+        file.path.partition("/")[0]
+        for file in files
+        if "/" in file.path
+        and not has_hidden_part(file.directory)
+        and (file.name in _MARKERS or not is_hidden(file.name))
+    )
+
+
+def _base_order(base: ParsedBase) -> tuple[int, bool, int, str]:
+    return base.name.write_id, base.compacted, base.name.visibility_txn, base.path
+
+
+def _delta_order(delta: ParsedDelta) -> tuple[int, int, int, int, str]:
+    name = delta.name
+    return name.min_write_id, -name.max_write_id, name.statement_id, -name.visibility_txn, delta.path
+
+
+def _range_key(name: DeltaDir) -> tuple[int, int, int]:
+    return name.min_write_id, name.max_write_id, name.statement_id
+
+
+def _belongs_to(name: DeltaDir, current: int, last_statement: int, previous: DeltaDir | None) -> bool:
+    """Whether a delta that reaches no further is another statement's, or the delete half of the one before it."""
+    if name.max_write_id == current and last_statement >= 0:
+        return True
+    return previous is not None and _range_key(previous) == _range_key(name)
+
+
+def _is_superseded(name: DeltaDir, winners: dict[tuple[int, int, int, bool], int]) -> bool:
+    return winners.get((*_range_key(name), name.is_delete), name.visibility_txn) != name.visibility_txn

@@ -1,0 +1,69 @@
+"""Which stripes of a bucket are copied and which are rewritten, each with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from acidlib.model.units import RewriteSettings, StripeAction, StripeFacts
+
+
+def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> tuple[StripeAction, ...]:
+    """Actions in the order of the stripes, which is the order of their keys.
+
+    A stripe without a reason against it is copied. Others are rewritten, joined with their neighbours up to the stripe
+    size; a small stripe that could be copied joins such a group, or other small ones beside it.
+    """
+    actions: list[StripeAction] = []
+    rewritten: list[StripeFacts] = []
+    for stripe in stripes:
+        if stripe.kept == 0:
+            actions.append(StripeAction(copy=False, stripes=(stripe,), reason="no row of it is left"))
+        elif must_rewrite(stripe) is None and stripe.length >= settings.copy_bytes:
+            actions += _close(rewritten)
+            actions.append(StripeAction(copy=True, stripes=(stripe,), reason="unchanged"))
+            rewritten = []
+        else:
+            if rewritten and not _joins(rewritten, stripe, settings):
+                actions += _close(rewritten)
+                rewritten = []
+            rewritten.append(stripe)
+    actions += _close(rewritten)
+    return tuple(actions)
+
+
+def must_rewrite(stripe: StripeFacts) -> str | None:
+    """Why a stripe cannot be copied even when it is large enough, or None."""
+    if stripe.deleted or stripe.aborted:
+        return _dropped([stripe])
+    return stripe.no_copy
+
+
+def _joins(group: list[StripeFacts], stripe: StripeFacts, settings: RewriteSettings) -> bool:
+    size = sum(member.length for member in group) + stripe.length
+    return size <= settings.stripe_bytes and group[0].timezone == stripe.timezone
+
+
+def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:
+    """One action for a group; a single stripe that is only small is copied: joining it with nothing gains nothing."""
+    if not group:
+        return
+    if len(group) == 1 and must_rewrite(group[0]) is None:
+        yield StripeAction(copy=True, stripes=tuple(group), reason="unchanged, and no small neighbour to join with")
+        return
+    yield StripeAction(copy=False, stripes=tuple(group), reason=_summary(group))
+
+
+def _summary(group: list[StripeFacts]) -> str:
+    changed = [stripe for stripe in group if stripe.deleted or stripe.aborted]
+    parts = [_dropped(changed)] if changed else []
+    others = Counter(stripe.no_copy or "small" for stripe in group if stripe not in changed)
+    parts += [f"{reason} ({count} of {len(group)} stripes)" for reason, count in others.most_common()]
+    return "; ".join(parts)
+
+
+def _dropped(stripes: list[StripeFacts]) -> str:
+    deleted, aborted = sum(s.deleted for s in stripes), sum(s.aborted for s in stripes)
+    gone = [f"{count} {what}" for count, what in ((deleted, "deleted"), (aborted, "aborted")) if count]
+    rows = "row" if deleted + aborted == 1 else "rows"
+    return f"{rows} to leave out: {', '.join(gone)}"

@@ -1,0 +1,133 @@
+"""Rules of the queue and its history as pure functions; rows are values and the time is an argument.
+
+Source: Hive CompactionTxnHandler.checkFailedCompactions and purgeCompactionHistory, Initiator.checkFailedCompactions.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+
+LOCATION = "location"
+DAY_MS = 86_400_000
+
+Entity = tuple[str, str, str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How many history rows to keep per entity and state, and after how many milliseconds the unhappy ones may go.
+
+    The defaults are those of Hive's `metastore.compactor.history.retention.*`. `failed` is raised to
+    `failed_threshold`, else the failed-attempt rule could never count that far.
+    """
+
+    succeeded: int = 3
+    failed: int = 3
+    did_not_initiate: int = 2
+    refused: int = 3
+    timeout_ms: int = 7 * DAY_MS
+    failed_threshold: int = 2
+
+    def quota(self, state: State) -> int | None:
+        """The number of rows to keep of a state; None keeps all."""
+        quotas = {
+            State.SUCCEEDED: self.succeeded,
+            State.FAILED: max(self.failed, self.failed_threshold),
+            State.ATTEMPTED: self.did_not_initiate,
+            State.REFUSED: self.refused,
+        }
+        return quotas.get(state)
+
+
+def entity_of(request: CompactionRequest) -> Entity:
+    """What a request is about. Without a metastore two tables of one name may lie at different locations."""
+    return request.database, request.table, request.partition, request.property(LOCATION)
+
+
+def same_entity(one: CompactionRequest, other: CompactionRequest) -> bool:
+    """Whether two requests are about the same place; a request that names no location means any."""
+    if one.entity != other.entity:
+        return False
+    here, there = one.property(LOCATION), other.property(LOCATION)
+    return here is None or there is None or here == there
+
+
+def duplicate_reason(request: CompactionRequest, waiting: Iterable[CompactionRequest]) -> tuple[int, str] | None:
+    """The id of the queued request that makes a new one needless, and the text of the refusal; None without one.
+
+    A request in `initiated` or `working` always does; one that is ready for cleaning does if it was made for the same
+    high-water mark, since nothing has been written after it (Hive TxnHandler.compact).
+    """
+    for other in waiting:
+        if not same_entity(request, other):
+            continue
+        nothing_new = request.highest_write_id is not None and request.highest_write_id == other.highest_write_id
+        if other.state in (State.INITIATED, State.WORKING) or (other.state is State.READY_FOR_CLEANING and nothing_new):
+            reason = f"Compaction is already scheduled with state='{other.state.label}' and id={other.id}"
+            return other.id, reason
+    return None
+
+
+def failed_attempts_reason(
+    history: Iterable[CompactionRequest],
+    *,
+    threshold: int,
+    retry_ms: int,
+    now_ms: int,
+    generation: Generation,
+) -> str | None:
+    """Why an entity whose last compactions failed is not compacted automatically; None if it may be.
+
+    `history` is of this entity alone, in any order. Blocked if the newest `threshold` rows that count all failed. Hive
+    3.1 counts all but `attempted` rows; Hive 4 counts succeeded and failed ones, and tries again when the newest failed
+    one was enqueued more than `retry_ms` ago (a `retry_ms` of 0 or less never does).
+    """
+    if generation == Generation.HIVE3:
+        counting = [row for row in history if row.state is not State.ATTEMPTED]
+    else:
+        counting = [row for row in history if row.state in (State.SUCCEEDED, State.FAILED)]
+    newest = sorted(counting, key=lambda row: row.id, reverse=True)[:threshold]
+    if len(newest) < threshold or any(row.state is not State.FAILED for row in newest):
+        return None
+    last = newest[0].enqueue_ms
+    if generation == Generation.HIVE4 and retry_ms > 0 and last is not None and last + retry_ms < now_ms:
+        return None
+    return f"Compaction is not initiated since last {threshold} consecutive compaction attempts failed"
+
+
+def rows_to_purge(history: Iterable[CompactionRequest], retention: Retention, now_ms: int) -> tuple[int, ...]:
+    """The ids of history rows that are over their entity's quota, or timed out and followed by a success.
+
+    Timed out are attempted, failed and refused rows that ended before `now_ms - timeout_ms`; the newer success must be
+    a major compaction, or a minor one for the row of a minor.
+    """
+    by_entity: dict[Entity, list[CompactionRequest]] = {}
+    for row in history:
+        by_entity.setdefault(entity_of(row), []).append(row)
+    purged: list[int] = []
+    for rows in by_entity.values():
+        rows.sort(key=lambda row: row.id, reverse=True)
+        purged.extend(_to_purge_of_one(rows, retention, now_ms))
+    return tuple(sorted(purged))
+
+
+def _to_purge_of_one(newest_first: list[CompactionRequest], retention: Retention, now_ms: int) -> list[int]:
+    kept: dict[State, int] = {}
+    major_succeeded = minor_succeeded = False
+    purged = []
+    for row in newest_first:
+        quota = retention.quota(row.state)
+        replaced = major_succeeded or (row.type is CompactionType.MINOR and minor_succeeded)
+        if row.state is State.SUCCEEDED:
+            major_succeeded = major_succeeded or row.type is CompactionType.MAJOR
+            minor_succeeded = minor_succeeded or row.type is CompactionType.MINOR
+        if quota is None:
+            continue
+        old = row.end_ms is not None and row.end_ms < now_ms - retention.timeout_ms
+        if kept.get(row.state, 0) >= quota or (row.state is not State.SUCCEEDED and old and replaced):
+            purged.append(row.id)
+        else:
+            kept[row.state] = kept.get(row.state, 0) + 1
+    return purged

@@ -1,0 +1,130 @@
+"""What the initiator decided about each place, and what the cleaner did at each: as values and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitiatorResult:
+    """One table or partition that was looked at.
+
+    type    "major", "minor", or None: nothing to do, or skipped
+    queued  id of the new request; None when none was made
+    """
+
+    database: str
+    table: str
+    partition: str | None
+    location: str
+    type: str | None
+    queued: int | None
+    reason: str
+    base_bytes: int | None = None
+    delta_bytes: int | None = None
+    deltas: int | None = None
+    ratio: float | None = None
+    threshold: float | None = None
+    threshold_key: str | None = None
+    threshold_source: str | None = None
+    failed: bool = False
+
+    @property
+    def name(self) -> str:
+        """database.table, or database.table.partition."""
+        return ".".join(part for part in (self.database, self.table, self.partition) if part)
+
+    def document(self) -> dict[str, Any]:
+        """An entry of `decisions` in the JSON document."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedPath:
+    """One directory or file that went, or in a dry run would go."""
+
+    path: str
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningResult:
+    """One request of the queue, or the litter of one partition (id None).
+
+    state   "succeeded", "ready for cleaning" (waits, or something is left), "failed", "conflict" or "planned"
+    blocked why something obsolete stays for now
+    """
+
+    id: int | None
+    database: str
+    table: str
+    partition: str | None
+    location: str
+    state: str
+    reason: str
+    removed: tuple[RemovedPath, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """database.table, or database.table.partition."""
+        return ".".join(part for part in (self.database, self.table, self.partition) if part)
+
+    @property
+    def bytes_removed(self) -> int:
+        """Bytes of all that went."""
+        return sum(item.bytes for item in self.removed)
+
+    def document(self) -> dict[str, Any]:
+        """An entry of `cleanings` in the JSON document."""
+        return {
+            "id": self.id,
+            "database": self.database,
+            "table": self.table,
+            "partition": self.partition,
+            "location": self.location,
+            "state": self.state,
+            "reason": self.reason,
+            "bytes_removed": self.bytes_removed,
+            "removed": [{"path": item.path, "bytes": item.bytes, "reason": item.reason} for item in self.removed],
+            "blocked": list(self.blocked),
+        }
+
+
+def decisions_document(
+    results: Sequence[InitiatorResult], *, version: str, run_id: str, notes: Sequence[str]
+) -> dict[str, Any]:
+    """The whole JSON document of an initiator run."""
+    return {
+        "job": "initiator",
+        "version": version,
+        "run_id": run_id,
+        "decisions": [result.document() for result in results],
+        "totals": {
+            "looked_at": len(results),
+            "queued": sum(result.queued is not None for result in results),
+            "failed": sum(result.failed for result in results),
+        },
+        "notes": list(notes),
+    }
+
+
+def cleanings_document(
+    results: Sequence[CleaningResult], *, version: str, run_id: str, notes: Sequence[str]
+) -> dict[str, Any]:
+    """The whole JSON document of a cleaner run."""
+    return {
+        "job": "cleaner",
+        "version": version,
+        "run_id": run_id,
+        "cleanings": [result.document() for result in results],
+        "totals": {
+            "requests": len(results),
+            "succeeded": sum(result.state == "succeeded" for result in results),
+            "bytes_removed": sum(result.bytes_removed for result in results),
+        },
+        "notes": list(notes),
+    }

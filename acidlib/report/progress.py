@@ -1,0 +1,171 @@
+"""How far the work is, told to a person on standard error; standard output is never touched.
+
+Telling never stops the work: once the stream cannot be written to any more (a closed pipe, a full disk), all that
+would follow is dropped.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from threading import RLock
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from acidlib.report.text import one_line
+
+_REFRESH_SECONDS = 0.1
+
+
+class SilentProgress:
+    """Says nothing."""
+
+    def __enter__(self) -> SilentProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to end."""
+
+    def start(self, what: str, total: int) -> None:
+        """A piece of work with a number of parts begins."""
+
+    def advance(self, done: int) -> None:
+        """So many parts are done."""
+
+    def finish(self) -> None:
+        """It has ended."""
+
+    def note(self, line: str) -> None:
+        """One line about something that has happened."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the error: rich would redirect standard output and end the process."""
+        raise
+
+
+class TerminalProgress:
+    """A bar on a terminal; elsewhere one plain line when a piece of work has ended, and the notes.
+
+    stream  where to tell it; standard error when None
+    clock   seconds, of any origin, for how long a piece took
+    """
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._clock = clock
+        self._lock = RLock()
+        self._broken = False
+        self._what: str | None = None
+        self._total = self._done = 0
+        self._began = self._drawn = 0.0
+        console = _Console(file=self._stream, highlight=False, markup=False, emoji=False)
+        moves = self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
+        self._console = console if moves else None
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> TerminalProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what is under way, so that a terminal is left as it was found."""
+        self.finish()
+
+    def start(self, what: str, total: int) -> None:
+        """A piece of work with a number of parts begins; one that is still under way has ended."""
+        with self._lock:
+            self.finish()
+            self._what, self._total, self._done, self._began = one_line(what), total, 0, self._clock()
+            self._tell(self._open_bar)
+
+    def advance(self, done: int) -> None:
+        """So many parts, counted from the start of the piece, are done."""
+        with self._lock:
+            if self._what is None:
+                return
+            self._done = done
+            self._tell(self._move_bar)
+
+    def finish(self) -> None:
+        """The piece has ended, whether all of it is done or not. Without one nothing happens."""
+        with self._lock:
+            if self._what is None:
+                return
+            line = f"{self._what}: {self._done:,} of {self._total:,}, {self._clock() - self._began:.1f} s"
+            self._what = None
+            self._tell(self._close_bar)
+            self._tell(lambda: self._write(line))
+
+    def note(self, line: str) -> None:
+        """One line about something that has happened; above the bar where there is one."""
+        with self._lock:
+            self._tell(lambda: self._write(one_line(line)))
+
+    def _tell(self, step: Callable[[], None]) -> None:
+        if self._broken:
+            return
+        try:
+            step()
+        except (OSError, ValueError):  # ValueError: the stream is closed, or cannot encode the text
+            self._broken = True
+            self._abandon_bar()
+
+    def _write(self, line: str) -> None:
+        if self._console is not None:
+            self._console.print(line, soft_wrap=True)
+        else:
+            self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def _open_bar(self) -> None:
+        if self._console is None:
+            return
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self._bar = Progress(
+            *columns,
+            console=self._console,
+            transient=True,
+            # drawn by advance() alone: an error of the stream stays in this thread
+            auto_refresh=False,
+            # else what a job prints on standard output, its JSON perhaps, would go to standard error
+            redirect_stdout=False,
+            redirect_stderr=False,
+            get_time=self._clock,
+        )
+        self._task = self._bar.add_task(self._what or "", total=self._total)
+        self._bar.start()
+        self._drawn = self._clock()
+
+    def _move_bar(self) -> None:
+        if self._bar is None or self._task is None:
+            return
+        now = self._clock()
+        due = now - self._drawn >= _REFRESH_SECONDS
+        self._bar.update(self._task, completed=self._done, refresh=due)
+        self._drawn = now if due else self._drawn
+
+    def _close_bar(self) -> None:
+        bar, self._bar, self._task = self._bar, None, None
+        if bar is not None:
+            bar.stop()
+
+    def _abandon_bar(self) -> None:
+        try:
+            self._close_bar()
+        except (OSError, ValueError):
+            return

@@ -1,0 +1,101 @@
+"""The queue and its history as Hive shows them.
+
+Source: columns, order and the mark for "nothing" of Hive 4 `ShowCompactionsOperation`; host and thread of an id by
+`MetaStoreUtils.getHostFromId` and `getThreadIdFromId`. Differences on purpose: a duration is shown only if both of its
+ends are known (Hive takes an unknown start for the epoch), and what is not known (a transaction, a pool) is shown as
+nothing, where Hive 4's metastore fills in 0 and "default".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest
+from acidlib.report.text import aligned, one_line
+
+NOTHING = " --- "
+
+_COLUMNS = (
+    ("CompactionId", "id"),
+    ("Database", "database"),
+    ("Table", "table"),
+    ("Partition", "partition"),
+    ("Type", "type"),
+    ("State", "state"),
+    ("Worker host", "worker_host"),
+    ("Worker", "worker"),
+    ("Enqueue Time", "enqueue_ms"),
+    ("Start Time", "start_ms"),
+    ("Duration(ms)", "duration_ms"),
+    ("HadoopJobId", "hadoop_job_id"),
+    ("Error message", "error_message"),
+    ("Initiator host", "initiator_host"),
+    ("Initiator", "initiator"),
+    ("Pool name", "pool"),
+    ("TxnId", "txn_id"),
+    ("Next TxnId", "next_txn_id"),
+    ("Commit Time", "commit_ms"),
+    ("Highest WriteId", "highest_write_id"),
+)
+
+
+def show_text(requests: Sequence[CompactionRequest], generation: Generation, *, tabs: bool = False) -> str:
+    """A header and a line per request, in the order given. Times are epoch milliseconds, as Hive prints them.
+
+    generation  whose names of states are shown; the columns are always Hive 4's, which has more of them
+    tabs        columns are separated by one tab, as Hive's command line does, instead of being aligned
+    """
+    rows = [tuple(title for title, _ in _COLUMNS)]
+    for fact in show_document(requests, generation):
+        values = (fact[key] for _, key in _COLUMNS)
+        rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in values))
+    lines = ["\t".join(row) for row in rows] if tabs else aligned(rows)
+    return "\n".join(lines)
+
+
+def show_document(
+    requests: Sequence[CompactionRequest], generation: Generation = Generation.HIVE4
+) -> list[dict[str, Any]]:
+    """The same facts, an entry per request. Times are epoch milliseconds; unknown is None, never absent."""
+    return [_facts(request, generation) for request in requests]
+
+
+def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]:
+    known = request.start_ms is not None and request.end_ms is not None
+    return {
+        "id": request.id,
+        "database": request.database,
+        "table": request.table,
+        "partition": request.partition,
+        "type": request.type.label,
+        "state": request.state.label_of(generation),
+        "worker_host": host_of(request.worker_id),
+        "worker": thread_of(request.worker_id),
+        "enqueue_ms": request.enqueue_ms,
+        "start_ms": request.start_ms,
+        "duration_ms": (request.end_ms or 0) - (request.start_ms or 0) if known else None,
+        "hadoop_job_id": request.hadoop_job_id,
+        "error_message": request.error_message,
+        "initiator_host": host_of(request.initiator_id),
+        "initiator": thread_of(request.initiator_id),
+        "pool": request.pool,
+        "txn_id": None,
+        "next_txn_id": None,
+        "commit_ms": request.commit_ms,
+        "highest_write_id": request.highest_write_id,
+    }
+
+
+def host_of(identity: str | None) -> str | None:
+    """What is before the last hyphen of a worker's or an initiator's id; all of it when there is none."""
+    if identity is None:
+        return None
+    host, hyphen, thread = identity.rpartition("-")
+    return host if hyphen else thread
+
+
+def thread_of(identity: str | None) -> str | None:
+    """What is behind the last hyphen; all of it when there is none."""
+    return None if identity is None else identity.rpartition("-")[2]

@@ -1,0 +1,276 @@
+"""The open input files of a unit, and the ACID id columns of their stripes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.rowid import decode_bucket, encode_bucket
+from acidlib.model.units import DataFile, FileForm
+from acidlib.model.writeids import ValidWriteIdList
+from acidlib.orc.column import Longs, Mask
+from acidlib.orc.schema import Alignment, TypeNode, align, is_acid, row_struct
+from acidlib.orc.source import DataFiles, SourceFile
+from acidlib.orc.statistics import integer_range, statistics_are_true
+from acidlib.orc.stripe import StripeReader
+from acidlib.orc.tail import Tail, read_tail
+from acidlib.rewrite.keys import Key, Keys
+
+KEY_INDEX = "hive.acid.key.index"
+OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
+INSERT, DELETE = 0, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenInput:
+    """One input with rows, open: `first_row` is the row id of its first row when it has no ACID columns."""
+
+    file: DataFile
+    source: SourceFile
+    tail: Tail
+    acid: bool
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenInputs:
+    """The inputs that have rows, in order, and the paths of zero-byte ones."""
+
+    files: tuple[OpenInput, ...]
+    empty: tuple[str, ...]
+
+
+@contextmanager
+def open_inputs(files: tuple[DataFile, ...], data: DataFiles) -> Iterator[OpenInputs]:
+    """Open every input and read its tail. A zero-byte file counts as empty, as in Hive, and is reported."""
+    found: list[OpenInput] = []
+    empty: list[str] = []
+    sources: list[SourceFile] = []
+    rows_before: dict[str, int] = {}
+    try:
+        for file in files:
+            if file.length == 0:
+                empty.append(file.path)
+                continue
+            source = data.open(file.path, file.length)
+            sources.append(source)
+            tail = read_tail(source)
+            acid = is_acid(tail.root)
+            if not acid and file.form is not FileForm.ORIGINAL:
+                raise CorruptError(
+                    f"Cannot compact {file.path}: because its name promises {file.form.value}, "
+                    f"and its schema is {tail.root}"
+                )
+            if tail.rows:
+                found.append(
+                    OpenInput(
+                        file=file,
+                        source=source,
+                        tail=tail,
+                        acid=acid,
+                        # originals of one bucket are numbered on in path order, raw deltas each within its directory
+                        first_row=rows_before.get(file.directory, 0),
+                    )
+                )
+            if not acid:
+                rows_before[file.directory] = rows_before.get(file.directory, 0) + tail.rows
+        yield OpenInputs(files=tuple(found), empty=tuple(empty))
+    finally:
+        for source in sources:
+            source.close()
+
+
+def read_row_struct(file: DataFile, data: DataFiles) -> TypeNode:
+    """The user's columns as a file has them."""
+    source = data.open(file.path, file.length)
+    try:
+        return row_struct(read_tail(source).root)
+    finally:
+        source.close()
+
+
+def align_input(target_row: TypeNode, file: OpenInput) -> Alignment:
+    """How a file's columns fill the table's; RefusedError for a difference that needs a conversion."""
+    return align(target_row, row_struct(file.tail.root), where=file.tail.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StripeIds:
+    """The id columns of one stripe."""
+
+    keys: Keys
+    current: Longs
+
+
+class StripeKeys:
+    """What is known of the keys of one stripe without decoding, and the id columns when they are asked for."""
+
+    def __init__(self, file: OpenInput, number: int) -> None:
+        self.file = file
+        self.number = number
+        self.rows = file.tail.stripes[number].rows
+        self._where = f"stripe {number} of {file.tail.name}"
+        self._ids: StripeIds | None = None
+        self._ranges = self._true_ranges()
+        self._decoded_box: tuple[Key, Key] | None = None
+        self._decoded_current: tuple[int, int] | None = None
+
+    def _true_ranges(self) -> tuple[tuple[int, int], ...] | None:
+        """Minimum and maximum of the columns 1 to 5, or None unless the statistics are there and true."""
+        tail = self.file.tail
+        if not self.file.acid or not tail.stripe_statistics:
+            return None
+        statistics = tail.stripe_statistics[self.number]
+        if not statistics_are_true(tail.stride, statistics[0], self.rows):
+            return None
+        ranges = [integer_range(statistics[column]) for column in range(OPERATION, CURRENT + 1)]
+        if any(found is None for found in ranges):
+            return None
+        return tuple(found for found in ranges if found is not None)
+
+    @property
+    def statistics_true(self) -> bool:
+        """Whether the stripe's statistics may be believed."""
+        return self._ranges is not None
+
+    def ids(self) -> StripeIds:
+        """The id columns; decoded at the first call. `forget` drops them."""
+        if self._ids is None:
+            self._ids = self._synthetic() if not self.file.acid else self._decode()
+            self._decoded_box = self._ids.keys.key(0), self._ids.keys.key(-1)
+            self._decoded_current = int(self._ids.current.min()), int(self._ids.current.max())
+        return self._ids
+
+    def forget(self) -> None:
+        """Give the decoded columns back."""
+        self._ids = None
+
+    def _synthetic(self) -> StripeIds:
+        file = self.file.file
+        before = sum(stripe.rows for stripe in self.file.tail.stripes[: self.number])
+        keys = Keys.sequence(
+            file.write_id, encode_bucket(file.bucket, file.statement_id), self.file.first_row + before, self.rows
+        )
+        return StripeIds(keys=keys, current=keys.write_ids)
+
+    def _decode(self) -> StripeIds:
+        reader = StripeReader(self.file.source, self.file.tail, self.number)
+        arrays = []
+        for column in range(OPERATION, CURRENT + 1):
+            decoded = reader.column(self.file.tail.root.children[column - 1], self.rows)
+            if decoded.present is not None or decoded.values is None:
+                raise CorruptError(f"Cannot read column {column} in {self._where}: because an id column has nulls")
+            arrays.append(decoded.values)
+        operations, write_ids, buckets, row_ids, current = arrays
+        keys = Keys(write_ids, buckets, row_ids)
+        self._check_operations(int(operations.min()), int(operations.max()))
+        return StripeIds(keys=keys, current=current)
+
+    def _check_operations(self, low: int, high: int) -> None:
+        wanted = DELETE if self.file.file.directory.startswith("delete_delta_") else INSERT
+        if self.rows and (low != wanted or high != wanted):
+            raise RefusedError(
+                f"Cannot compact {self._where}: because it holds events of operation {low} to {high} where only "
+                f"{wanted} belongs; tables written before split update are not supported"
+            )
+
+    def check(self) -> None:
+        """Raise RefusedError or CorruptError for operations or buckets that do not belong here."""
+        if self._ranges is not None:
+            self._check_operations(*self._ranges[OPERATION - 1])
+            buckets = self._ranges[BUCKET - 1]
+        else:
+            found = self.ids().keys.buckets
+            buckets = (int(found.min()), int(found.max()))
+        if not self.file.file.directory.startswith("delete_delta_"):
+            for value in buckets:
+                if decode_bucket(value)[0] != self.file.file.bucket:
+                    raise CorruptError(
+                        f"Cannot compact {self._where}: because bucket property {value} in it belongs to bucket "
+                        f"{decode_bucket(value)[0]}, not {self.file.file.bucket}"
+                    )
+
+    def buckets(self) -> frozenset[int]:
+        """The buckets that the keys decode to: exact, or a range that covers them."""
+        if self._ranges is not None:
+            low, high = (decode_bucket(value)[0] for value in self._ranges[BUCKET - 1])
+            if low == high:
+                return frozenset({low})
+        return frozenset(decode_bucket(int(value))[0] for value in np.unique(self.ids().keys.buckets))
+
+    def box(self) -> tuple[Key, Key]:
+        """Component-wise bounds of the keys: no key of the stripe lies outside [low, high] in key order."""
+        if self._ranges is not None:
+            write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
+            return (write_ids[0], buckets[0], row_ids[0]), (write_ids[1], buckets[1], row_ids[1])
+        if self._decoded_box is None:
+            self.ids()
+        assert self._decoded_box is not None
+        return self._decoded_box
+
+    def first_key(self) -> Key:
+        """The key of the stripe's first row."""
+        if self._decoded_box is None:
+            self.ids()
+            self.forget()
+        assert self._decoded_box is not None
+        return self._decoded_box[0]
+
+    def current_range(self) -> tuple[int, int]:
+        """Lowest and highest currentTransaction."""
+        if self._ranges is not None:
+            return self._ranges[CURRENT - 1]
+        if self._decoded_current is None:
+            self.ids()
+        assert self._decoded_current is not None
+        return self._decoded_current
+
+    def last_key(self) -> Key:
+        """The key of the stripe's last row: the file's own entry where it has one per stripe, else decoded."""
+        entries = key_index(self.file.tail)
+        if entries is not None:
+            low, high = self.box()
+            if low <= entries[self.number] <= high:
+                return entries[self.number]
+        if self._decoded_box is None:
+            self.ids()
+            self.forget()
+        assert self._decoded_box is not None
+        return self._decoded_box[1]
+
+
+def key_index(tail: Tail) -> tuple[Key, ...] | None:
+    """The entries of hive.acid.key.index, or None when there is not one per stripe (Hive OrcRecordUpdater)."""
+    text = tail.user_metadata.get(KEY_INDEX)
+    if text is None:
+        return None
+    try:
+        parts = text.decode("ascii").split(";")
+        entries = [tuple(int(number) for number in part.split(",")) for part in parts if part]
+    except ValueError:
+        return None
+    if len(entries) != len(tail.stripes) or any(len(entry) != 3 for entry in entries):
+        return None
+    return tuple((entry[0], entry[1], entry[2]) for entry in entries)
+
+
+def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None:
+    """Which rows were written by aborted ids, or None when none was.
+
+    Raises CorruptError for a row whose write id is above the high-water mark: such a directory is no input.
+    """
+    low, high = stripe.current_range()
+    if high > write_ids.high_water_mark:
+        raise CorruptError(
+            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: because it holds write id {high}, "
+            f"above the high-water mark {write_ids.high_water_mark}"
+        )
+    suspects = [write_id for write_id in write_ids.aborted_ids if low <= write_id <= high]
+    if not suspects:
+        return None
+    mask = np.isin(stripe.ids().current, np.array(suspects, dtype=np.int64))
+    return mask if mask.any() else None

@@ -1,0 +1,135 @@
+"""Joining, filtering and re-encoding stripes into one, column by column, so that memory follows one stripe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from acidlib.orc.column import Column, Longs, Mask
+from acidlib.orc.encode import EncodedColumn, EncodingOptions, encode_column
+from acidlib.orc.proto import Kind
+from acidlib.orc.schema import Alignment, TypeNode
+from acidlib.orc.stripe import StripeReader, null_column
+from acidlib.orc.transform import concat_columns, filter_column
+from acidlib.orc.writer import FileOptions
+from acidlib.rewrite.inputs import DELETE, INSERT
+from acidlib.rewrite.keys import Keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Part:
+    """One input stripe of a joined one.
+
+    keep     bool per row, or None when every row stays
+    keys, current  id columns of the rows that stay
+    """
+
+    reader: StripeReader
+    alignment: Alignment
+    rows: int
+    keep: Mask | None
+    keys: Keys
+    current: Longs
+
+
+def group_bounds(rows: int, stride: int) -> Longs:
+    """First row of each row group, and the end."""
+    return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
+
+
+def encode_rows(parts: Sequence[Part], options: FileOptions, timezone: str) -> list[EncodedColumn]:
+    """All columns of the stripe that holds the kept rows of the parts, in order."""
+    rows = sum(len(part.keys) for part in parts)
+    bounds = group_bounds(rows, options.stride)
+    encoding = _encoding(options, timezone)
+    encoded = _encode_ids(
+        _join_keys(parts), np.concatenate([part.current for part in parts]), INSERT, options, bounds, encoding
+    )
+    row_node = options.root.children[5]
+    row_present = [_row_present(part) for part in parts]
+    row = concat_columns(
+        [
+            Column(kind=Kind.STRUCT, slots=len(part.keys), present=_kept(present, part.keep))
+            for part, present in zip(parts, row_present, strict=True)
+        ]
+    )
+    if row.present is not None and row.present.all():
+        row.present = None
+    encoded += encode_column(row, replace(row_node, children=()), bounds, encoding)
+    child_bounds = bounds if row.present is None else _value_bounds(row.present, bounds)
+    for position in range(len(row_node.children)):
+        column = concat_columns(
+            [_user_column(part, position, present) for part, present in zip(parts, row_present, strict=True)]
+        )
+        encoded += encode_column(column, row_node.children[position], child_bounds, encoding)
+    return encoded
+
+
+def encode_deletes(keys: Keys, current: Longs, options: FileOptions) -> list[EncodedColumn]:
+    """All columns of a stripe of delete events: id columns, and a row that is null throughout."""
+    bounds = group_bounds(len(keys), options.stride)
+    encoding = _encoding(options, "UTC")
+    encoded = _encode_ids(keys, current, DELETE, options, bounds, encoding)
+    row = null_column(options.root.children[5], len(keys))
+    return encoded + encode_column(row, options.root.children[5], bounds, encoding)
+
+
+def _encoding(options: FileOptions, timezone: str) -> EncodingOptions:
+    return EncodingOptions(
+        compression=options.compression,
+        block_size=options.block_size,
+        rules=replace(options.rules, writer_timezone=timezone),
+    )
+
+
+def _encode_ids(
+    keys: Keys, current: Longs, operation: int, options: FileOptions, bounds: Longs, encoding: EncodingOptions
+) -> list[EncodedColumn]:
+    rows = len(keys)
+    root = replace(options.root, children=())
+    encoded = encode_column(Column(kind=Kind.STRUCT, slots=rows), root, bounds, encoding)
+    operations = np.full(rows, operation, dtype=np.int64)
+    arrays = (operations, keys.write_ids, keys.buckets, keys.row_ids, current)
+    for node, values in zip(options.root.children[:5], arrays, strict=True):
+        encoded += encode_column(Column(kind=node.kind, slots=rows, values=values), node, bounds, encoding)
+    return encoded
+
+
+def _join_keys(parts: Sequence[Part]) -> Keys:
+    return Keys(
+        np.concatenate([part.keys.write_ids for part in parts]),
+        np.concatenate([part.keys.buckets for part in parts]),
+        np.concatenate([part.keys.row_ids for part in parts]),
+    )
+
+
+def _row_present(part: Part) -> Mask | None:
+    """Which rows of an input stripe have a row struct at all; in an original file the root itself is the row."""
+    source = part.alignment.source
+    assert source is not None
+    return part.reader.column(replace(source, children=()), part.rows).present
+
+
+def _kept(present: Mask | None, keep: Mask | None) -> Mask | None:
+    return present if present is None or keep is None else present[keep]
+
+
+def _user_column(part: Part, position: int, row_present: Mask | None) -> Column:
+    slots = part.rows if row_present is None else int(np.count_nonzero(row_present))
+    column = part.reader.aligned(part.alignment.children[position], slots)
+    if part.keep is None:
+        return column
+    return filter_column(column, part.keep if row_present is None else part.keep[row_present])
+
+
+def _value_bounds(present: Mask, bounds: Longs) -> Longs:
+    running = np.zeros(len(present) + 1, dtype=np.int64)
+    np.cumsum(present, out=running[1:])
+    return running[bounds]
+
+
+def walk_timestamps(root: TypeNode) -> Iterator[TypeNode]:
+    """The TIMESTAMP columns, whose encoding depends on the writer's zone."""
+    return (node for node in root.walk() if node.kind is Kind.TIMESTAMP)

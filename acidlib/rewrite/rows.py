@@ -1,0 +1,143 @@
+"""The rows of one bucket: what is known of each stripe, and which may be copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from acidlib.errors import RefusedError
+from acidlib.model.units import StripeFacts
+from acidlib.model.writeids import ValidWriteIdList
+from acidlib.orc.column import Mask
+from acidlib.orc.proto import Calendar, Compression, Kind
+from acidlib.orc.schema import Alignment, TypeNode
+from acidlib.orc.stripe import StripeReader
+from acidlib.orc.tail import JAVA_WRITER, ORC_135
+from acidlib.orc.writer import FileOptions
+from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows
+from acidlib.rewrite.keys import Keys
+from acidlib.rewrite.recode import walk_timestamps
+
+_GREGORIAN_START_DAYS = -141_427
+"""1582-10-15 in days from 1970-01-01: from there on both calendars agree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowStripe:
+    """One input stripe of a bucket with its facts."""
+
+    keys: StripeKeys
+    file: OpenInput
+    alignment: Alignment
+    facts: StripeFacts
+
+
+def row_stripes(
+    files: Sequence[OpenInput],
+    alignments: Sequence[Alignment],
+    deleted: Keys,
+    write_ids: ValidWriteIdList,
+    options: FileOptions,
+) -> tuple[RowStripe, ...]:
+    """Every stripe of the inputs in key order, with what has to go and whether it may be copied.
+
+    Raises RefusedError when the keys of two stripes interleave, CorruptError for rows in the wrong bucket.
+    """
+    zones = any(True for _ in walk_timestamps(options.root))
+    found = []
+    for index, (file, alignment) in enumerate(zip(files, alignments, strict=True)):
+        for number, stripe in enumerate(file.tail.stripes):
+            if not stripe.rows:
+                continue
+            keys = StripeKeys(file, number)
+            keys.check()
+            gone, aborted = dropped_rows(keys, deleted, write_ids)
+            facts = StripeFacts(
+                file=index,
+                number=number,
+                rows=stripe.rows,
+                length=stripe.length,
+                deleted=gone,
+                aborted=aborted,
+                timezone=StripeReader(file.source, file.tail, number).timezone if zones else "UTC",
+                no_copy=why_not_copied(file, keys, alignment, options),
+            )
+            keys.box()
+            keys.forget()
+            found.append(RowStripe(keys=keys, file=file, alignment=alignment, facts=facts))
+    return tuple(found)
+
+
+def dropped_rows(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> tuple[int, int]:
+    """How many rows of a stripe are deleted, and how many are of aborted write ids (these count only as aborted)."""
+    gone, aborted = row_masks(stripe, deleted, write_ids)
+    aborted_count = 0 if aborted is None else int(np.count_nonzero(aborted))
+    if gone is None:
+        return 0, aborted_count
+    return int(np.count_nonzero(gone if aborted is None else gone & ~aborted)), aborted_count
+
+
+def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> tuple[Mask | None, Mask | None]:
+    """Per row whether it is in the delete set, and whether it is aborted; None where no row is."""
+    aborted = aborted_rows(stripe, write_ids)
+    if not len(deleted):
+        return None, aborted
+    near = deleted.between(*stripe.box())
+    if not len(near):
+        return None, aborted
+    keys = stripe.ids().keys
+    if not keys.ascending():
+        raise RefusedError(
+            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: because its keys do not ascend"
+        )
+    gone = keys.matches(near)
+    return (gone if gone.any() else None), aborted
+
+
+def why_not_copied(file: OpenInput, keys: StripeKeys, alignment: Alignment, options: FileOptions) -> str | None:
+    """The one predicate of splicing: None when the stripe's bytes may stand under the result's footer."""
+    tail = file.tail
+    if not file.acid:
+        return "rows without ACID columns"
+    if not alignment.copyable:
+        return "other columns than the table has now"
+    if tail.compression is not options.compression:
+        return f"compressed with {tail.compression.name}, not {options.compression.name}"
+    if tail.compression is not Compression.NONE and tail.block_size > options.block_size:
+        return f"compression blocks of {tail.block_size} bytes, above {options.block_size}"
+    if tail.stride != options.stride:
+        return "no row index" if tail.stride == 0 else f"row index stride {tail.stride}, not {options.stride}"
+    if tail.version != (0, 12):
+        return "file version 0.11"
+    if not keys.statistics_true:
+        return "no true statistics"
+    if tail.writer == JAVA_WRITER and tail.writer_version < ORC_135:
+        return f"writer version {tail.writer_version}, whose timestamp statistics are in local time"
+    if _other_calendar(tail.calendar, options) and _ancient(file, keys.number, options.root):
+        return "another calendar and dates before 1582-10-15"
+    return None
+
+
+def _other_calendar(calendar: int, options: FileOptions) -> bool:
+    return (calendar > Calendar.JULIAN_GREGORIAN) != (options.calendar > Calendar.JULIAN_GREGORIAN)
+
+
+def _ancient(file: OpenInput, number: int, root: TypeNode) -> bool:
+    """Whether a date or timestamp column may hold a day on which the calendars differ, as far as statistics tell."""
+    for node in root.walk():
+        statistics = file.tail.stripe_statistics[number][node.column]
+        if not statistics.number_of_values:
+            continue
+        if node.kind is Kind.DATE and not (
+            statistics.date_statistics.HasField("minimum")
+            and statistics.date_statistics.minimum >= _GREGORIAN_START_DAYS
+        ):
+            return True
+        if node.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT) and not (
+            statistics.timestamp_statistics.HasField("minimum_utc")
+            and statistics.timestamp_statistics.minimum_utc >= _GREGORIAN_START_DAYS * 86_400_000
+        ):
+            return True
+    return False

@@ -1,0 +1,327 @@
+"""Carrying out one unit: plan it from its inputs' keys, write the result, prove it by reading it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from acidlib.errors import RefusedError
+from acidlib.model.units import PlannedAction, StripeAction, Unit, UnitResult
+from acidlib.orc.schema import acid_tree
+from acidlib.orc.source import DataFiles, SinkFile
+from acidlib.orc.statistics_merge import copied_statistics
+from acidlib.orc.stripe import StripeReader
+from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.planning.stripes import plan_stripes
+from acidlib.rewrite.deletes import DeleteEvents, read_deletes
+from acidlib.rewrite.inputs import OpenInputs, align_input, open_inputs, read_row_struct
+from acidlib.rewrite.keys import Key, Keys
+from acidlib.rewrite.output import Proof, acid_metadata, file_options
+from acidlib.rewrite.readback import read_back
+from acidlib.rewrite.recode import Part, encode_deletes, encode_rows
+from acidlib.rewrite.rows import RowStripe, row_masks, row_stripes
+
+Clock = Callable[[], float]
+
+EVENTS_PER_STRIPE = 2_000_000
+"""Delete events of one stripe: about 64 MB decoded."""
+
+
+def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
+    """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
+
+    The result says what was done, stripe by stripe. Raises AcidError; then no file is left at `path`.
+    clock: seconds, monotonic.
+    """
+    start = clock()
+    result = _run_deletes(unit, data, path) if unit.is_delete else _run_rows(unit, data, path)
+    return replace(result, seconds=clock() - start)
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Written:
+    """What is gathered while a file is written."""
+
+    last_keys: list[Key] = field(default_factory=list)
+    first_keys: list[Key] = field(default_factory=list)
+    copied: set[int] = field(default_factory=set)
+    matched: int = 0
+
+
+def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
+    deletes = read_deletes(unit.deletes, unit.bucket, unit.write_ids, data) if unit.collapse else None
+    deleted = deletes.deleted_keys() if deletes is not None else Keys.empty()
+    with open_inputs(unit.inputs, data) as inputs:
+        target_row = read_row_struct(unit.schema, data)
+        alignments = [align_input(target_row, file) for file in inputs.files]
+        options = file_options(
+            acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
+        )
+        stripes = _in_key_order(row_stripes(inputs.files, alignments, deleted, unit.write_ids, options))
+        actions = plan_stripes([stripe.facts for stripe in stripes], unit.settings)
+        result = _planned(unit, inputs, stripes, actions, deletes)
+        if path is None or (not result.rows_out and not unit.keep_empty):
+            return result
+        by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
+        with _sink(data, path) as sink:
+            written = _write_rows(sink, unit, options, actions, by_facts, deleted)
+    return _prove(unit, data, replace(result, path=path, length=sink.position), written, deleted)
+
+
+def _in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
+    """Stripes by their keys. They come that way unless file names say otherwise than their rows."""
+    if _interleaving(stripes) is None:
+        return stripes
+    ordered = tuple(sorted(stripes, key=lambda stripe: stripe.keys.first_key()))
+    pair = _interleaving(ordered)
+    if pair is not None:
+        before, after = pair
+        raise RefusedError(
+            f"Cannot compact {after.file.tail.name}: because the row ids of its stripe {after.facts.number} "
+            f"interleave with stripe {before.facts.number} of {before.file.tail.name}"
+        )
+    return ordered
+
+
+def _interleaving(stripes: Sequence[RowStripe]) -> tuple[RowStripe, RowStripe] | None:
+    """The first neighbours whose keys do not ascend. Bounds decide where they can, else the keys themselves."""
+    for before, after in pairwise(stripes):
+        if before.keys.box()[1] >= after.keys.box()[0] and before.keys.last_key() >= after.keys.first_key():
+            return before, after
+    return None
+
+
+def _planned(
+    unit: Unit,
+    inputs: OpenInputs,
+    stripes: Sequence[RowStripe],
+    actions: Sequence[StripeAction],
+    deletes: DeleteEvents | None,
+) -> UnitResult:
+    copied = [action for action in actions if action.copy]
+    rewritten = [action for action in actions if not action.copy]
+    facts = [stripe.facts for stripe in stripes]
+    return UnitResult(
+        directory=unit.directory,
+        bucket=unit.bucket,
+        is_delete=False,
+        path=None,
+        length=0,
+        rows_in=sum(fact.rows for fact in facts),
+        rows_deleted=sum(fact.deleted for fact in facts),
+        rows_aborted=sum(fact.aborted for fact in facts),
+        rows_out=sum(fact.kept for fact in facts),
+        events_in=deletes.events_in if deletes else 0,
+        events_aborted=deletes.aborted if deletes else 0,
+        duplicate_events=deletes.duplicates if deletes else 0,
+        bytes_copied=sum(action.length for action in copied),
+        bytes_rewritten=sum(action.length for action in rewritten),
+        stripes_copied=len(copied),
+        stripes_rewritten=sum(len(action.stripes) for action in rewritten),
+        actions=tuple(_shown(action, inputs) for action in actions),
+        empty_files=inputs.empty + (deletes.empty_files if deletes else ()),
+    )
+
+
+def _shown(action: StripeAction, inputs: OpenInputs) -> PlannedAction:
+    first = action.stripes[0]
+    return PlannedAction(
+        path=inputs.files[first.file].tail.name,
+        first_stripe=first.number,
+        stripes=len(action.stripes),
+        copy=action.copy,
+        bytes=action.length,
+        rows=sum(stripe.rows for stripe in action.stripes),
+        deleted=sum(stripe.deleted for stripe in action.stripes),
+        aborted=sum(stripe.aborted for stripe in action.stripes),
+        reason=action.reason,
+    )
+
+
+class _sink:  # noqa: N801 - reads as the function it is used as
+    """A new data file: durable when the block ends, gone when it raises."""
+
+    def __init__(self, data: DataFiles, path: str) -> None:
+        self._file = data.create(path)
+
+    def __enter__(self) -> SinkFile:
+        return self._file
+
+    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
+        if kind is None:
+            try:
+                self._file.close()
+            except BaseException:
+                self._file.abort()
+                raise
+        else:
+            self._file.abort()
+
+
+def _write_rows(
+    sink: SinkFile,
+    unit: Unit,
+    options: FileOptions,
+    actions: Iterable[StripeAction],
+    stripes: dict[tuple[int, int], RowStripe],
+    deleted: Keys,
+) -> _Written:
+    writer = OrcWriter(sink, options)
+    written = _Written()
+    rows = 0
+    for action in actions:
+        members = [stripes[fact.file, fact.number] for fact in action.stripes]
+        if action.copy:
+            written.copied.add(writer.stripes)
+            _copy(writer, members[0], written, options)
+        else:
+            _recode(writer, members, written, options, unit, deleted)
+        rows += sum(fact.kept for fact in action.stripes)
+    writer.finish(acid_metadata(written.last_keys, inserts=rows, deletes=0))
+    return written
+
+
+def _copy(writer: OrcWriter, stripe: RowStripe, written: _Written, options: FileOptions) -> None:
+    tail, number = stripe.file.tail, stripe.facts.number
+    statistics = [
+        copied_statistics(found, node, rules=options.rules)
+        for found, node in zip(tail.stripe_statistics[number], options.root.walk(), strict=True)
+    ]
+    writer.copy_stripe(stripe.file.source, tail, number, statistics)
+    low = stripe.keys.box()[0]
+    if written.last_keys and low <= written.last_keys[-1]:
+        low = stripe.keys.first_key()
+    written.first_keys.append(low)
+    written.last_keys.append(stripe.keys.last_key())
+
+
+def _recode(
+    writer: OrcWriter,
+    members: Sequence[RowStripe],
+    written: _Written,
+    options: FileOptions,
+    unit: Unit,
+    deleted: Keys,
+) -> None:
+    parts = [part for part in (_part(stripe, unit, deleted, written) for stripe in members) if len(part.keys)]
+    if not parts:
+        return
+    timezone = members[0].facts.timezone
+    rows = sum(len(part.keys) for part in parts)
+    writer.write_stripe(encode_rows(parts, options, timezone), rows=rows, timezone=timezone)
+    written.last_keys.append(parts[-1].keys.key(-1))
+    written.first_keys.append(parts[0].keys.key(0))
+
+
+def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: _Written) -> Part:
+    gone, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
+    ids = stripe.keys.ids()
+    stripe.keys.forget()
+    if gone is not None:
+        written.matched += int(np.count_nonzero(gone if aborted is None else gone & ~aborted))
+    keep = None
+    if gone is not None or aborted is not None:
+        drop = np.zeros(len(ids.keys), dtype=np.bool_)
+        for mask in (gone, aborted):
+            if mask is not None:
+                drop |= mask
+        keep = ~drop
+    return Part(
+        reader=StripeReader(stripe.file.source, stripe.file.tail, stripe.facts.number),
+        alignment=stripe.alignment,
+        rows=stripe.facts.rows,
+        keep=keep,
+        keys=ids.keys if keep is None else ids.keys.select(keep),
+        current=ids.current if keep is None else ids.current[keep],
+    )
+
+
+def _prove(unit: Unit, data: DataFiles, result: UnitResult, written: _Written, deleted: Keys) -> UnitResult:
+    """Check the file as it lies there: its tail, and the id columns of every rewritten stripe."""
+    assert result.path is not None
+    found = read_back(result.path, result.length, data, written.copied, written.last_keys, written.first_keys, deleted)
+    Proof(
+        rows_in=result.rows_in,
+        rows_deleted=result.rows_deleted,
+        rows_aborted=result.rows_aborted,
+        rows_out=found.rows,
+        matched=written.matched,
+        found_again=found.found_again,
+        ascending=found.ascending,
+        stripes=found.stripes,
+        index_entries=found.index_entries,
+        where=f"{unit.directory}/{unit.file_name}",
+    ).check()
+    return replace(result, rows_out=found.rows)
+
+
+# --- delete events --------------------------------------------------------------------------------------------------
+
+
+def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
+    events = read_deletes(unit.inputs, unit.bucket, unit.write_ids, data)
+    tails = []
+    with open_inputs(unit.inputs, data) as inputs:
+        tails = [file.tail for file in inputs.files]
+    length = sum(file.length for file in unit.inputs)
+    result = UnitResult(
+        directory=unit.directory,
+        bucket=unit.bucket,
+        is_delete=True,
+        path=None,
+        length=0,
+        events_in=events.events_in,
+        events_aborted=events.aborted,
+        duplicate_events=events.duplicates,
+        events_out=len(events.keys),
+        bytes_rewritten=length,
+        stripes_rewritten=sum(len(tail.stripes) for tail in tails),
+        empty_files=events.empty_files,
+    )
+    if path is None or (not len(events.keys) and not unit.keep_empty):
+        return result
+    options = file_options(acid_tree(read_row_struct(unit.schema, data)), tails, unit.generation, unit.settings)
+    with _sink(data, path) as sink:
+        last_keys = _write_events(sink, events, options)
+    return _prove_events(unit, data, replace(result, path=path, length=sink.position), last_keys, events)
+
+
+def _write_events(sink: SinkFile, events: DeleteEvents, options: FileOptions) -> list[Key]:
+    writer = OrcWriter(sink, options)
+    last_keys = []
+    for part in _slices(len(events.keys), EVENTS_PER_STRIPE):
+        keys = events.keys.select(part)
+        writer.write_stripe(encode_deletes(keys, events.current[part], options), rows=len(keys), timezone="UTC")
+        last_keys.append(keys.key(-1))
+    writer.finish(acid_metadata(last_keys, inserts=0, deletes=len(events.keys)))
+    return last_keys
+
+
+def _slices(total: int, size: int) -> Iterator[slice]:
+    return (slice(start, min(start + size, total)) for start in range(0, total, size))
+
+
+def _prove_events(
+    unit: Unit, data: DataFiles, result: UnitResult, last_keys: list[Key], events: DeleteEvents
+) -> UnitResult:
+    assert result.path is not None
+    found = read_back(result.path, result.length, data, set(), last_keys, [], Keys.empty(), events=events)
+    Proof(
+        rows_in=result.events_in,
+        rows_deleted=result.duplicate_events,
+        rows_aborted=result.events_aborted,
+        rows_out=found.rows,
+        matched=result.duplicate_events,
+        found_again=0,
+        ascending=found.ascending,
+        stripes=found.stripes,
+        index_entries=found.index_entries,
+        where=f"{unit.directory}/{unit.file_name}",
+    ).check()
+    return result

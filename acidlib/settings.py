@@ -1,0 +1,300 @@
+"""Settings under Hive's own property names, each value with the place it came from.
+
+Layers, a later one wins: built-in, hive-site.xml, metastore-site.xml, acidlib.toml, database property, table property,
+request property, command line (`--set`). Within tables and requests Hive's prefixes are understood:
+`compactorthreshold.<key>` for thresholds (Hive Initiator) and `compactor.<key>` (Hive CompactorMR.overrideMRProps).
+Hive gives several settings two names, `hive.compactor.x` and `metastore.compactor.x`; either is taken.
+"""
+
+import enum
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from acidlib.errors import CorruptError, RefusedError, RetryError
+from acidlib.model.thresholds import Thresholds
+from acidlib.setting_keys import BY_NAME, KEYS, MORE_THRESHOLDS, NAMESPACES, Key, Kind, find_key, is_hives
+
+Value = int | float | str
+
+
+class Layer(enum.IntEnum):
+    """Where values come from, in the order in which they win."""
+
+    BUILT_IN = 0
+    HIVE_SITE = 1
+    METASTORE_SITE = 2
+    TOML = 3
+    DATABASE = 4
+    TABLE = 5
+    REQUEST = 6
+    COMMAND_LINE = 7
+
+    @property
+    def label(self) -> str:
+        """The name of the place, for people."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    Layer.BUILT_IN: "default",
+    Layer.HIVE_SITE: "hive-site.xml",
+    Layer.METASTORE_SITE: "metastore-site.xml",
+    Layer.TOML: "acidlib.toml",
+    Layer.DATABASE: "database property",
+    Layer.TABLE: "table property",
+    Layer.REQUEST: "request property",
+    Layer.COMMAND_LINE: "--set",
+}
+
+_THRESHOLD_PREFIX = "compactorthreshold."
+_COMPACTOR_PREFIX = "compactor."
+_DURATION = re.compile(r"(-?[0-9]+)\s*([a-z]*)")
+_SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(?:i?b)?")
+_MILLISECONDS = {
+    **dict.fromkeys(("d", "day", "days"), 86_400_000.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000.0),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000.0),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1.0),
+    **dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-3),
+    **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-6),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One value in force: its text as given, the parsed value, and the layer it came from."""
+
+    key: str
+    text: str
+    value: Value
+    layer: Layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The values in force. A frozen value: `with_layer` gives a new one, so that each table can have its own."""
+
+    settings: tuple[Setting, ...]
+
+    def setting(self, key: str) -> Setting:
+        """The value of a key by its Hive name; raises `KeyError` for a name that is not in `KEYS`."""
+        return next((item for item in self.settings if item.key == key), None) or _raise_unknown(key)
+
+    def source(self, key: str) -> str:
+        """Where the value came from, such as "default" or "table property"."""
+        return self.setting(key).layer.label
+
+    def integer(self, key: str) -> int:
+        """A count, a duration in milliseconds or a size in bytes."""
+        return int(self.setting(key).value)
+
+    def text(self, key: str) -> str:
+        """The value of a text setting."""
+        return str(self.setting(key).value)
+
+    def with_layer(self, layer: Layer, values: Mapping[str, str]) -> tuple["Settings", tuple[str, ...]]:
+        """These settings with those of a layer, which replace values of the same or an earlier layer.
+
+        Also returns warnings: keys of Hive's compactor, or ours, that are not known or have no effect there. Keys of
+        others are passed over in silence. Raises `RefusedError` for a value that does not parse, and on the command
+        line for any key that is not known.
+        """
+        taken: dict[str, Setting] = {}
+        warnings = []
+        for name in sorted(values, key=lambda given: (given.removeprefix(_COMPACTOR_PREFIX) in BY_NAME, given)):
+            key, warning = _resolve(name, layer)
+            if warning is not None:
+                warnings.append(warning)
+            elif key is not None and (values[name].strip() or key.kind is Kind.TEXT):
+                taken[key.name] = _setting(key, values[name], layer)
+        merged = tuple(taken[item.key] if item.key in taken and layer >= item.layer else item for item in self.settings)
+        return Settings(settings=merged), tuple(warnings)
+
+    def thresholds(self) -> Thresholds:
+        """The thresholds of the decision, each with its source; nothing is to be laid over them any more."""
+        result = Thresholds()
+        names = [key.name for key in KEYS if key.is_threshold or key.name in MORE_THRESHOLDS]
+        for name in names:
+            item = self.setting(name)
+            if item.layer is not Layer.BUILT_IN:
+                result = result.override({name: item.text}, item.layer.label)
+        return result
+
+
+def default_settings() -> Settings:
+    """Every key at its built-in value."""
+    return Settings(settings=tuple(_setting(key, key.default, Layer.BUILT_IN) for key in KEYS))
+
+
+def load_settings(
+    *, conf_dir: Path | None, toml: Path | None, assignments: Iterable[str] = ()
+) -> tuple[Settings, tuple[str, ...]]:
+    """The settings that hold for every table, and the warnings about them.
+
+    `conf_dir` may hold hive-site.xml and metastore-site.xml; `toml` is an acidlib.toml; `assignments` are the texts of
+    `--set key=value`. Raises `RefusedError` for a folder or TOML file that is not there, an assignment without `=`, an
+    unknown key among them, or a value that does not parse; `CorruptError` for a file that does not parse.
+    """
+    settings = default_settings()
+    warnings: list[str] = []
+    layers: list[tuple[Layer, Mapping[str, str]]] = []
+    if conf_dir is not None:
+        if not conf_dir.is_dir():
+            raise RefusedError(f"Cannot read settings from {conf_dir}: because there is no such directory")
+        for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE):
+            layers.append((layer, read_site(conf_dir / layer.label)))
+    if toml is not None:
+        layers.append((Layer.TOML, read_toml(toml)))
+    layers.append((Layer.COMMAND_LINE, dict(_assignment(text) for text in assignments)))
+    for layer, values in layers:
+        settings, more = settings.with_layer(layer, values)
+        warnings.extend(more)
+    return settings, tuple(warnings)
+
+
+def read_site(path: Path) -> dict[str, str]:
+    """The properties of a Hadoop configuration file; none when it is not there. Raises `CorruptError` if damaged."""
+    data = _read(path)
+    if data is None:
+        return {}
+    try:
+        root = ElementTree.fromstring(data)
+    except ElementTree.ParseError as error:
+        raise CorruptError(f"Cannot read {path}: because it is not XML ({error})") from error
+    found = {}
+    for item in root.iter("property"):
+        name = (item.findtext("name") or "").strip()
+        if name:
+            found[name] = (item.findtext("value") or "").strip()
+    return found
+
+
+def read_toml(path: Path) -> dict[str, str]:
+    """The keys of a TOML file as dotted names, quoted or not, with their values as texts."""
+    data = _read(path)
+    if data is None:
+        raise RefusedError(f"Cannot read settings from {path}: because there is no such file")
+    try:
+        document = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CorruptError(f"Cannot read {path}: because it is not TOML ({error})") from error
+    return dict(_flatten(document, "", path))
+
+
+def parse_duration(text: str, unit: str = "s") -> int:
+    """Milliseconds of `300ms`, `86400s`, `12h`, `7d`; a bare number is in `unit`. Raises `ValueError`."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    factor = None if match is None else _MILLISECONDS.get(match[2] or unit)
+    if match is None or factor is None:
+        raise ValueError(text)
+    return math.floor(int(match[1]) * factor)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `1024`, `256m`, `1GiB`; the units are powers of 1024. Raises `ValueError`."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
+
+
+def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
+    """The key that a name means in a layer, or a warning; neither for a name that is none of ours."""
+    if layer in (Layer.DATABASE, Layer.TABLE, Layer.REQUEST):
+        return _resolve_property(name, layer)
+    ours = name.startswith(NAMESPACES)
+    key = find_key(name) if ours else None  # Hadoop's own names count as properties of a table or request only
+    if key is not None or not (ours or layer in (Layer.TOML, Layer.COMMAND_LINE)):
+        return key, None
+    if not is_hives(name):
+        if layer is Layer.COMMAND_LINE:
+            raise RefusedError(f"Cannot set {name}: because there is no such setting")
+        return None, f"{name} in {layer.label} is not known and has no effect"
+    return None, f"{name} in {layer.label} has no effect here" if layer >= Layer.TOML else None
+
+
+def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
+    threshold = name.startswith(_THRESHOLD_PREFIX)
+    prefixed = threshold or name.startswith(_COMPACTOR_PREFIX)
+    bare = name.removeprefix(_THRESHOLD_PREFIX if threshold else _COMPACTOR_PREFIX)
+    key = find_key(bare)
+    if key is None:
+        return None, f"{name} as {layer.label} is not known and has no effect" if _wants_to_be_ours(bare) else None
+    if key.is_threshold != threshold or not (prefixed or key.name == "hive.compactor.worker.pool"):
+        right = _THRESHOLD_PREFIX if key.is_threshold else _COMPACTOR_PREFIX
+        return None, f"{name} as {layer.label} has no effect; it is {right}{key.name} there"
+    return key, None
+
+
+def _wants_to_be_ours(bare: str) -> bool:
+    return bare.startswith(NAMESPACES) and not is_hives(bare)
+
+
+def _setting(key: Key, text: str, layer: Layer) -> Setting:
+    try:
+        value = _parse(key, text)
+    except ValueError as error:
+        raise RefusedError(
+            f"Cannot use {key.name}={text} from {layer.label}: because it is not {key.kind.value}"
+        ) from error
+    if key.least is not None and not isinstance(value, str) and value < key.least:
+        raise RefusedError(f"Cannot use {key.name}={text} from {layer.label}: because it is less than {key.least:g}")
+    shown = f"{value}ms" if key.kind is Kind.DURATION else text.strip()
+    return Setting(key=key.name, text=shown, value=value, layer=layer)
+
+
+def _parse(key: Key, text: str) -> Value:
+    match key.kind:
+        case Kind.COUNT:
+            if not re.fullmatch(r"-?[0-9]{1,10}", text.strip()):
+                raise ValueError(text)
+            return int(text)
+        case Kind.NUMBER:
+            number = float(text)
+            if not math.isfinite(number):
+                raise ValueError(text)
+            return number
+        case Kind.DURATION:
+            return parse_duration(text, key.unit)
+        case Kind.SIZE:
+            return parse_size(text)
+        case Kind.TEXT:
+            return text.strip()
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise RefusedError(f"Cannot use --set {text}: because it is not of the form key=value")
+    return name.strip(), value
+
+
+def _flatten(table: Mapping[str, object], prefix: str, path: Path) -> Iterable[tuple[str, str]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{name}.", path)
+        elif isinstance(value, bool):
+            yield prefix + name, str(value).lower()
+        elif isinstance(value, int | float | str):
+            yield prefix + name, str(value)
+        else:
+            raise RefusedError(f"Cannot use {prefix}{name} from {path}: because it is neither a text nor a number")
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RetryError(f"Cannot read {path}: because the operating system said: {error.strerror}") from error
+
+
+def _raise_unknown(key: str) -> Setting:
+    raise KeyError(key)

@@ -1,0 +1,239 @@
+"""Finding tables and partitions by their directories alone, where no metastore tells of them.
+
+A location is a table only if it, or a partition below it, holds an ACID directory: original files alone do not prove
+that a table is transactional. A `k=v` directory is a partition level only if its parent holds no files and no ACID
+directories. What is passed over is returned with the reason.
+"""
+
+import re
+from dataclasses import dataclass
+
+from acidlib.errors import AcidError, RefusedError
+from acidlib.model.names import is_acid_directory_name, is_hidden
+from acidlib.model.partitions import PartitionName, is_partition_directory
+from acidlib.storage.filesystem import Entry, FileSystem
+
+DEFAULT_DATABASE = "default"
+_DATABASE_SUFFIX = ".db"
+_SOFT_DELETE_SUFFIX = re.compile(r"(.+)\.v[0-9]+")
+_NOT_PROVEN = "it holds original files only, which do not prove that the table is transactional"
+_NOTHING = "neither it nor a partition below it holds a base_, delta_ or delete_delta_ directory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLocation:
+    """Where one partition lies; `name` is None for the one location of a table without partitions."""
+
+    name: PartitionName | None
+    location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLocation:
+    """A table proven to be ACID and its partitions in path order; names are lower case, as Hive's identity is."""
+
+    database: str
+    table: str
+    location: str
+    partitions: tuple[PartitionLocation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A directory that is not taken, and why."""
+
+    location: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What a warehouse holds, in path order."""
+
+    tables: tuple[TableLocation, ...]
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    """The entries of one directory that readers see, by kind."""
+
+    has_acid: bool
+    has_files: bool
+    levels: tuple[str, ...]  # names of k=v directories, if this directory is a partition level's parent
+    others: tuple[str, ...]
+    links: tuple[str, ...]
+
+
+def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
+    """The tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
+
+    A directory that cannot be looked at is passed over with its reason, so that one never hides the others. Raises
+    `RefusedError` when the root itself is not a directory.
+    """
+    tables: list[TableLocation] = []
+    skipped: list[Skipped] = []
+    for entry in _subdirectories(fs, root, skipped, missing=RefusedError):
+        path = _join(root, entry.name)
+        if not entry.name.lower().endswith(_DATABASE_SUFFIX):
+            _take(fs, path, tables, skipped)
+            continue
+        try:
+            below = _subdirectories(fs, path, skipped)
+        except AcidError as error:
+            skipped.append(Skipped(location=path, reason=str(error)))
+            continue
+        for table in below:
+            _take(fs, _join(path, table.name), tables, skipped)
+    return Discovery(tables=tuple(tables), skipped=tuple(skipped))
+
+
+def discover_location(fs: FileSystem, location: str) -> TableLocation:
+    """One table, or one partition of a table, at a location that the caller names.
+
+    A location with ACID directories is one place to compact: a partition if its path ends in `k=v` directories (whose
+    parent holds neither files nor ACID directories), else a table without partitions. Otherwise the `k=v` directories
+    below are its partitions. The table is called by the last component of the path before the partition, its database
+    by the one before, if that ends in `.db`, else `default`. Raises `RefusedError` when it is no ACID table or missing.
+    """
+    content = _content(fs, location, missing=RefusedError)
+    if not content.has_acid:
+        if content.levels:
+            return _partitioned(fs, location, content, [], _names(location))
+        reason = _NOT_PROVEN if content.has_files else _NOTHING
+        raise RefusedError(f"Cannot compact {location}: because {reason}")
+    table, values = _split_partition(fs, location)
+    name = PartitionName.parse("/".join(values)) if values else None
+    database, table_name = _names(table)
+    return TableLocation(
+        database=database,
+        table=table_name,
+        location=table,
+        partitions=(PartitionLocation(name=name, location=location),),
+    )
+
+
+def _take(fs: FileSystem, path: str, tables: list[TableLocation], skipped: list[Skipped]) -> None:
+    try:
+        tables.append(_table(fs, path, skipped))
+    except AcidError as error:
+        skipped.append(Skipped(location=path, reason=_reason(error)))
+
+
+def _reason(error: AcidError) -> str:
+    before, because, after = str(error).partition("because ")
+    return after if because and isinstance(error, RefusedError) and before.startswith("Cannot compact") else str(error)
+
+
+def _table(fs: FileSystem, path: str, skipped: list[Skipped]) -> TableLocation:
+    content = _content(fs, path)
+    database, table = _names(path)
+    if content.has_acid:
+        whole = PartitionLocation(name=None, location=path)
+        return TableLocation(database=database, table=table, location=path, partitions=(whole,))
+    if content.levels:
+        return _partitioned(fs, path, content, skipped, (database, table))
+    raise RefusedError(f"Cannot compact {path}: because {_NOT_PROVEN if content.has_files else _NOTHING}")
+
+
+def _partitioned(
+    fs: FileSystem, path: str, content: _Content, skipped: list[Skipped], names: tuple[str, str]
+) -> TableLocation:
+    leaves: list[tuple[tuple[str, ...], bool]] = []
+    _walk_levels(fs, path, (), content, leaves, skipped)
+    if not any(has_acid for _, has_acid in leaves):
+        raise RefusedError(f"Cannot compact {path}: because {_NOTHING}")
+    partitions = tuple(
+        PartitionLocation(name=PartitionName.parse("/".join(values)), location=_join(path, "/".join(values)))
+        for values, _ in leaves
+    )
+    keys = {tuple(key.lower() for key, _ in part.name.pairs) for part in partitions if part.name is not None}
+    if len(keys) > 1:
+        shown = " and ".join(sorted("/".join(key) for key in keys))
+        raise RefusedError(f"Cannot compact {path}: because its partitions have different keys: {shown}")
+    database, table = names
+    return TableLocation(database=database, table=table, location=path, partitions=partitions)
+
+
+def _walk_levels(
+    fs: FileSystem,
+    root: str,
+    values: tuple[str, ...],
+    content: _Content,
+    leaves: list[tuple[tuple[str, ...], bool]],
+    skipped: list[Skipped],
+) -> None:
+    here = _join(root, "/".join(values)) if values else root
+    for name in content.links:
+        skipped.append(Skipped(location=_join(here, name), reason="it is a symbolic link"))
+    if not content.levels:
+        if content.has_acid or content.has_files or content.others:
+            leaves.append((values, content.has_acid))
+        else:
+            skipped.append(Skipped(location=here, reason="it is empty"))
+        return
+    for name in content.others:
+        skipped.append(Skipped(location=_join(here, name), reason="it lies beside partitions and is none itself"))
+    for name in content.levels:
+        path = _join(here, name)
+        _walk_levels(fs, root, (*values, name), _content(fs, path), leaves, skipped)
+
+
+def _content(fs: FileSystem, path: str, *, missing: type[AcidError] = RefusedError) -> _Content:
+    entries = [entry for entry in fs.list_directory(path, missing=missing) if not is_hidden(entry.name)]
+    directories = [entry.name for entry in entries if entry.is_directory]
+    has_acid = any(is_acid_directory_name(name) for name in directories)
+    has_files = any(not entry.is_directory and not entry.is_symlink for entry in entries)
+    levels = () if has_acid or has_files else tuple(filter(is_partition_directory, directories))
+    return _Content(
+        has_acid=has_acid,
+        has_files=has_files,
+        levels=levels,
+        others=tuple(name for name in directories if name not in levels),
+        links=tuple(entry.name for entry in entries if entry.is_symlink),
+    )
+
+
+def _subdirectories(
+    fs: FileSystem, path: str, skipped: list[Skipped], *, missing: type[AcidError] = RefusedError
+) -> list[Entry]:
+    found = []
+    for entry in fs.list_directory(path, missing=missing):
+        if is_hidden(entry.name):
+            continue
+        if entry.is_symlink:
+            skipped.append(Skipped(location=_join(path, entry.name), reason="it is a symbolic link"))
+        elif entry.is_directory:
+            found.append(entry)
+    return found
+
+
+def _split_partition(fs: FileSystem, location: str) -> tuple[str, tuple[str, ...]]:
+    """The table's path and the `k=v` components that follow it in a location that holds ACID directories."""
+    values: list[str] = []
+    path = location
+    while True:
+        parent, _, name = path.rpartition("/")
+        if not parent or not is_partition_directory(name) or not _may_hold_levels(fs, parent):
+            return path, tuple(reversed(values))
+        values.append(name)
+        path = parent
+
+
+def _may_hold_levels(fs: FileSystem, path: str) -> bool:
+    try:
+        return bool(_content(fs, path).levels)
+    except AcidError:
+        return True  # a parent that may not be listed says nothing against the partition's name
+
+
+def _names(path: str) -> tuple[str, str]:
+    parent, _, name = path.rstrip("/").rpartition("/")
+    soft = _SOFT_DELETE_SUFFIX.fullmatch(name)
+    above = parent.rpartition("/")[2].lower()
+    database = above.removesuffix(_DATABASE_SUFFIX) if above.endswith(_DATABASE_SUFFIX) else DEFAULT_DATABASE
+    return database or DEFAULT_DATABASE, (soft.group(1) if soft else name).lower()
+
+
+def _join(parent: str, name: str) -> str:
+    return f"{parent.rstrip('/')}/{name}"

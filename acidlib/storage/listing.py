@@ -1,0 +1,84 @@
+"""One listing of a location as a value, with what its few small marker files say."""
+
+import json
+import struct
+
+from acidlib.errors import AcidError, ConflictError, CorruptError
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.names import BASE_PREFIX, METADATA_ACID_FILE
+from acidlib.storage.filesystem import FileSystem, TreeEntry
+
+_LONG = struct.Struct(">q")
+_FORMATS = frozenset({"compacted", "truncated", "dropped"})
+
+
+def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = CorruptError) -> Listing:
+    """Lists a table's or partition's location recursively, once.
+
+    Hidden directories are named but not entered: a run at work in its staging directory does not disturb the listing.
+    The `_metadata_acid` of bases is read. Raises `missing` when the location is not there, `ConflictError` when it
+    changes meanwhile, `RefusedError` for a symbolic link below it, `CorruptError` for a damaged `_metadata_acid`.
+    """
+    entries = fs.list_tree(location, enter_hidden=False, missing=missing)
+    return Listing(
+        location=location,
+        files=tuple(
+            ListedFile(path=entry.path, length=entry.length, modified=entry.modified)
+            for entry in entries
+            if not entry.is_directory
+        ),
+        directories=tuple(entry.path for entry in entries if entry.is_directory),
+        compacted_bases=frozenset(base for base in _marked_bases(entries) if _is_compacted(fs, location, base)),
+    )
+
+
+def data_format(fs: FileSystem, path: str) -> str:
+    """The `dataFormat` of a `_metadata_acid` file, in lower case: compacted, truncated or dropped.
+
+    Source: Hive AcidUtils.MetaDataFile, which fails on any other value; so does this (`CorruptError`), because a base
+    whose kind is not known may not be read as one that anybody sees.
+    """
+    text = fs.read(path, missing=ConflictError)
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CorruptError(f"Cannot read {path}: because it is not a JSON document") from error
+    value = document.get("dataFormat") if isinstance(document, dict) else None
+    if not isinstance(value, str) or value.lower() not in _FORMATS:
+        raise CorruptError(f"Cannot read {path}: because its dataFormat is {value!r}, which is not known")
+    version = document.get("thisFileVersion")
+    if str(version) != "0":
+        raise CorruptError(f"Cannot read {path}: because its thisFileVersion is {version!r}, and only 0 is known")
+    return value.lower()
+
+
+def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
+    """The logical length in bytes of a data file, from its side file `path` (`bucket_NNNNN_flush_length`).
+
+    Source: Hive OrcAcidUtils.getLastFlushLength: 8-byte big-endian longs, of which the last complete one counts. A
+    side file without a complete long, or one that claims more than the file's `physical_length`, is `CorruptError`:
+    the physical length would show rows that were never committed.
+    """
+    data = fs.read(path, missing=ConflictError)
+    complete = len(data) // _LONG.size
+    if complete == 0:
+        raise CorruptError(f"Cannot read {path}: because it holds no complete length ({len(data)} bytes)")
+    (length,) = _LONG.unpack_from(data, (complete - 1) * _LONG.size)
+    if not 0 <= length <= physical_length:
+        raise CorruptError(
+            f"Cannot read {path}: because it gives the length {length} to a data file of {physical_length} bytes"
+        )
+    return int(length)
+
+
+def _marked_bases(entries: tuple[TreeEntry, ...]) -> tuple[str, ...]:
+    found = []
+    for entry in entries:
+        directory, _, name = entry.path.rpartition("/")
+        if name == METADATA_ACID_FILE and "/" not in directory and directory.startswith(BASE_PREFIX):
+            found.append(directory)
+    return tuple(found)
+
+
+def _is_compacted(fs: FileSystem, location: str, base: str) -> bool:
+    return data_format(fs, f"{location}/{base}/{METADATA_ACID_FILE}") == "compacted"

@@ -1,0 +1,328 @@
+"""The local file system: Linux, every promise of the commit protocol kept by the kernel.
+
+Renames go through renameat2 with RENAME_NOREPLACE, because a plain rename silently replaces an empty directory and any
+file. Small shared files are compared and swapped under a lock on the file itself.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.storage.filesystem import Entry, Promises, TreeEntry, safe_parts
+from acidlib.storage.oserrors import as_acid_error, told_as_acid_error
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_LOCK_TRIES = 100
+_LOCK_PAUSE_SECONDS = 0.02
+
+_Rename = Callable[[int, bytes, int, bytes, int], int]
+
+
+def _find_renameat2() -> _Rename | None:
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    function.restype = ctypes.c_int
+
+    def renameat2(source_dir: int, source: bytes, target_dir: int, target: bytes, flags: int) -> int:
+        return 0 if function(source_dir, source, target_dir, target, flags) == 0 else ctypes.get_errno()
+
+    return renameat2
+
+
+_RENAMEAT2 = _find_renameat2()
+
+
+class LocalFileSystem:
+    """Files of this machine, by absolute path. It holds no state and may be shared and pickled."""
+
+    __slots__ = ()
+
+    @property
+    def promises(self) -> Promises:
+        """All of them; where the kernel or a mount cannot do the rename, the rename is refused, never weakened."""
+        return Promises(atomic_rename_noreplace=True, exclusive_create=True, compare_and_swap=True, durable=True)
+
+    def uri(self, path: str) -> str:
+        """`file://` and the path, not escaped, as Hadoop's Path prints it."""
+        return f"file://{path}"
+
+    def exists(self, path: str) -> bool:
+        with told_as_acid_error("look at", path):
+            try:
+                os.lstat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def is_directory(self, path: str) -> bool:
+        with told_as_acid_error("look at", path):
+            try:
+                return stat.S_ISDIR(os.lstat(path).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+
+    def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
+        with told_as_acid_error("look at", path, missing=missing):
+            return _entry(path, Path(path).name, os.lstat(path))
+
+    def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+        found = []
+        with told_as_acid_error("list", path, missing=missing), os.scandir(path) as entries:
+            for item in entries:
+                try:
+                    found.append(_entry(f"{path}/{item.name}", item.name, item.stat(follow_symlinks=False)))
+                except FileNotFoundError as error:  # removed since the directory was read
+                    raise ConflictError(
+                        f"Cannot list {path}: because {item.name} vanished while it was listed"
+                    ) from error
+        return tuple(sorted(found, key=lambda entry: entry.name))
+
+    def list_tree(
+        self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
+    ) -> tuple[TreeEntry, ...]:
+        found: list[TreeEntry] = []
+        waiting = [""]
+        while waiting:
+            prefix = waiting.pop()
+            absent = ConflictError if prefix else missing
+            for entry in self.list_directory(f"{path}/{prefix}".rstrip("/") or "/", missing=absent):
+                hidden = not enter_hidden and entry.name.startswith(("_", "."))
+                if entry.is_symlink:
+                    if hidden:
+                        continue
+                    raise RefusedError(
+                        f"Cannot list {path}: because {prefix}{entry.name} is a symbolic link, and what lies behind it "
+                        "is not part of the table"
+                    )
+                relative = prefix + entry.name
+                found.append(
+                    TreeEntry(
+                        path=relative,
+                        is_directory=entry.is_directory,
+                        length=entry.length,
+                        modified=entry.modified,
+                    )
+                )
+                if entry.is_directory and not hidden:
+                    waiting.append(f"{relative}/")
+        return tuple(sorted(found, key=lambda item: item.path))
+
+    def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
+        with told_as_acid_error("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
+            return _read_all(handle)
+
+    def read_range(self, path: str, offset: int, length: int, *, missing: type[AcidError] = CorruptError) -> bytes:
+        parts: list[bytes] = []
+        at, end = offset, offset + length
+        with told_as_acid_error("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
+            while at < end:
+                part = os.pread(handle, min(end - at, 1 << 30), at)
+                if not part:
+                    raise CorruptError(f"Cannot read {path}: because it ends at byte {at}, before byte {end}")
+                parts.append(part)
+                at += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def create(self, path: str, data: bytes) -> None:
+        temporary = _write_beside(path, data)
+        try:
+            self.rename_noreplace(temporary, path)
+        except BaseException:
+            _unlink_quietly(temporary)
+            raise
+
+    def replace_if(self, path: str, expected: bytes, data: bytes) -> bool:
+        with _locked(path) as handle, told_as_acid_error("write", path):
+            if handle is None or _read_all(handle) != expected:
+                return False
+            temporary = _write_beside(path, data)
+            try:
+                Path(temporary).replace(path)
+            except BaseException:
+                _unlink_quietly(temporary)
+                raise
+            self.sync(str(Path(path).parent))
+            return True
+
+    def remove_if(self, path: str, expected: bytes) -> bool:
+        with _locked(path) as handle, told_as_acid_error("remove", path):
+            if handle is None or _read_all(handle) != expected:
+                return False
+            Path(path).unlink()
+            return True
+
+    def make_directory(self, path: str) -> None:
+        with told_as_acid_error("create", path):
+            Path(path).mkdir()
+
+    def sync(self, path: str) -> None:
+        with told_as_acid_error("write", path), _opened(path, os.O_RDONLY) as handle:
+            os.fsync(handle)
+
+    def sync_tree(self, path: str) -> None:
+        for entry in self.list_tree(path, enter_hidden=True):
+            self.sync(f"{path}/{entry.path}")
+        self.sync(path)
+
+    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        if _RENAMEAT2 is None:
+            raise RefusedError(f"Cannot rename {source} to {target}: because this system has no renameat2 (Linux has)")
+        code = _RENAMEAT2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+        if code in _UNSUPPORTED:
+            raise RefusedError(
+                f"Cannot rename {source} to {target}: because the file system there cannot rename without replacing "
+                f"an existing target ({os.strerror(code)})"
+            )
+        if code in (errno.EEXIST, errno.ENOTEMPTY):
+            raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists")
+        if code:
+            raise as_acid_error(OSError(code, os.strerror(code)), "rename", f"{source} to {target}", missing=missing)
+        for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
+            self.sync(parent)
+
+    def remove_tree(self, root: str, relative: str) -> None:
+        parts = safe_parts(root, relative)
+        with (
+            told_as_acid_error("remove", f"{root}/{relative}", missing=ConflictError),
+            _descended(root, parts[:-1]) as parent,
+        ):
+            status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                raise RefusedError(f"Cannot remove {root}/{relative}: because it is a symbolic link")
+            if stat.S_ISDIR(status.st_mode):
+                shutil.rmtree(parts[-1], dir_fd=parent)
+            else:
+                os.unlink(parts[-1], dir_fd=parent)
+            os.fsync(parent)
+
+
+def _entry(path: str, name: str, status: os.stat_result) -> Entry:
+    mode = status.st_mode
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        raise RefusedError(f"Cannot list {path}: because it is neither a file nor a directory")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise RefusedError(f"Cannot list {os.fsencode(path)!r}: because that name is not UTF-8") from error
+    return Entry(
+        name=name,
+        is_directory=stat.S_ISDIR(mode),
+        is_symlink=stat.S_ISLNK(mode),
+        length=status.st_size if stat.S_ISREG(mode) else 0,
+        modified=status.st_mtime,
+    )
+
+
+@contextmanager
+def _opened(path: str, flags: int, mode: int = 0o666) -> Iterator[int]:
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _read_all(handle: int) -> bytes:
+    parts = []
+    while part := os.read(handle, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _write_beside(path: str, data: bytes) -> str:
+    """Writes a durable hidden file in the same directory; a rename makes it the real one."""
+    target = Path(path)
+    prefix = "" if target.name.startswith(("_", ".")) else "_"
+    temporary = str(target.with_name(f"{prefix}{target.name}.{uuid.uuid4().hex}.tmp"))
+    with told_as_acid_error("write", path):
+        try:
+            with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(handle, view) :]
+                os.fsync(handle)
+        except BaseException:
+            _unlink_quietly(temporary)
+            raise
+    return temporary
+
+
+def _unlink_quietly(path: str) -> None:
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError:
+        return  # it is hidden litter, and the first error is the one to tell
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[int | None]:
+    """A handle on the file that `path` names while nobody else may swap or remove it; None when there is no file.
+
+    Every swap makes a new file, so the lock counts only if the path still names the locked file.
+    """
+    handle: int | None = None
+    with told_as_acid_error("lock", path):
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            handle = None
+    if handle is None:
+        yield None
+        return
+    try:
+        with told_as_acid_error("lock", path):
+            _flock(handle, path)
+            current = _still_names(path, handle)
+        yield handle if current else None
+    finally:
+        os.close(handle)
+
+
+def _still_names(path: str, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _flock(handle: int, path: str) -> None:
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_SECONDS)
+    raise RetryError(f"Cannot lock {path}: because another process has held its lock for too long")
+
+
+@contextmanager
+def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
+    """A handle on a directory below `root`, reached step by step without following any symbolic link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(root, flags)
+    try:
+        for part in parts:
+            try:
+                following = os.open(part, flags, dir_fd=handle)
+            except NotADirectoryError as error:  # what Linux answers for a symbolic link to a directory
+                raise RefusedError(
+                    f"Cannot touch {'/'.join((root, *parts))}: because {part} is a symbolic link or not a directory"
+                ) from error
+            os.close(handle)
+            handle = following
+        yield handle
+    finally:
+        os.close(handle)

@@ -1,0 +1,256 @@
+"""Publishing: staged directories become visible under names that must not exist, whole or not at all.
+
+One directory is one atomic rename. Two (a minor compaction with inserts and deletes, where no visibility suffix hides
+them) are renamed under a durable record, `publish.json` in the staging directory, which any later run finishes.
+
+Neither order of the two renames is right for a reader between them, because a wide directory makes every narrower one
+of either kind obsolete (Hive AcidUtils.getAcidState). The insert half goes first: then, for that moment, rows that were
+deleted or replaced come back, while with the delete half first every row above the base would be missing. A surplus
+that the second rename takes away is the smaller harm: nothing that is live is lost to whoever reads it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
+from acidlib.model.generation import Generation
+from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseDir, DeltaDir, parse_directory
+from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
+from acidlib.storage.staging import PUBLISH_RECORD, STAGING_PREFIX, remove_staging
+
+_ORC_ACID_VERSION = b"2"
+_METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What was published. `kind` is "one rename" or "two renames"; `leftover` says why staging could not be removed."""
+
+    directories: tuple[str, ...]
+    kind: str
+    leftover: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledForward:
+    """One record of an earlier run that was dealt with.
+
+    `outcome` is "finished" (some rename was still to do), "was published" (only the staging directory was left) or
+    "discarded" (nothing had become visible and it may no longer be; `reason` says why).
+    """
+
+    staging: str
+    directories: tuple[str, ...]
+    outcome: str
+    reason: str | None = None
+    leftover: str | None = None
+
+
+def publish(
+    fs: FileSystem,
+    location: str,
+    staging: str,
+    directories: tuple[StagedDirectory, ...],
+    *,
+    inputs: tuple[str, ...],
+    last_check: Callable[[], None],
+) -> Publication:
+    """Makes staged directories visible in `location`, durably.
+
+    Each must hold exactly the files it names, at their lengths (else `CorruptError`); `_orc_acid_version` is added, and
+    `_metadata_acid` to a base without visibility suffix, as Hive's compactor marks it. `inputs` are the relative paths
+    of what was compacted. `last_check` runs after everything is on disk and before the first rename: it raises when the
+    claim is lost or the partition has changed. An existing target raises `ConflictError` and changes nothing. When the
+    second of two renames fails, the first is taken back; if the failure may pass, `UnknownOutcomeError` says that the
+    next run finishes it.
+    """
+    if not 1 <= len(directories) <= 2:
+        raise ValueError(f"one or two directories are published together, not {len(directories)}")
+    ordered = tuple(sorted(directories, key=_publication_order))
+    sealed = tuple(_seal(fs, staging, directory) for directory in ordered)
+    fs.sync(staging)
+    _refuse_existing(fs, location, sealed)
+    last_check()
+    names = tuple(directory.name for directory in sealed)
+    if len(sealed) == 1:
+        _rename_one(fs, location, staging, names[0])
+        return Publication(directories=names, kind="one rename", leftover=remove_staging(fs, location, staging))
+    write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
+    fs.sync(location)
+    _rename_both(fs, location, staging, names)
+    return Publication(directories=names, kind="two renames", leftover=_finish(fs, location, staging))
+
+
+def roll_forward(
+    fs: FileSystem,
+    location: str,
+    *,
+    obstacle: Callable[[PublicationRecord], str | None] | None = None,
+) -> tuple[RolledForward, ...]:
+    """Finishes every publication that an earlier run recorded in `location` and did not complete, whoever it was.
+
+    The caller must hold the partition's claim. A half-visible publication is always completed; the lengths of staged
+    files are verified first. One of which nothing is visible yet is completed too, unless an input of it is gone or
+    `obstacle` gives a reason: then it is discarded, since its inputs still stand for the same rows. Running it again is
+    harmless. Raises `CorruptError` for a damaged record or staged file, `ConflictError` when a foreign directory took
+    a name that is still to be published.
+    """
+    done = []
+    for entry in fs.list_directory(location, missing=ConflictError):
+        staging = f"{location}/{entry.name}"
+        if entry.is_directory and entry.name.startswith(STAGING_PREFIX) and fs.exists(f"{staging}/{PUBLISH_RECORD}"):
+            done.append(_roll_one(fs, location, staging, obstacle))
+    return tuple(done)
+
+
+def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
+    parsed = parse_directory(directory.name, Generation.HIVE4)
+    if parsed is None:
+        raise ValueError(f"{directory.name!r} is not the name of an ACID directory")
+    return isinstance(parsed, DeltaDir) and parsed.is_delete, directory.name
+
+
+def _seal(fs: FileSystem, staging: str, directory: StagedDirectory) -> StagedDirectory:
+    """Adds the marker files and makes the directory durable; returns it with all its files."""
+    path = f"{staging}/{directory.name}"
+    _verify(fs, path, directory)
+    markers = [(ORC_ACID_VERSION_FILE, _ORC_ACID_VERSION)]
+    parsed = parse_directory(directory.name, Generation.HIVE4)
+    if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
+        markers.append((METADATA_ACID_FILE, _METADATA_ACID))
+    for name, data in markers:
+        fs.create(f"{path}/{name}", data)
+    fs.sync_tree(path)
+    added = tuple(StagedFile(name=name, length=len(data)) for name, data in markers)
+    return StagedDirectory(name=directory.name, files=directory.files + added)
+
+
+def _verify(fs: FileSystem, path: str, directory: StagedDirectory) -> None:
+    found = {entry.path: -1 if entry.is_directory else entry.length for entry in fs.list_tree(path, enter_hidden=True)}
+    expected = {file.name: file.length for file in directory.files}
+    if found != expected:
+        wrong = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+        raise CorruptError(
+            f"Cannot publish {path}: because {wrong} has {_length(found.get(wrong))}, "
+            f"but {_length(expected.get(wrong))} was written"
+        )
+
+
+def _length(length: int | None) -> str:
+    if length is None:
+        return "no file"
+    return "a directory" if length < 0 else f"a length of {length} bytes"
+
+
+def _refuse_existing(fs: FileSystem, location: str, directories: tuple[StagedDirectory, ...]) -> None:
+    for directory in directories:
+        if fs.exists(f"{location}/{directory.name}"):
+            raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
+
+
+def _rename_one(fs: FileSystem, location: str, staging: str, name: str) -> None:
+    try:
+        fs.rename_noreplace(f"{staging}/{name}", f"{location}/{name}")
+    except AcidError as error:
+        if fs.exists(f"{staging}/{name}"):
+            raise
+        raise UnknownOutcomeError(
+            f"Cannot tell whether {location}/{name} would survive a loss of power: because after its rename: {error}"
+        ) from error
+
+
+def _rename_both(fs: FileSystem, location: str, staging: str, names: tuple[str, ...]) -> None:
+    first, second = names
+    try:
+        fs.rename_noreplace(f"{staging}/{first}", f"{location}/{first}")
+    except AcidError as error:
+        if fs.exists(f"{staging}/{first}"):
+            fs.remove_tree(staging, PUBLISH_RECORD)
+            raise
+        raise _unknown(location, names, error) from error
+    try:
+        fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}")
+    except ConflictError as error:
+        _take_back(fs, location, staging, names, error)
+        raise
+    except AcidError as error:
+        raise _unknown(location, names, error) from error
+
+
+def _take_back(fs: FileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError) -> None:
+    """Undoes the first rename: the second target is taken by somebody, so the pair can never become whole."""
+    try:
+        fs.rename_noreplace(f"{location}/{names[0]}", f"{staging}/{names[0]}")
+        fs.remove_tree(staging, PUBLISH_RECORD)
+    except AcidError as error:
+        raise _unknown(location, names, error) from cause
+
+
+def _unknown(location: str, names: tuple[str, ...], error: AcidError) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"Cannot tell whether {' and '.join(names)} are both published in {location}: because a rename failed "
+        f"({error}); the next run on this partition finishes it"
+    )
+
+
+def _finish(fs: FileSystem, location: str, staging: str) -> str | None:
+    """Removes the record before the rest, so that what a crash leaves is litter and nothing to finish."""
+    try:
+        fs.remove_tree(staging, PUBLISH_RECORD)
+    except AcidError as error:
+        return str(error)
+    return remove_staging(fs, location, staging)
+
+
+def _roll_one(
+    fs: FileSystem, location: str, staging: str, obstacle: Callable[[PublicationRecord], str | None] | None
+) -> RolledForward:
+    record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
+    names = tuple(directory.name for directory in record.directories)
+    waiting = tuple(item for item in record.directories if fs.exists(f"{staging}/{item.name}"))
+    outcome, reason = "was published", None
+    if len(waiting) == len(names):
+        reason = _reason_to_discard(fs, location, record, obstacle)
+        outcome = "finished" if reason is None else "discarded"
+    elif waiting:
+        outcome = "finished"
+        _require_published(fs, location, staging, record, waiting)
+    if outcome == "finished":
+        for directory in waiting:
+            _verify(fs, f"{staging}/{directory.name}", directory)
+        _refuse_existing(fs, location, waiting)
+        for directory in waiting:
+            fs.rename_noreplace(f"{staging}/{directory.name}", f"{location}/{directory.name}")
+    leftover = _finish(fs, location, staging)
+    return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
+
+
+def _reason_to_discard(
+    fs: FileSystem,
+    location: str,
+    record: PublicationRecord,
+    obstacle: Callable[[PublicationRecord], str | None] | None,
+) -> str | None:
+    for path in record.inputs:
+        if not fs.exists(f"{location}/{path}"):
+            return f"its input {path} is gone, so something else stands for those rows"
+    for directory in record.directories:
+        if fs.exists(f"{location}/{directory.name}"):
+            return f"{directory.name} already exists"
+    return None if obstacle is None else obstacle(record)
+
+
+def _require_published(
+    fs: FileSystem, location: str, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+) -> None:
+    """The half that has left the staging directory must still be what it was; the other half belongs to it."""
+    for directory in record.directories:
+        if directory in waiting:
+            continue
+        path = f"{location}/{directory.name}"
+        if not fs.is_directory(path):
+            raise ConflictError(
+                f"Cannot finish the publication in {staging}: because {directory.name}, its other half, is gone"
+            )
+        _verify(fs, path, directory)

@@ -1,0 +1,112 @@
+"""Removing what a plan names, below one location, without ever following a symbolic link."""
+
+from dataclasses import dataclass
+
+from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.storage.filesystem import FileSystem, safe_parts
+
+TRASH = "_acidlib_trash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """One file or directory that is gone from its place: how many files and bytes it held."""
+
+    path: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRemoved:
+    """One path that could not be removed, or not wholly, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalReport:
+    """The outcome for every path of the plan. `missing` were already gone. `trash` is where the removed ones went."""
+
+    removed: tuple[Removed, ...]
+    failed: tuple[NotRemoved, ...]
+    missing: tuple[str, ...]
+    trash: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all removed files."""
+        return sum(item.bytes for item in self.removed)
+
+    @property
+    def files(self) -> int:
+        """The number of removed files."""
+        return sum(item.files for item in self.removed)
+
+
+def remove_paths(fs: FileSystem, location: str, paths: tuple[str, ...], *, trash: str | None = None) -> RemovalReport:
+    """Removes files and directories, each given by its path relative to `location`.
+
+    With `trash` (a unique name such as a time stamp) they are moved to `_acidlib_trash/<trash>/` in the location, which
+    readers do not see, instead of being deleted. A path that fails does not stop the others. A path that leads out of
+    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched.
+    """
+    removed: list[Removed] = []
+    failed: list[NotRemoved] = []
+    missing: list[str] = []
+    bin_path = None if trash is None else _make_trash(fs, location, trash)
+    for path in paths:
+        try:
+            item = _measure(fs, location, path)
+            if item is None:
+                missing.append(path)
+                continue
+            if bin_path is None:
+                fs.remove_tree(location, path)
+            else:
+                _move_aside(fs, location, path, bin_path)
+            removed.append(item)
+        except AcidError as error:
+            failed.append(NotRemoved(path=path, reason=str(error)))
+    return RemovalReport(removed=tuple(removed), failed=tuple(failed), missing=tuple(missing), trash=bin_path)
+
+
+def _measure(fs: FileSystem, location: str, relative: str) -> Removed | None:
+    """What the path holds; None when it is gone. Refuses a path that is, or passes through, a symbolic link."""
+    path = location
+    for part in safe_parts(location, relative):
+        path = f"{path}/{part}"
+        if not fs.exists(path):
+            return None
+        entry = fs.entry(path, missing=ConflictError)
+        if entry.is_symlink:
+            raise RefusedError(f"Cannot remove {location}/{relative}: because {path} is a symbolic link")
+    if not entry.is_directory:
+        return Removed(path=relative, files=1, bytes=entry.length)
+    tree = [item for item in fs.list_tree(path, enter_hidden=True, missing=ConflictError) if not item.is_directory]
+    return Removed(path=relative, files=len(tree), bytes=sum(item.length for item in tree))
+
+
+def _make_trash(fs: FileSystem, location: str, name: str) -> str:
+    if len(safe_parts(location, name)) != 1:
+        raise RefusedError(f"Cannot move files aside in {location}: because {name!r} is not a single name")
+    path = location
+    for part in (TRASH, name):
+        path = f"{path}/{part}"
+        _ensure_directory(fs, path)
+    return path
+
+
+def _move_aside(fs: FileSystem, location: str, relative: str, bin_path: str) -> None:
+    *parents, name = safe_parts(location, relative)
+    target = bin_path
+    for part in parents:
+        target = f"{target}/{part}"
+        _ensure_directory(fs, target)
+    fs.rename_noreplace(f"{location}/{relative}", f"{target}/{name}", missing=ConflictError)
+
+
+def _ensure_directory(fs: FileSystem, path: str) -> None:
+    if not fs.is_directory(path):
+        fs.make_directory(path)

@@ -1,0 +1,125 @@
+"""Staging: where results are written before anybody can see them, and what dead runs leave behind.
+
+A staging directory is `_tmp_<unique>` in the partition; every reader skips it for its leading underscore. Below it,
+each output directory stands under its final name, and attempts of tasks under names of their own:
+
+    _tmp_<unique>/_acidlib_staging            marks it as ours
+    _tmp_<unique>/_attempts/<file>.<attempt>  written by tasks; retries and speculation never meet
+    _tmp_<unique>/base_0000007/bucket_00000   accepted by the driver
+"""
+
+import json
+from dataclasses import dataclass
+
+from acidlib.errors import AcidError, ConflictError
+from acidlib.storage.claims import CLAIM_FILE, STALE_SECONDS, read_claim
+from acidlib.storage.filesystem import Entry, FileSystem
+
+STAGING_PREFIX = "_tmp_"
+STAGING_MARKER = "_acidlib_staging"
+ATTEMPTS = "_attempts"
+PUBLISH_RECORD = "publish.json"
+LITTER_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Litter:
+    """Something a dead run left in `location`; `idle_seconds` since the newest file in it was modified."""
+
+    location: str
+    name: str
+    bytes: int
+    idle_seconds: float
+
+
+def create_staging(fs: FileSystem, location: str, *, unique: str, owner: str, now: float) -> str:
+    """Creates `_tmp_<unique>` with its marker and the directory for attempts; returns its path.
+
+    Raises `ConflictError` when that name exists.
+    """
+    path = f"{location}/{STAGING_PREFIX}{unique}"
+    fs.make_directory(path)
+    fs.create(f"{path}/{STAGING_MARKER}", json.dumps({"owner": owner, "start": now}).encode())
+    fs.make_directory(f"{path}/{ATTEMPTS}")
+    return path
+
+
+def add_output_directory(fs: FileSystem, staging: str, name: str) -> str:
+    """Creates the staged directory that is to be published as `name`; returns its path."""
+    path = f"{staging}/{name}"
+    fs.make_directory(path)
+    return path
+
+
+def attempt_path(staging: str, directory: str, file: str, attempt: str) -> str:
+    """The path for one attempt at `directory`/`file`; `attempt` must be unique to the task attempt."""
+    return f"{staging}/{ATTEMPTS}/{directory}.{file}.{attempt}"
+
+
+def accept_attempt(fs: FileSystem, staging: str, attempt: str, directory: str, file: str) -> str:
+    """Moves the one attempt that counts to its place in the staged directory; returns the path.
+
+    A second attempt for the same file raises `ConflictError`: duplicates are dropped by the caller, never merged.
+    """
+    target = f"{staging}/{directory}/{file}"
+    fs.rename_noreplace(attempt, target)
+    return target
+
+
+def remove_staging(fs: FileSystem, location: str, staging: str) -> str | None:
+    """Removes a staging directory; returns None, or why something of it is left (it is hidden and harmless)."""
+    try:
+        fs.remove_tree(location, staging.removeprefix(f"{location}/"))
+    except AcidError as error:
+        return str(error)
+    return None
+
+
+def find_litter(
+    fs: FileSystem,
+    location: str,
+    *,
+    now: float,
+    own_token: str | None = None,
+    keep: tuple[str, ...] = (),
+    idle_seconds: float = LITTER_SECONDS,
+    stale_seconds: float = STALE_SECONDS,
+) -> tuple[Litter, ...]:
+    """Staging directories and half-made claims of dead runs in a partition that may be removed.
+
+    Only what carries our marker, or is empty, and in which nothing was modified for `idle_seconds` (a day). Never one
+    with a publication record (that is finished first), never one named in `keep`, and nothing at all while somebody
+    else holds a live claim on the partition; `own_token` is that of the caller's own claim.
+    """
+    holder = read_claim(fs, location)
+    if holder is not None and holder.token != own_token and not holder.is_stale(now, stale_seconds):
+        return ()
+    found = []
+    for entry in fs.list_directory(location, missing=ConflictError):
+        litter = None if entry.name in keep else _as_litter(fs, location, entry, now)
+        if litter is not None and litter.idle_seconds > idle_seconds:
+            found.append(litter)
+    return tuple(found)
+
+
+def _as_litter(fs: FileSystem, location: str, entry: Entry, now: float) -> Litter | None:
+    if entry.is_symlink:
+        return None
+    if not entry.is_directory:
+        unfinished = entry.name.startswith(f"{CLAIM_FILE}.") and entry.name.endswith(".tmp")
+        return _litter(location, entry, entry.length, now - entry.modified) if unfinished else None
+    if not entry.name.startswith(STAGING_PREFIX):
+        return None
+    try:
+        tree = fs.list_tree(f"{location}/{entry.name}", enter_hidden=True, missing=ConflictError)
+    except AcidError:
+        return None  # somebody is at work in it, or it holds what is not ours
+    names = {item.path for item in tree}
+    if PUBLISH_RECORD in names or (names and STAGING_MARKER not in names):
+        return None
+    newest = max((item.modified for item in tree), default=entry.modified)
+    return _litter(location, entry, sum(item.length for item in tree), now - max(newest, entry.modified))
+
+
+def _litter(location: str, entry: Entry, size: int, idle: float) -> Litter:
+    return Litter(location=location, name=entry.name, bytes=size, idle_seconds=idle)

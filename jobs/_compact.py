@@ -1,0 +1,75 @@
+"""What minor_compact and major_compact share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from acidlib import __version__
+from acidlib.engine.command import (
+    Common,
+    Size,
+    budget_options,
+    common_options,
+    print_notes,
+    print_result,
+    selection_options,
+    services,
+)
+from acidlib.engine.compaction import CompactionRun, run_compaction
+from acidlib.engine.selection import Budget, Order, Selection
+from acidlib.engine.target import Understanding
+from acidlib.model.requests import CompactionType
+from acidlib.report.results import RunReport, exit_status
+from acidlib.report.text import compactions_text
+
+
+def compaction_command(kind: CompactionType, job: str) -> click.Command:
+    """The command of one kind of compaction."""
+
+    @click.command(
+        help=f"{kind.label.capitalize()} compaction of a table, of partitions, or of what waits in the queue."
+    )
+    @selection_options(warehouse=False)
+    @budget_options
+    @click.option("--dry-run", is_flag=True, help="Show the plan, change nothing.")
+    @click.option("--force", is_flag=True, help="Accepted as in the other jobs; a named table is never held back.")
+    @click.option(
+        "--minor-as-major-bytes", type=Size(), help="A mixed minor is a major up to this base size; 0: never."
+    )
+    @common_options
+    def command(
+        *,
+        common: Common,
+        selection: Selection,
+        understanding: Understanding,
+        order: Order,
+        budget: Budget,
+        dry_run: bool,
+        force: bool,
+        minor_as_major_bytes: int | None,
+    ) -> Any:
+        del force
+        if selection.warehouse is not None and not selection.tables:
+            raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
+        limit = common.settings.integer("acidlib.minor.as.major.bytes")
+        run = CompactionRun(
+            kind=kind,
+            selection=selection,
+            understanding=understanding,
+            order=order,
+            budget=budget,
+            dry_run=dry_run,
+            minor_as_major_bytes=limit if minor_as_major_bytes is None else minor_as_major_bytes,
+        )
+        about = ",".join(selection.tables) or (selection.location or "queue")
+        with services(common, job=job, about=about) as found:
+            results, notes = run_compaction(found, run)
+            run_id = found.worker_id
+        report = RunReport(job=job, version=__version__, run_id=run_id, results=tuple(results), notes=tuple(notes))
+        print_notes(common, notes)
+        print_result(common, text=lambda: compactions_text(results, dry_run=dry_run, verbose=dry_run), document=report.document)
+        raise SystemExit(exit_status(results, named=run.named))
+
+    return command

@@ -1,0 +1,49 @@
+"""Scans tables and queues what needs compaction: spark-submit jobs/initiator.py --help"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import click
+
+from acidlib import __version__
+from acidlib.engine.command import (
+    Common,
+    common_options,
+    print_notes,
+    print_result,
+    selection_options,
+    services,
+)
+from acidlib.engine.initiator import run_initiator
+from acidlib.engine.selection import Selection
+from acidlib.engine.target import Understanding
+from acidlib.report.decisions import decisions_document
+from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
+from acidlib.report.text import initiator_text
+
+
+@click.command(help="Look at all tables and queue what is over Hive's thresholds.")
+@selection_options(warehouse=True)
+@click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
+@click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")
+@common_options
+def main(*, common: Common, selection: Selection, understanding: Understanding, dry_run: bool, force: bool) -> Any:
+    """Run the initiator once."""
+    about = selection.location or selection.warehouse or ""
+    with services(common, job="initiator", about=f"initiator {about}") as found:
+        results, notes = run_initiator(found, selection, understanding, dry_run=dry_run, force=force)
+        run_id = found.worker_id
+    print_notes(common, notes)
+    print_result(
+        common,
+        text=lambda: initiator_text(results),
+        document=lambda: decisions_document(results, version=__version__, run_id=run_id, notes=notes),
+    )
+    raise SystemExit(EXIT_SOME_FAILED if any(result.failed for result in results) else EXIT_DONE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs a job with spark-submit, in an environment of the project's own that is made when it is missing:
+#   ./spark-submit.sh [spark-submit options] jobs/JOB.py [job options]
+# Our own words go to standard error; standard output is the job's.
+set -euo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+"$root/conf/make-env.sh" >&2
+python="$root/.venv/bin/python"
+export PYSPARK_PYTHON="${PYSPARK_PYTHON:-$python}"
+export PYSPARK_DRIVER_PYTHON="${PYSPARK_DRIVER_PYTHON:-$python}"
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+export SPARK_LOCAL_IP="${SPARK_LOCAL_IP:-127.0.0.1}"
+if [[ -z "${SPARK_HOME:-}" ]]; then
+  SPARK_HOME="$("$python" -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent)')"
+  export SPARK_HOME
+fi
+exec "$SPARK_HOME/bin/spark-submit" \
+  --driver-java-options "-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties" "$@"

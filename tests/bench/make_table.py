@@ -1,0 +1,133 @@
+"""Makes the table that the benches work on: one bucket, a base and ten deltas, mixed types, about 100 MB in zlib.
+
+    python -m tests.bench.make_table DIRECTORY [--rows 2000000] [--deltas 10] [--deleted 0.05] [--flat-deltas]
+
+Written by pyorc, so that what is measured is not our own writer's output.
+"""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from pathlib import Path
+
+import click
+import pyorc
+
+COLUMNS = (
+    "id:bigint,customer:int,amount:decimal(12,2),ratio:double,flag:boolean,day:date,ts:timestamp,"
+    "status:string,city:varchar(40),code:char(8),note:string,items:array<int>"
+)
+SCHEMA = (
+    "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,"
+    f"row:struct<{COLUMNS}>>"
+)
+BUCKET = 536870912
+_STATUS = ("new", "paid", "packed", "shipped", "delivered", "returned", "lost", "cancelled")
+_EPOCH_2020 = 1_577_836_800
+
+
+def _row(rng: random.Random, number: int) -> tuple[object, ...]:
+    bits = rng.getrandbits(160)
+    return (
+        number,
+        bits & 0xFFFFF,
+        Decimal(bits >> 20 & 0xFFFFFF).scaleb(-2),
+        (bits >> 44 & 0xFFFFFFFF) / 4096.0,
+        bool(bits >> 76 & 1),
+        18_000 + (bits >> 77 & 0xFFF),
+        (_EPOCH_2020 + number // 4, (bits >> 89 & 0x3FF) * 1_000_000),
+        _STATUS[bits >> 99 & 7],
+        f"city {bits >> 102 & 0xFFF}",
+        f"{bits >> 114 & 0xFFFF:04x}",
+        None if bits & 0x700 == 0 else f"{bits >> 48:028x} order note",
+        [bits >> 130 & 0xFF, bits >> 138 & 0xFF][: bits >> 146 & 3],
+    )
+
+
+class _Raw:
+    """Dates as days and timestamps as (seconds, nanoseconds), as they are."""
+
+    @staticmethod
+    def from_orc(*args: object) -> object:
+        return args
+
+    @staticmethod
+    def to_orc(obj: object, *_: object) -> object:
+        return obj
+
+
+def write_file(path: Path, write_id: int, rows: int, first: int, *, operation: int = 0, stride: int = 10_000) -> None:
+    """One insert file of `rows` rows whose ids start at `first`."""
+    rng = random.Random(first)
+    path.parent.mkdir(parents=True)
+    (path.parent / "_orc_acid_version").write_text("2")
+    with path.open("wb") as file, _writer(file, stride) as writer:
+        for number in range(rows):
+            writer.write((operation, write_id, BUCKET, number, write_id, _row(rng, first + number)))
+        _metadata(writer, (write_id, rows - 1), rows, 0)
+
+
+def write_deletes(path: Path, write_id: int, keys: list[int], *, stride: int = 10_000) -> None:
+    """One delete file: rows of the base by row id."""
+    path.parent.mkdir(parents=True)
+    (path.parent / "_orc_acid_version").write_text("2")
+    with path.open("wb") as file, _writer(file, stride) as writer:
+        for key in keys:
+            writer.write((2, 1, BUCKET, key, write_id, None))
+        _metadata(writer, (1, keys[-1]), 0, len(keys))
+
+
+def _writer(file: object, stride: int) -> pyorc.Writer:
+    return pyorc.Writer(
+        file,
+        SCHEMA,
+        compression=pyorc.CompressionKind.ZLIB if stride else pyorc.CompressionKind.NONE,
+        compression_block_size=262_144,
+        stripe_size=64 << 20,
+        row_index_stride=stride,
+        dict_key_size_threshold=0.8,
+        struct_repr=pyorc.StructRepr.TUPLE,
+        converters={pyorc.TypeKind.TIMESTAMP: _Raw, pyorc.TypeKind.DATE: _Raw},
+    )
+
+
+def _metadata(writer: pyorc.Writer, last: tuple[int, int], inserts: int, deletes: int) -> None:
+    # the number of stripes is not known here: readers then take the index for absent, as with several of Hive's writers
+    index = f"{last[0]},{BUCKET},{last[1]};".encode()
+    writer.set_user_metadata(
+        **{
+            "hive.acid.version": b"2",
+            "hive.acid.key.index": index,
+            "hive.acid.stats": f"{inserts},0,{deletes}".encode(),
+        }
+    )
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--rows", default=2_000_000)
+@click.option("--deltas", default=10)
+@click.option("--deleted", default=0.05, help="Share of the base's rows that is deleted, all over.")
+@click.option("--flat-deltas", is_flag=True, help="One wide delta without row index, as Hive 3.1's minor leaves it.")
+def main(directory: Path, rows: int, deltas: int, deleted: float, flat_deltas: bool) -> None:
+    """Make the table in DIRECTORY, which must not exist."""
+    share = rows // 100
+    base = rows - deltas * share
+    write_file(directory / "base_0000001" / "bucket_00000", 1, base, 0)
+    (directory / "base_0000001" / "_metadata_acid").write_text('{"thisFileVersion":"0","dataFormat":"compacted"}')
+    if flat_deltas:
+        last = deltas + 1
+        write_file(directory / f"delta_0000002_{last:07d}" / "bucket_00000", 2, deltas * share, base, stride=0)
+    else:
+        for number in range(deltas):
+            name = f"delta_{number + 2:07d}_{number + 2:07d}_0000"
+            write_file(directory / name / "bucket_00000", number + 2, share, base + number * share)
+    if deleted:
+        keys = sorted(random.Random(7).sample(range(base), int(base * deleted)))
+        write_id = deltas + 2
+        write_deletes(directory / f"delete_delta_{write_id:07d}_{write_id:07d}_0000" / "bucket_00000", write_id, keys)
+
+
+if __name__ == "__main__":
+    main()

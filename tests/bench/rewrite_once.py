@@ -1,0 +1,64 @@
+"""Compacts one bucket of a made table, without Spark: what the benches time from outside.
+
+    python -m tests.bench.rewrite_once DIRECTORY OUTPUT
+
+Prints seconds inside the process (start-up and imports left out) and the peak memory above the idle worker.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import click
+
+from acidlib.model.generation import Generation
+from acidlib.model.units import DataFile, RewriteSettings, Unit
+from acidlib.model.writeids import all_committed
+from acidlib.rewrite.unit import run_unit
+from acidlib.storage.datafiles import LocalDataFiles
+
+
+def unit_of(directory: Path) -> Unit:
+    """The major compaction of a table's only bucket."""
+    found = [
+        DataFile(path=str(path), directory=path.parent.name, length=path.stat().st_size, bucket=0)
+        for path in sorted(directory.glob("*/bucket_00000"))
+    ]
+    rows = [file for file in found if not file.directory.startswith("delete_delta")]
+    return Unit(
+        directory="base_0000100",
+        bucket=0,
+        is_delete=False,
+        inputs=tuple(rows),
+        deletes=tuple(file for file in found if file.directory.startswith("delete_delta")),
+        collapse=True,
+        schema=rows[-1],
+        generation=Generation.HIVE3,
+        keep_empty=True,
+        write_ids=all_committed("t", 1_000_000).for_compactor(),
+        settings=RewriteSettings(),
+    )
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+def main(directory: Path, output: Path) -> None:
+    """Compact the one bucket of DIRECTORY into the file OUTPUT."""
+    output.unlink(missing_ok=True)
+    idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    result = run_unit(unit_of(directory), LocalDataFiles(), str(output), time.perf_counter)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(
+        f"{seconds:.3f} s, {result.rows_in} rows in, {result.rows_out} out, {result.length} bytes, "
+        f"{result.stripes_copied} stripes copied, {result.stripes_rewritten} rewritten, "
+        f"peak {(peak - idle) / 1024:.0f} MiB above {idle / 1024:.0f} MiB"
+    )
+
+
+if __name__ == "__main__":
+    main()

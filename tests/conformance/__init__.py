@@ -1,0 +1,1 @@
+"""Conformance with Hive: its tables, its results, its readers."""

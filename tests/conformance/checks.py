@@ -1,0 +1,68 @@
+"""What the judges say about files that this project wrote."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from judges import exact_stats
+from judges import orc_tail as o
+from judges.column_stats import Column, Policy
+from judges.java_orc import JavaOrc
+
+_REALS = (o.FLOAT, o.DOUBLE)
+_TEXT = (o.STRING, o.VARCHAR, o.CHAR)
+_LONGEST_BOUND = 1024
+
+
+class _Check(exact_stats._Check):
+    """Exact statistics, and of those that are missing only the ones that have to be."""
+
+    def one(self, where: str, message: o.Message, column: Column, timezone: str) -> None:
+        report = self.report
+        said, absent = len(report.problems), report.absent
+        super().one(where, message, column, timezone)
+        if report.absent > absent and not _may_be_absent(column, timezone):
+            self.say(f"{where}: no typed statistics, though all of {column.count} values are known")
+        if column.type.kind in _REALS and not math.isfinite(column.real_sum):
+            # a sum that is not finite tells nothing and is left out
+            report.problems[said:] = [text for text in report.problems[said:] if not text.endswith(": no sum")]
+
+
+def _may_be_absent(column: Column, timezone: str) -> bool:
+    """Statistics that a reader would draw a false conclusion from are left out whole."""
+    kind = column.type.kind
+    if not column.count or column.nans:
+        return True
+    if kind == o.TIMESTAMP:
+        return timezone not in ("UTC", "GMT")
+    if kind in _TEXT:
+        bounds: tuple[bytes, ...] = (column.low, column.high)
+        # Java compares bounds as UTF-16, which is another order from U+E000 on
+        return any(len(b) > _LONGEST_BOUND or max(b.decode(), default="") >= "\ue000" for b in bounds)
+    return False
+
+
+def statistics_report(path: Path, generation: int, *, copied: bool = False) -> exact_stats.Report:
+    """Every statistic and the bookkeeping of a file. `copied`: its stripes may carry another writer's row index."""
+    policy = Policy(generation=generation)
+    if copied:
+        policy = replace(policy, nan_absent=False, suppress_present=False, exact_nulls=False, collections=False)
+    return _Check(path, policy).run()
+
+
+def statistics_problems(path: Path, generation: int, *, copied: bool = False) -> list[str]:
+    """What is wrong with the statistics of a file."""
+    return statistics_report(path, generation, copied=copied).problems
+
+
+def java_problems(java: JavaOrc, path: Path) -> list[str]:
+    """What Java's reader finds wrong: values, seeks to row groups, rows lost to search arguments."""
+    found = list(java.differences(path))
+    if not o.read_orc(path).rows:
+        return found
+    found += java.seek_check(path).problems
+    for pruning in (*java.sarg_check(path), *java.sarg_check_ids(path)):
+        found += [f"{pruning.column}: {lost}" for lost in pruning.lost]
+    return found

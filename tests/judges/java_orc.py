@@ -1,0 +1,230 @@
+"""Java's ORC reader (from pyspark's jars) as a judge: values, seeks by the row index, pruning by statistics.
+
+One JVM serves a whole test session and answers requests line by line. Its class is compiled once into the cache folder
+of the checkout.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyspark
+
+from judges import orc_tail as o
+from judges.values import canonical_rows, from_json
+
+SOURCE = Path(__file__).parent / "java" / "OrcJudge.java"
+CACHE = Path(__file__).parents[2] / ".cache" / "orc-judge"
+ID_COLUMNS = ("operation_", "originalTransaction", "bucket", "rowId", "currentTransaction")
+
+
+class JudgeError(Exception):
+    """Java's reader failed on the file, or the JVM is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seeks:
+    """Seeks tried and what was wrong."""
+
+    tried: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """Search arguments on one column. ``rows_read`` of ``rows_total`` rows over all queries came back; ``lost``: wrong.
+
+    ``skipped`` says why no query was made: Java compares text above U+D7FF in another order than ORC.
+    """
+
+    column: str
+    queries: int
+    rows_read: int
+    rows_total: int
+    lost: tuple[str, ...]
+    skipped: str
+
+
+def _tool(name: str) -> str:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / name) if home else name
+
+
+def _classes(jars: str) -> Path:
+    """The folder of compiled classes, made if it is not there; named after the source, so never stale."""
+    folder = CACHE / hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    if not folder.is_dir():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=CACHE))
+        subprocess.run([_tool("javac"), "-nowarn", "-cp", jars, "-d", str(fresh), str(SOURCE)], check=True)
+        try:
+            fresh.rename(folder)
+        except OSError:  # another process was first
+            shutil.rmtree(fresh)
+    return folder
+
+
+class JavaOrc:
+    """The JVM. Use as a context manager; every call raises JudgeError if Java cannot read the file."""
+
+    def __init__(self, *, timeout: float = 300.0) -> None:
+        jars = str(Path(pyspark.__file__).parent / "jars" / "*")
+        classes = _classes(jars)
+        options = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"]
+        options += ["-Dfile.encoding=UTF-8", "-Dorg.apache.logging.log4j.level=OFF"]
+        self._timeout = timeout
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the JVM
+        self._process = subprocess.Popen(
+            [_tool("java"), *options, "-cp", f"{classes}{os.pathsep}{jars}", "OrcJudge"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        self._buffer = b""
+
+    def __enter__(self) -> JavaOrc:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+        self._errors.close()
+
+    def _line(self, deadline: float) -> str:
+        stream = self._process.stdout
+        assert stream is not None
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
+            chunk = os.read(stream.fileno(), 1 << 20) if ready else b""
+            if not chunk:
+                self._errors.seek(0)
+                raise JudgeError(f"no answer from Java: {self._errors.read()[-2000:].decode(errors='replace')}")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode()
+
+    def _lines(self, count: int, deadline: float) -> list[str]:
+        """Many lines at once: splitting the buffer line by line would be quadratic."""
+        found: list[bytes] = []
+        parts = [self._buffer]
+        have = self._buffer.count(b"\n")
+        stream = self._process.stdout
+        assert stream is not None
+        while have < count:
+            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
+            chunk = os.read(stream.fileno(), 1 << 20) if ready else b""
+            if not chunk:
+                raise JudgeError("Java ended in the middle of an answer")
+            parts.append(chunk)
+            have += chunk.count(b"\n")
+        found = b"".join(parts).split(b"\n", count)
+        self._buffer = found.pop()
+        return [line.decode() for line in found]
+
+    def ask(self, *fields: str) -> list[str]:
+        """One request; the lines of its answer."""
+        deadline = time.monotonic() + self._timeout
+        if any(c in field for field in fields for c in "\t\n"):
+            raise ValueError(f"a tab or newline in {fields}")
+        assert self._process.stdin is not None
+        self._process.stdin.write(("\t".join(fields) + "\n").encode())
+        self._process.stdin.flush()
+        status, _, rest = self._line(deadline).partition("\t")
+        if status != "OK":
+            raise JudgeError(f"Java cannot answer {fields}: {rest}")
+        return self._lines(int(rest), deadline)
+
+    def dump(self, path: Path) -> list[str]:
+        """Every row as one JSON line of the form of ``values``, without the padding of CHAR."""
+        return self.ask("dump", str(path))
+
+    def rows(self, path: Path) -> list[Any]:
+        """Every row in canonical form, without the padding of CHAR."""
+        return [from_json(line) for line in self.dump(path)]
+
+    def differences(self, path: Path) -> list[str]:
+        """Where Java and pyorc read a file differently: at most ten."""
+        java, other = self.rows(path), list(canonical_rows(path, trim_char=True))
+        found = [f"Java reads {len(java)} rows, pyorc {len(other)}"] if len(java) != len(other) else []
+        pairs = enumerate(zip(java, other, strict=False))
+        found += [f"row {i}: Java {a}, pyorc {b}" for i, (a, b) in pairs if a != b][:10]
+        return found
+
+    def seek_check(self, path: Path, *, random_rows: int = 50) -> Seeks:
+        """Seek to the first row of every row group, its neighbours and some others; compare 64 rows from there.
+
+        A file without row index is refused: Java's seeks only work with one.
+        """
+        tried, *problems = self.ask("seek", str(path), str(random_rows))
+        return Seeks(tried=int(tried), problems=tuple(problems))
+
+    def sarg_check(self, path: Path, *, max_groups: int = 4, columns: tuple[str, ...] = ()) -> list[Pruning]:
+        """Search arguments with literals at and around the extremes of some row groups, on each primitive column.
+
+        The columns are those inside ``row`` of an ACID file, else those of the root; ``columns`` chooses some.
+        """
+        answers = [json.loads(line) for line in self.ask("sarg", str(path), str(max_groups), ",".join(columns))]
+        return [
+            Pruning(
+                column=a["column"],
+                queries=a.get("queries", 0),
+                rows_read=a.get("rows_read", 0),
+                rows_total=a.get("rows_total", 0),
+                lost=tuple(a.get("lost", ())),
+                skipped=a.get("skipped", ""),
+            )
+            for a in answers
+        ]
+
+    def sarg_check_ids(self, path: Path, *, max_groups: int = 4) -> list[Pruning]:
+        """``sarg_check`` for the five id columns of an ACID file.
+
+        Java cannot name them in a search argument, so it is given a copy whose root field ``operation`` is called
+        ``operation_``: for Java that is no ACID file.
+        """
+        orc = o.read_orc(path)
+        root = o.parse(orc.footer[4][0])
+        names = [*ID_COLUMNS, "row"]
+        if len(root.get(3, [])) != len(names):
+            raise ValueError(f"{path} is no ACID file")
+        root = {**root, 3: [name.encode() for name in names]}
+        footer = {**orc.footer, 4: [o.encode(root), *orc.footer[4][1:]]}
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "ids.orc"
+            copy.write_bytes(o.with_tail(orc, footer))
+            return self.sarg_check(copy, max_groups=max_groups, columns=ID_COLUMNS)
+
+
+@functools.cache
+def shared() -> JavaOrc:
+    """The one JVM of this process, started by the first who asks and ended with the process."""
+    judge = JavaOrc()
+    atexit.register(judge.close)
+    return judge

@@ -1,0 +1,203 @@
+"""Byte and bit run lengths against the examples of the specification and against the C++ readers and writer."""
+
+import io
+
+import numpy as np
+import pyorc
+import pytest
+from judges.orc_tail import BOOLEAN, BYTE, DATA, PRESENT, read_orc
+from one_column import DIRECT, Column, orc_bytes, read_from, read_pyarrow, read_pyorc
+
+from acidlib.errors import CorruptError
+from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes, encode_bits, encode_bytes
+
+NO_MARKS = np.empty(0, dtype=np.int64)
+
+
+def stream(text):
+    return np.frombuffer(bytes.fromhex(text), dtype=np.uint8)
+
+
+def octets(values):
+    return np.array(values, dtype=np.uint8)
+
+
+def rng():
+    return np.random.default_rng(7)
+
+
+BYTES = {
+    "empty": octets([]),
+    "one": octets([200]),
+    "two equal": octets([1, 1]),
+    "three equal": octets([1, 1, 1]),
+    "130 equal": octets([5] * 130),
+    "131 equal": octets([5] * 131),
+    "133 equal": octets([5] * 133),
+    "128 literals": octets(range(128)),
+    "129 literals": octets(range(129)),
+    "a run at a full list of literals": octets([*range(126), 9, 9, 9, 9, 1]),
+    "random": rng().integers(0, 256, 5000).astype(np.uint8),
+    "pairs": np.repeat(rng().integers(0, 256, 2500), 2).astype(np.uint8),
+    "runs of 1 to 6": np.repeat(rng().integers(0, 9, 1500), rng().integers(1, 7, 1500)).astype(np.uint8),
+    "long runs": np.repeat(rng().integers(0, 9, 20), 300).astype(np.uint8),
+}
+BITS = {
+    "empty": octets([]),
+    "one": octets([1]),
+    "seven": octets([1, 0, 1, 1, 0, 0, 1]),
+    "eight": octets([1, 0, 1, 1, 0, 0, 1, 0]),
+    "all ones": np.ones(3001, dtype=np.uint8),
+    "all zeros": np.zeros(3008, dtype=np.uint8),
+    "random": rng().integers(0, 2, 5003).astype(np.uint8),
+    "rare zeros": (rng().random(5000) > 0.01).astype(np.uint8),
+}
+
+
+def test_examples_of_the_specification():
+    assert decode_bytes(stream("61 00"), 100).tolist() == [0] * 100
+    assert decode_bytes(stream("fe 44 45"), 2).tolist() == [0x44, 0x45]
+    assert bytes(encode_bytes(octets([0] * 100), NO_MARKS).data) == bytes.fromhex("6100")
+    assert bytes(encode_bytes(octets([0x44, 0x45]), NO_MARKS).data) == bytes.fromhex("fe4445")
+    assert decode_bits(stream("fe ff 80"), 16).tolist() == [1] * 9 + [0] * 7
+    assert bytes(encode_bits(octets([1] + [0] * 7), NO_MARKS).data) == bytes.fromhex("ff80")
+
+
+def byte_column(encoded):
+    positions = list(zip(encoded.offsets.tolist(), encoded.skips.tolist(), strict=True))
+    return Column(kind=BYTE, encoding=DIRECT, streams=[(DATA, bytes(encoded.data))], positions=positions)
+
+
+def bit_column(encoded):
+    positions = list(zip(encoded.offsets.tolist(), encoded.skips.tolist(), encoded.bits.tolist(), strict=True))
+    return Column(kind=BOOLEAN, encoding=DIRECT, streams=[(DATA, bytes(encoded.data))], positions=positions)
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_are_read_by_cpp_and_by_us(name):
+    values = BYTES[name]
+    encoded = encode_bytes(values, NO_MARKS)
+    assert np.array_equal(decode_bytes(encoded.data, len(values)), values)
+    file = orc_bytes(byte_column(encoded), len(values))
+    assert read_pyorc(file) == values.view(np.int8).tolist()
+    assert read_pyarrow(file) == values.view(np.int8).tolist()
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_bits_are_read_by_cpp_and_by_us(name):
+    values = BITS[name]
+    encoded = encode_bits(values, NO_MARKS)
+    assert np.array_equal(decode_bits(encoded.data, len(values)), values)
+    file = orc_bytes(bit_column(encoded), len(values))
+    assert read_pyorc(file) == values.astype(bool).tolist()
+    assert read_pyarrow(file) == values.astype(bool).tolist()
+
+
+def written(schema, values):
+    out = io.BytesIO()
+    with pyorc.Writer(out, f"struct<a:{schema}>", compression=pyorc.CompressionKind.NONE) as writer:
+        for value in values:
+            writer.write((value,))
+    orc = read_orc(out.getvalue())
+    return {s.kind: np.frombuffer(orc.stream_bytes(s), np.uint8) for s in orc.stripes[0].streams if s.column == 1}
+
+
+@pytest.mark.parametrize("name", [name for name in BYTES if len(BYTES[name])])
+def test_bytes_of_the_cpp_writer_are_decoded(name):
+    values = BYTES[name]
+    theirs = written("tinyint", values.view(np.int8).tolist())[DATA]
+    assert np.array_equal(decode_bytes(theirs, len(values)), values)
+    assert len(encode_bytes(values, NO_MARKS).data) <= len(theirs)
+
+
+@pytest.mark.parametrize("name", [name for name in BITS if len(BITS[name])])
+def test_bits_of_the_cpp_writer_are_decoded(name):
+    values = BITS[name]
+    theirs = written("boolean", values.astype(bool).tolist())[DATA]
+    assert np.array_equal(decode_bits(theirs, len(values)), values)
+    nulls = written("boolean", [True if value else None for value in values.tolist()])
+    if PRESENT in nulls:
+        assert np.array_equal(decode_bits(nulls[PRESENT], len(values)), values)
+    else:
+        assert values.all()
+
+
+@pytest.mark.parametrize("name", ["random", "pairs", "runs of 1 to 6", "long runs"])
+def test_cpp_seeks_bytes_by_our_positions(name):
+    values = BYTES[name]
+    marks = np.arange(0, len(values), 700)
+    file = orc_bytes(byte_column(encode_bytes(values, marks)), len(values), stride=700)
+    for mark in marks.tolist():
+        assert read_from(file, mark, 20) == values[mark : mark + 20].view(np.int8).tolist()
+
+
+@pytest.mark.parametrize("name", ["all ones", "random", "rare zeros"])
+def test_cpp_seeks_bits_by_our_positions(name):
+    values = BITS[name]
+    marks = np.arange(0, len(values), 700 + 3)
+    file = orc_bytes(bit_column(encode_bits(values, marks)), len(values), stride=703)
+    for mark in marks.tolist():
+        assert read_from(file, mark, 20) == values[mark : mark + 20].astype(bool).tolist()
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_byte_marks_point_to_their_values(name):
+    values = BYTES[name]
+    marks = np.unique(np.append(rng().integers(0, len(values) + 1, 30), [0, len(values)]))
+    encoded = encode_bytes(values, marks)
+    for mark, offset, skip in zip(marks, encoded.offsets, encoded.skips, strict=True):
+        rest = decode_bytes(encoded.data[offset:], len(values) - mark + skip)
+        assert np.array_equal(rest[skip:], values[mark:])
+    assert (encoded.offsets[-1], encoded.skips[-1]) == (len(encoded.data), 0)
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_bit_marks_point_to_their_values(name):
+    values = BITS[name]
+    marks = np.unique(np.append(rng().integers(0, len(values) + 1, 30), [0, len(values)]))
+    encoded = encode_bits(values, marks)
+    for mark, offset, skip, bit in zip(marks, encoded.offsets, encoded.skips, encoded.bits, strict=True):
+        assert 0 <= bit < 8
+        start = mark - bit - 8 * skip
+        rest = decode_bits(encoded.data[offset:], len(values) - start)
+        assert np.array_equal(rest[8 * skip + bit :], values[mark:])
+
+
+def test_a_mark_behind_the_last_bit():
+    encoded = encode_bits(np.ones(11, dtype=np.uint8), np.array([11]))
+    assert (encoded.offsets[0], encoded.skips[0], encoded.bits[0]) == (0, 1, 3)
+    encoded = encode_bits(np.ones(16, dtype=np.uint8), np.array([16]))
+    assert (encoded.offsets[0], encoded.skips[0], encoded.bits[0]) == (len(encoded.data), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "message"),
+    [
+        ("", 1, "cannot hold"),
+        ("61 00", 10**9, "cannot hold"),
+        ("61", 100, "ends before|cannot hold"),
+        ("61 00", 99, "more values"),
+        ("61 00", 101, "ends before"),
+        ("61 00 00", 100, "follow"),
+        ("fe 44", 2, "ends before"),
+        ("fe 44 45", 1, "more values"),
+        ("fe 44 45 01", 2, "follow"),
+    ],
+)
+def test_damage_is_named(text, count, message):
+    with pytest.raises(CorruptError, match=f"Cannot decode bytes: because.*({message})"):
+        decode_bytes(stream(text), count)
+
+
+def test_bits_must_fill_their_bytes():
+    with pytest.raises(CorruptError, match="follow"):
+        decode_bits(stream("fe ff 80 ff 00"), 16)
+    with pytest.raises(CorruptError, match="more values"):
+        decode_bits(stream("fe ff 80"), 8)
+
+
+def test_marks_that_fall_are_refused():
+    with pytest.raises(ValueError, match="ascend"):
+        encode_bytes(octets([1, 2]), np.array([1, 0]))
+    with pytest.raises(ValueError, match="ascend"):
+        encode_bits(octets([1, 0]), np.array([3]))

@@ -1,0 +1,156 @@
+"""The initiator's decision: the cases of Hive's TestInitiator, and the differences of the generations."""
+
+import pytest
+
+from acidlib.model.generation import Generation
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.requests import CompactionType
+from acidlib.model.thresholds import DELTA_NUM_KEY, DELTA_PCT_KEY, Thresholds
+from acidlib.model.writeids import all_committed
+from acidlib.planning.decide import Decision, decide
+from acidlib.planning.state import acid_state
+
+HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
+BOTH = pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+
+
+def decision(sizes: dict[str, int], generation: Generation = HIVE3, **options: object) -> Decision:
+    """For directories (one file of that many bytes each) or files, all committed."""
+    files = []
+    for name, size in sizes.items():
+        is_directory = name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name
+        files.append(ListedFile(path=f"{name}/bucket_00000" if is_directory else name, length=size, modified=0.0))
+    listing = Listing(location="/t", files=tuple(files))
+    state = acid_state(listing, all_committed("t", 1000).for_compactor(), generation=generation)
+    arguments = {"thresholds": Thresholds(), "properties": {}, **options}
+    return decide(state, listing, generation=generation, **arguments)
+
+
+def singles(first: int, last: int, size: int) -> dict[str, int]:
+    return {f"delta_{wid}_{wid}": size for wid in range(first, last + 1)}
+
+
+ELEVEN_WIDE = {f"delta_{200 + 11 * n + 1 - 11}_{200 + 11 * n}": 11 for n in range(1, 12)}
+
+# Hive's tests write rows of equal size: a row counts as one byte here
+CASES = {
+    "compactTableHighDeltaPct": ({"base_20": 20, "delta_21_22": 2, "delta_23_24": 2}, MAJOR),
+    "noCompactTableDeltaPctNotHighEnough": ({"base_50": 50, "delta_21_22": 2, "delta_23_24": 2}, None),
+    "compactTableTooManyDeltas": ({"base_200": 200, **singles(201, 211, 1)}, MINOR),
+    "noCompactTableNotEnoughDeltas": ({"base_200": 200, "delta_201_205": 5, "delta_206_211": 6}, None),
+    "chooseMajorOverMinorWhenBothValid": ({"base_200": 200, **ELEVEN_WIDE}, MAJOR),
+    "enoughDeltasNoBase": ({"delta_1_201": 200, **singles(202, 211, 1)}, MAJOR),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_cases_of_hive(case: tuple[dict[str, int], CompactionType | None], generation: Generation) -> None:
+    sizes, kind = case
+    assert decision(sizes, generation).kind is kind
+
+
+def test_figures_and_reason() -> None:
+    found = decision({"base_20": 20, "delta_21_22": 2, "delta_23_24": 2})
+    assert (found.base_bytes, found.delta_bytes, found.delta_count) == (20, 4, 2)
+    assert found.ratio == pytest.approx(0.2, rel=1e-6)
+    assert (found.threshold, found.threshold_key, found.threshold_source) == (0.1, DELTA_PCT_KEY, "default")
+    assert found.reason == "the deltas hold 4 bytes, 20.00% of the base's 20, more than 10.00%"
+
+
+def test_both_comparisons_are_strict_and_in_single_precision() -> None:
+    assert decision({"base_20": 100, "delta_21_22": 10}).kind is None
+    assert decision({"base_20": 100, "delta_21_22": 11}).kind is MAJOR
+    assert decision({"base_200": 1000, **singles(201, 210, 1)}).kind is None
+    # in double precision this ratio is above a tenth, Java's float rounds it to the very threshold
+    assert decision({"base_20": 1_000_000_000, "delta_21_22": 100_000_002}).kind is None
+
+
+@pytest.mark.parametrize("key", ["no_auto_compaction", "NO_AUTO_COMPACTION"])
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+@BOTH
+def test_switched_off(key: str, value: str, generation: Generation) -> None:
+    found = decision({"base_20": 20, "delta_21_22": 20}, generation, properties={key: value}, aborted_txn_count=5000)
+    assert (found.kind, found.reason) == (None, "NO_AUTO_COMPACTION is set on the table")
+    assert decision({"base_20": 20, "delta_21_22": 20}, generation, properties={key: "false"}).kind is MAJOR
+
+
+def test_database_property_of_hive_4() -> None:
+    sizes = {"base_20": 20, "delta_21_22": 20}
+    on, off = {"no_auto_compaction": "true"}, {"no_auto_compaction": "false"}
+    assert decision(sizes, HIVE4, database_properties=on).reason == "NO_AUTO_COMPACTION is set on the database"
+    assert decision(sizes, HIVE4, database_properties=off, properties=on).kind is MAJOR
+    assert decision(sizes, HIVE3, database_properties=on).kind is MAJOR
+
+
+def test_thresholds_of_a_table_with_their_source() -> None:
+    sizes = {"base_200": 1000, **singles(201, 205, 1)}
+    thresholds = Thresholds().for_table({f"compactorthreshold.{DELTA_NUM_KEY}": "4"})
+    found = decision(sizes, thresholds=thresholds)
+    assert (found.kind, found.threshold, found.threshold_source) == (MINOR, 4, "table property")
+    assert decision(sizes).kind is None
+
+
+def test_without_base_bytes() -> None:
+    assert decision(singles(1, 5, 100)).kind is None
+    assert decision(singles(1, 11, 0)).kind is MINOR
+    assert decision({"base_200": 0, **singles(201, 211, 1)}).kind is MAJOR
+
+
+def test_originals() -> None:
+    sizes = {"000000_0": 100, "sub/000001_0": 100, "delta_1_1": 30}
+    for generation in (HIVE3, HIVE4):
+        found = decision(sizes, generation)
+        assert (found.base_bytes, found.kind) == (200, MAJOR)
+
+
+def test_which_files_count() -> None:
+    sizes = {
+        "base_5/bucket_00000": 1000,
+        "base_5/_metadata_acid": 500,
+        "base_5/deeper/bucket_00000": 500,
+        "delta_6_9/bucket_00000": 10,
+        "delta_6_9/bucket_00000_flush_length": 8,
+        "delta_6_9/000000_0": 1,
+        "delete_delta_6_9/bucket_00000": 2,
+    }
+    three, four = decision(sizes, HIVE3), decision(sizes, HIVE4)
+    assert (three.base_bytes, three.delta_bytes, three.delta_count) == (1000, 21, 2)
+    assert (four.base_bytes, four.delta_bytes) == (1000, 13)
+
+
+def test_obsolete_base_alone_makes_hive_4_compact() -> None:
+    sizes = {"base_5": 10, "base_6": 10}
+    assert decision(sizes, HIVE4).kind is MAJOR
+    assert decision(sizes, HIVE4).reason == "an obsolete base is left to be cleaned"
+    assert decision(sizes, HIVE3).kind is None
+    assert decision({**sizes, "delta_7_7": 1}, HIVE4).kind is None
+
+
+def test_insert_only() -> None:
+    sizes = {"base_200": 1000, **singles(201, 211, 1)}
+    assert decision(sizes, HIVE3, insert_only=True).kind is MAJOR
+    assert decision(sizes, HIVE4, insert_only=True).kind is MINOR
+
+
+@BOTH
+def test_deltas_of_one_write_id_are_no_reason_for_a_minor(generation: Generation) -> None:
+    sizes = {"base_200": 1000, **{f"delta_201_201_{statement:04d}": 1 for statement in range(11)}}
+    found = decision(sizes, generation)
+    assert found.kind is None
+    assert found.reason == "11 delta directories are more than 10, but all are of write id 201"
+    assert decision({**sizes, "delta_202_202_0000": 1}, generation).kind is MINOR
+
+
+def test_aborted_transactions() -> None:
+    sizes = {"base_200": 1000}
+    assert decision(sizes, aborted_txn_count=1000).kind is None
+    found = decision(sizes, aborted_txn_count=1001)
+    assert (found.kind, found.reason) == (MAJOR, "1001 aborted transactions are more than 1000")
+    hours = 3_600_000
+    assert decision(sizes, HIVE4, oldest_aborted_txn_age_ms=12 * hours).kind is None
+    assert decision(sizes, HIVE4, oldest_aborted_txn_age_ms=12 * hours + 1).kind is MINOR
+    assert decision(sizes, HIVE3, oldest_aborted_txn_age_ms=12 * hours + 1).kind is None
+    off = Thresholds(aborted_txn_time_ms=-1)
+    assert decision(sizes, HIVE4, oldest_aborted_txn_age_ms=99 * hours, thresholds=off).kind is None

@@ -1,0 +1,393 @@
+"""The local file system, the listing with its marker files, and discovery by directories."""
+
+import errno
+import os
+import pickle
+import shutil
+import stat
+import struct
+from pathlib import Path
+
+import pytest
+
+from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.storage import local
+from acidlib.storage.discover import discover_location, discover_warehouse
+from acidlib.storage.filesystem import FileSystem, local_path, open_filesystem
+from acidlib.storage.listing import data_format, flush_length, list_location
+from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.oserrors import as_acid_error
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+FS: FileSystem = LocalFileSystem()
+
+
+def put(root: Path, *paths: str) -> None:
+    for path in paths:
+        target = root / path
+        if path.endswith("/"):
+            target.mkdir(parents=True, exist_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.encode())
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("/a/b", "/a/b"),
+        ("/a//b/", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b/", "/a/b"),
+        ("FILE://localhost/a", "/a"),
+        ("file:///t/ts=2024-01-01 10%3A00", "/t/ts=2024-01-01 10%3A00"),
+        ("/t/p=%2Fa#b?c", "/t/p=%2Fa#b?c"),
+        ("/t/x=1:2", "/t/x=1:2"),
+    ],
+)
+def test_local_paths_are_taken_literally(uri: str, path: str) -> None:
+    assert local_path(uri) == path
+
+
+def test_a_bare_path_is_local_and_relative_to_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fs, path = open_filesystem("warehouse/t")
+    assert path == f"{tmp_path}/warehouse/t"
+    assert fs.uri(path) == f"file://{tmp_path}/warehouse/t"
+    assert fs.promises.atomic_rename_noreplace
+
+
+def test_a_link_in_the_location_itself_is_resolved(tmp_path: Path) -> None:
+    put(tmp_path, "real/t/")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert local_path(f"file://{tmp_path}/link/t") == f"{tmp_path}/real/t"
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("s3a://bucket/t", "Amazon S3"),
+        ("hdfs://nn:8020/t", "HDFS"),
+        ("abfss://c@a.dfs.core.windows.net/t", "Azure"),
+        ("ftp://x/t", "'ftp'"),
+        ("file://server/t", "'server'"),
+        ("file:t", "absolute"),
+        ("file://", "absolute"),
+        ("", "no path"),
+        ("/a\0b", "no path"),
+    ],
+)
+def test_other_uris_are_refused_by_name(uri: str, message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        open_filesystem(uri)
+
+
+def test_reading_ranges_and_short_files(tmp_path: Path) -> None:
+    path = f"{tmp_path}/f"
+    FS.create(path, b"0123456789")
+    assert FS.read(path) == b"0123456789"
+    assert FS.read_range(path, 2, 3) == b"234"
+    assert FS.read_range(path, 10, 0) == b""
+    with pytest.raises(CorruptError, match="ends at byte 10, before byte 12"):
+        FS.read_range(path, 8, 4)
+    with pytest.raises(CorruptError, match="no such file"):
+        FS.read(f"{tmp_path}/absent")
+    with pytest.raises(ConflictError, match="no such file"):
+        FS.read(f"{tmp_path}/absent", missing=ConflictError)
+
+
+def test_create_is_exclusive_and_leaves_nothing_beside(tmp_path: Path) -> None:
+    FS.create(f"{tmp_path}/f", b"first")
+    with pytest.raises(ConflictError, match="already exists"):
+        FS.create(f"{tmp_path}/f", b"second")
+    assert FS.read(f"{tmp_path}/f") == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_compare_and_swap(tmp_path: Path) -> None:
+    path = f"{tmp_path}/_f"
+    assert not FS.replace_if(path, b"", b"new")
+    FS.create(path, b"one")
+    assert not FS.replace_if(path, b"other", b"two")
+    assert FS.read(path) == b"one"
+    assert FS.replace_if(path, b"one", b"two")
+    assert FS.read(path) == b"two"
+    assert not FS.remove_if(path, b"one")
+    assert FS.remove_if(path, b"two")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rename_never_replaces_not_even_an_empty_directory(tmp_path: Path) -> None:
+    put(tmp_path, "staged/bucket_00000", "empty/", "file")
+    for target in ("empty", "file"):
+        with pytest.raises(ConflictError, match="already exists"):
+            FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/{target}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "staged"]
+    FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/base_0000005")
+    assert (tmp_path / "base_0000005/bucket_00000").is_file()
+    with pytest.raises(CorruptError, match="no such file"):
+        FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/x")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EINVAL])
+def test_rename_is_refused_where_it_could_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    put(tmp_path, "staged/bucket_00000")
+    monkeypatch.setattr(local, "_RENAMEAT2", lambda *arguments: code)
+    with pytest.raises(RefusedError, match="without replacing"):
+        FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/x")
+    monkeypatch.setattr(local, "_RENAMEAT2", None)
+    with pytest.raises(RefusedError, match="renameat2"):
+        FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/x")
+    assert (tmp_path / "staged").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (errno.ENOSPC, RetryError, "Cannot write /t: because no space is left"),
+        (errno.EDQUOT, RetryError, "quota"),
+        (errno.EACCES, RetryError, "permission"),
+        (errno.EROFS, RetryError, "read-only"),
+        (errno.EIO, RetryError, "Input/output error"),
+        (errno.ENOENT, CorruptError, "no such file"),
+        (errno.EEXIST, ConflictError, "already exists"),
+        (errno.ELOOP, RefusedError, "symbolic link"),
+        (errno.ENAMETOOLONG, RefusedError, "name"),
+    ],
+)
+def test_operating_system_errors_are_told_by_what_helps(code: int, kind: type[Exception], text: str) -> None:
+    error = as_acid_error(OSError(code, os.strerror(code)), "write", "/t")
+    assert type(error) is kind
+    assert text in str(error)
+
+
+def test_no_space_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(RetryError, match="no space is left"):
+        FS.create(f"{tmp_path}/f", b"data")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_listing_names_hidden_directories_but_does_not_enter_them(tmp_path: Path) -> None:
+    put(tmp_path, "delta_1_1/bucket_00000", "_tmp_x/base_1/bucket_00000", ".hive-staging/", "delta_2_2/", "000000_0")
+    (tmp_path / "_link").symlink_to("/etc")
+    listing = list_location(FS, str(tmp_path))
+    assert [file.path for file in listing.files] == ["000000_0", "delta_1_1/bucket_00000"]
+    assert listing.directories == (".hive-staging", "_tmp_x", "delta_1_1", "delta_2_2")
+    assert listing.files[1].length == len("delta_1_1/bucket_00000")
+    assert listing.files[1].modified == (tmp_path / "delta_1_1/bucket_00000").stat().st_mtime
+
+
+@pytest.mark.parametrize("link", ["delta_2_2", "delta_1_1/bucket_00001"])
+def test_a_symbolic_link_below_the_location_is_refused(tmp_path: Path, link: str) -> None:
+    put(tmp_path, "t/delta_1_1/bucket_00000", "outside/bucket_00000")
+    (tmp_path / "t" / link).symlink_to(tmp_path / "outside")
+    with pytest.raises(RefusedError, match=f"{link} is a symbolic link"):
+        list_location(FS, f"{tmp_path}/t")
+
+
+def test_what_is_neither_file_nor_directory_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RefusedError, match="neither a file nor a directory"):
+        list_location(FS, str(tmp_path))
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")).touch()
+    with pytest.raises(RefusedError, match="not UTF-8"):
+        list_location(FS, str(tmp_path))
+
+
+def test_listing_a_missing_location(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="no such"):
+        list_location(FS, f"{tmp_path}/absent", missing=RefusedError)
+    put(tmp_path, "file")
+    with pytest.raises(CorruptError, match="not a directory"):
+        list_location(FS, f"{tmp_path}/file")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable to root")
+def test_an_unreadable_directory_is_an_error(tmp_path: Path) -> None:
+    put(tmp_path, "delta_1_1/bucket_00000")
+    (tmp_path / "delta_1_1").chmod(0)
+    try:
+        with pytest.raises(RetryError, match="permission"):
+            list_location(FS, str(tmp_path))
+    finally:
+        (tmp_path / "delta_1_1").chmod(stat.S_IRWXU)
+
+
+def test_a_directory_that_vanishes_meanwhile_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "delta_1_1/bucket_00000", "delta_2_2/bucket_00000")
+    real = LocalFileSystem.list_directory
+
+    def racing(self: LocalFileSystem, path: str, *, missing: type[Exception]) -> object:
+        result = real(self, path, missing=missing)  # type: ignore[arg-type] # a narrower type than AcidError's
+        shutil.rmtree(tmp_path / "delta_2_2", ignore_errors=True)
+        return result
+
+    monkeypatch.setattr(LocalFileSystem, "list_directory", racing)
+    with pytest.raises(ConflictError, match="delta_2_2"):
+        list_location(FS, str(tmp_path))
+
+
+def test_bases_that_hive_marked_as_compacted() -> None:
+    location = FIXTURES / "hive3/a_crud/after_major"
+    expected = {path.parent.name for path in location.glob("base_*/_metadata_acid")}
+    assert expected
+    assert list_location(FS, str(location)).compacted_bases == expected
+
+
+def test_a_truncated_base_is_no_compacted_one(tmp_path: Path) -> None:
+    put(tmp_path, "base_0000005/_metadata_acid", "base_0000006/")
+    marker = tmp_path / "base_0000005/_metadata_acid"
+    marker.write_text('{"thisFileVersion":"0","dataFormat":"TRUNCATED"}')
+    assert list_location(FS, str(tmp_path)).compacted_bases == frozenset()
+    assert data_format(FS, str(marker)) == "truncated"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"thisFileVersion":"0","dataFormat":"zipped"}',
+        '{"thisFileVersion":"1","dataFormat":"compacted"}',
+    ],
+)
+def test_a_damaged_metadata_file_is_an_error(tmp_path: Path, text: str) -> None:
+    put(tmp_path, "base_0000005/_metadata_acid")
+    (tmp_path / "base_0000005/_metadata_acid").write_text(text)
+    with pytest.raises(CorruptError, match="_metadata_acid"):
+        list_location(FS, str(tmp_path))
+
+
+def test_the_last_complete_long_is_the_logical_length(tmp_path: Path) -> None:
+    side = tmp_path / "bucket_00000_flush_length"
+    side.write_bytes(struct.pack(">qqq", 0, 700, 900) + b"\0\0\0")
+    assert flush_length(FS, str(side), 1000) == 900
+    with pytest.raises(CorruptError, match="length 900 to a data file of 899"):
+        flush_length(FS, str(side), 899)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0\0\0\0\0\1", struct.pack(">q", -1)])
+def test_a_side_file_without_a_length_is_an_error(tmp_path: Path, data: bytes) -> None:
+    side = tmp_path / "bucket_00000_flush_length"
+    side.write_bytes(data)
+    with pytest.raises(CorruptError, match="flush_length"):
+        flush_length(FS, str(side), 1000)
+
+
+def test_the_side_files_that_hive_wrote() -> None:
+    found = sorted((FIXTURES / "hive3/j_stream").rglob("*_flush_length"))
+    assert found
+    for side in found:
+        data = side.with_name(side.name.removesuffix("_flush_length"))
+        length = flush_length(FS, str(side), data.stat().st_size)
+        assert data.read_bytes()[length - 4 : length - 1] == b"ORC"  # a postscript ends there
+
+
+def test_the_file_system_travels_to_executors() -> None:
+    assert isinstance(pickle.loads(pickle.dumps(FS)), LocalFileSystem)
+
+
+def test_discovery_of_a_warehouse(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        "Plain/delta_1_1/bucket_00000",
+        "sales.db/orders.v37/base_0000001/bucket_00000",
+        "sales.db/by_day/ds=2024-01-01/h=1%3A2/delta_1_1/bucket_00000",
+        "sales.db/by_day/ds=2024-01-01/h=2/000000_0",
+        "sales.db/by_day/ds=2024-01-02/h=__HIVE_DEFAULT_PARTITION__/delta_2_2/bucket_00000",
+        "sales.db/by_day/ds=2024-01-03/",
+        "sales.db/by_day/_tmp_x/delta_1_1/bucket_00000",
+        "sales.db/by_day/stray/file",
+        "sales.db/legacy/000000_0",
+        "sales.db/files_beside/ds=1/delta_1_1/bucket_00000",
+        "sales.db/files_beside/readme",
+        "sales.db/mixed/a=1/delta_1_1/bucket_00000",
+        "sales.db/mixed/b=1/delta_1_1/bucket_00000",
+        "empty/",
+        "_hidden/delta_1_1/bucket_00000",
+    )
+    (tmp_path / "sales.db/link").symlink_to(tmp_path / "Plain")
+    found = discover_warehouse(FS, str(tmp_path))
+    assert [(table.database, table.table, table.location) for table in found.tables] == [
+        ("default", "plain", f"{tmp_path}/Plain"),
+        ("sales", "by_day", f"{tmp_path}/sales.db/by_day"),
+        ("sales", "orders", f"{tmp_path}/sales.db/orders.v37"),
+    ]
+    by_day = found.tables[1]
+    assert [
+        (part.name and part.name.pairs, part.location.removeprefix(by_day.location)) for part in by_day.partitions
+    ] == [
+        ((("ds", "2024-01-01"), ("h", "1:2")), "/ds=2024-01-01/h=1%3A2"),
+        ((("ds", "2024-01-01"), ("h", "2")), "/ds=2024-01-01/h=2"),
+        ((("ds", "2024-01-02"), ("h", "__HIVE_DEFAULT_PARTITION__")), "/ds=2024-01-02/h=__HIVE_DEFAULT_PARTITION__"),
+    ]
+    reasons = {item.location.removeprefix(f"{tmp_path}/"): item.reason for item in found.skipped}
+    assert reasons.keys() == {
+        "empty",
+        "sales.db/legacy",
+        "sales.db/files_beside",
+        "sales.db/mixed",
+        "sales.db/link",
+        "sales.db/by_day/ds=2024-01-03",
+        "sales.db/by_day/stray",
+    }
+    assert "original files only" in reasons["sales.db/legacy"]
+    assert "original files only" in reasons["sales.db/files_beside"]
+    assert "different keys: a and b" in reasons["sales.db/mixed"]
+    assert "symbolic link" in reasons["sales.db/link"]
+
+
+def test_discovery_of_a_missing_warehouse(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="no such"):
+        discover_warehouse(FS, f"{tmp_path}/absent")
+
+
+def test_a_named_location_is_a_table_or_a_partition(tmp_path: Path) -> None:
+    put(tmp_path, "w.db/T/ds=1/h=2/delta_1_1/bucket_00000", "w.db/u/base_0000002/bucket_00000", "w.db/u/000000_0")
+    whole = discover_location(FS, f"{tmp_path}/w.db/T")
+    assert [part.location for part in whole.partitions] == [f"{tmp_path}/w.db/T/ds=1/h=2"]
+    assert whole == discover_location(FS, f"{tmp_path}/w.db/T/ds=1/h=2")
+    assert (whole.database, whole.table) == ("w", "t")
+    unpartitioned = discover_location(FS, f"{tmp_path}/w.db/u")
+    assert [part.name for part in unpartitioned.partitions] == [None]
+
+
+def test_a_table_may_be_called_like_a_partition(tmp_path: Path) -> None:
+    put(tmp_path, "x=1/delta_1_1/bucket_00000", "file")
+    found = discover_location(FS, f"{tmp_path}/x=1")
+    assert (found.table, found.partitions[0].name) == ("x=1", None)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ("t/000000_0", "original files only"),
+        ("t/", "neither it nor"),
+        ("t/ds=1/000000_0", "neither it nor"),
+        ("x", "no such"),
+    ],
+)
+def test_a_named_location_that_is_no_acid_table(tmp_path: Path, made: str, reason: str) -> None:
+    put(tmp_path, made)
+    with pytest.raises(RefusedError, match=reason):
+        discover_location(FS, f"{tmp_path}/t")
+
+
+def test_the_partitioned_fixture() -> None:
+    found = discover_location(FS, str(FIXTURES / "hive3/b_part/before"))
+    assert [part.name and part.name.path for part in found.partitions] == [
+        "dt=2024-01-01",
+        "dt=2024-01-02",
+        "dt=2024-01-03",
+    ]

@@ -1,0 +1,349 @@
+"""Staging and publishing: whole or not at all, a crash at every step, and rolling forward."""
+
+import contextlib
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError, UnknownOutcomeError
+from acidlib.storage import local
+from acidlib.storage.claims import claim
+from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.listing import list_location
+from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.publishing import Publication, publish, roll_forward
+from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
+from acidlib.storage.staging import (
+    accept_attempt,
+    add_output_directory,
+    attempt_path,
+    create_staging,
+    find_litter,
+    remove_staging,
+)
+
+FS: FileSystem = LocalFileSystem()
+DELTA = "delta_0000001_0000004"
+DELETES = "delete_delta_0000001_0000004"
+INPUTS = ("delta_0000001_0000001_0000", "delta_0000004_0000004_0000")
+
+
+def fine() -> None:
+    """A last check that finds nothing wrong."""
+
+
+def stage(location: Path, *names: str, unique: str = "run") -> tuple[str, tuple[StagedDirectory, ...]]:
+    for name in INPUTS:
+        (location / name).mkdir(exist_ok=True)
+    staging = create_staging(FS, str(location), unique=unique, owner="test", now=1.0)
+    staged = []
+    for name in names:
+        add_output_directory(FS, staging, name)
+        attempt = attempt_path(staging, name, "bucket_00000", "3.0")
+        Path(attempt).write_bytes(name.encode())
+        accept_attempt(FS, staging, attempt, name, "bucket_00000")
+        staged.append(StagedDirectory(name=name, files=(StagedFile(name="bucket_00000", length=len(name)),)))
+    return staging, tuple(staged)
+
+
+def visible(location: Path) -> set[str]:
+    return {path.name for path in location.iterdir() if path.name not in INPUTS}
+
+
+def test_a_base_carries_the_marks_of_a_compacted_one(tmp_path: Path) -> None:
+    staging, staged = stage(tmp_path, "base_0000004")
+    result = publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert result == Publication(directories=("base_0000004",), kind="one rename")
+    base = tmp_path / "base_0000004"
+    assert (base / "_orc_acid_version").read_bytes() == b"2"
+    assert json.loads((base / "_metadata_acid").read_text()) == {"thisFileVersion": "0", "dataFormat": "compacted"}
+    assert (base / "bucket_00000").read_bytes() == b"base_0000004"
+    assert visible(tmp_path) == {"base_0000004"}
+    assert list_location(FS, str(tmp_path)).compacted_bases == {"base_0000004"}
+
+
+@pytest.mark.parametrize("name", ["base_0000004_v0000012", DELTA, DELETES])
+def test_other_directories_carry_no_metadata(tmp_path: Path, name: str) -> None:
+    staging, staged = stage(tmp_path, name)
+    publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert {path.name for path in (tmp_path / name).iterdir()} == {"_orc_acid_version", "bucket_00000"}
+
+
+def test_attempts_never_meet_and_one_counts(tmp_path: Path) -> None:
+    staging, staged = stage(tmp_path, DELTA)
+    retry = attempt_path(staging, DELTA, "bucket_00000", "3.1")
+    Path(retry).write_bytes(b"a second attempt, of another length")
+    with pytest.raises(ConflictError, match="already exists"):
+        accept_attempt(FS, staging, retry, DELTA, "bucket_00000")
+    publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert (tmp_path / DELTA / "bucket_00000").read_bytes() == DELTA.encode()
+    assert visible(tmp_path) == {DELTA}
+
+
+def test_an_existing_target_is_a_conflict_even_if_empty(tmp_path: Path) -> None:
+    staging, staged = stage(tmp_path, DELTA, DELETES)
+    (tmp_path / DELETES).mkdir()
+    with pytest.raises(ConflictError, match=f"{DELETES}: because it already exists"):
+        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert visible(tmp_path) == {DELETES, "_tmp_run"}
+    assert not any((tmp_path / DELETES).iterdir())
+
+
+def test_the_last_check_stops_everything(tmp_path: Path) -> None:
+    def lost() -> None:
+        raise ConflictError("the claim is lost")
+
+    staging, staged = stage(tmp_path, DELTA, DELETES)
+    with pytest.raises(ConflictError, match="the claim is lost"):
+        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=lost)
+    assert visible(tmp_path) == {"_tmp_run"}
+    assert roll_forward(FS, str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize("fault", ["length", "missing", "extra"])
+def test_only_what_was_written_is_published(tmp_path: Path, fault: str) -> None:
+    staging, staged = stage(tmp_path, "base_0000004")
+    directory = Path(staging) / "base_0000004"
+    if fault == "length":
+        (directory / "bucket_00000").write_bytes(b"short")
+    elif fault == "missing":
+        (directory / "bucket_00000").unlink()
+    else:
+        (directory / "bucket_00001").touch()
+    with pytest.raises(CorruptError, match="bucket_0000"):
+        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert visible(tmp_path) == {"_tmp_run"}
+
+
+def test_two_directories_are_published_inserts_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    staging, staged = stage(tmp_path, DELETES, DELTA)
+    renamed: list[str] = []
+    real = LocalFileSystem.rename_noreplace
+
+    def spy(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        name = Path(target).name
+        if Path(target).parent == tmp_path:
+            record = read_record(FS, f"{staging}/publish.json")
+            assert [item.name for item in record.directories] == [DELTA, DELETES]
+            renamed.append(name)
+        real(self, source, target, missing=missing)
+
+    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", spy)
+    result = publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert result == Publication(directories=(DELTA, DELETES), kind="two renames")
+    assert renamed == [DELTA, DELETES]
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing in the library may catch it as a failure."""
+
+
+def _steps(location: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int, error: BaseException | None) -> int:
+    """Publishes two directories, failing before the n-th rename of the operating system; returns the renames seen."""
+    staging, staged = stage(location, DELETES, DELTA)
+    seen = 0
+    real = local._RENAMEAT2
+    assert real is not None
+
+    def counted(*arguments: object) -> int:
+        nonlocal seen
+        seen += 1
+        if seen == fail_at:
+            if isinstance(error, OSError):
+                return error.errno or 0
+            raise KilledError
+        return real(*arguments)  # type: ignore[arg-type] # the arguments of renameat2, passed on
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "_RENAMEAT2", counted)
+        with contextlib.suppress(KilledError, AcidError):
+            publish(FS, str(location), staging, staged, inputs=INPUTS, last_check=fine)
+    return seen
+
+
+def test_killed_at_any_rename_it_is_whole_after_rolling_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "whole").mkdir()
+    steps = _steps(tmp_path / "whole", monkeypatch, 0, None)
+    assert steps == 5  # two markers, the record, two directories
+    outcomes = []
+    for step in range(1, steps + 1):
+        location = tmp_path / str(step)
+        location.mkdir()
+        assert _steps(location, monkeypatch, step, None) == step
+        seen = visible(location) - {"_tmp_run"}
+        assert seen == ({DELTA} if step == 5 else set())
+        done = roll_forward(FS, str(location))
+        outcomes.append([item.outcome for item in done])
+        assert visible(location) - {"_tmp_run"} == ({DELTA, DELETES} if done else set())
+        assert roll_forward(FS, str(location)) == ()
+    assert outcomes == [[], [], [], ["finished"], ["finished"]]
+
+
+def test_a_passing_error_leaves_it_to_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    staging, staged = stage(tmp_path, DELTA, DELETES)
+    real = local._RENAMEAT2
+    assert real is not None
+
+    def failing(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
+        broken = target == os.fsencode(tmp_path / DELETES)
+        return errno.EIO if broken else real(one, source, two, target, flags)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "_RENAMEAT2", failing)
+        with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):
+            publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        with pytest.raises(RetryError, match="Input/output"):
+            roll_forward(FS, str(tmp_path))
+    (done,) = roll_forward(FS, str(tmp_path))
+    assert (done.outcome, done.directories, done.leftover) == ("finished", (DELTA, DELETES), None)
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
+def test_a_target_taken_between_the_renames_takes_the_first_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging, staged = stage(tmp_path, DELTA, DELETES)
+    real = LocalFileSystem.rename_noreplace
+
+    def rival(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        if target == f"{tmp_path}/{DELETES}":
+            Path(target).mkdir()
+        real(self, source, target, missing=missing)
+
+    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", rival)
+    with pytest.raises(ConflictError, match="already exists"):
+        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert visible(tmp_path) == {DELETES, "_tmp_run"}
+    assert roll_forward(FS, str(tmp_path)) == ()
+
+
+def _recorded(location: Path, *, renamed: tuple[str, ...] = ()) -> str:
+    staging, staged = stage(location, DELTA, DELETES)
+    write_record(FS, f"{staging}/publish.json", PublicationRecord(directories=staged, inputs=INPUTS))
+    for name in renamed:
+        (Path(staging) / name).rename(location / name)
+    return staging
+
+
+def test_what_was_published_is_only_tidied_up(tmp_path: Path) -> None:
+    _recorded(tmp_path, renamed=(DELTA, DELETES))
+    (done,) = roll_forward(FS, str(tmp_path))
+    assert done.outcome == "was published"
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
+@pytest.mark.parametrize("why", ["input", "target", "obstacle"])
+def test_an_invisible_publication_whose_time_has_passed_is_discarded(tmp_path: Path, why: str) -> None:
+    _recorded(tmp_path)
+    if why == "input":
+        (tmp_path / INPUTS[0]).rmdir()
+    elif why == "target":
+        (tmp_path / DELTA).mkdir()
+    (done,) = roll_forward(FS, str(tmp_path), obstacle=lambda record: "base_9 is newer" if why == "obstacle" else None)
+    assert done.outcome == "discarded"
+    assert (
+        done.reason
+        == {
+            "input": f"its input {INPUTS[0]} is gone, so something else stands for those rows",
+            "target": f"{DELTA} already exists",
+            "obstacle": "base_9 is newer",
+        }[why]
+    )
+    assert visible(tmp_path) == ({DELTA} if why == "target" else set())
+
+
+def test_a_half_publication_is_finished_whatever_has_become_of_its_inputs(tmp_path: Path) -> None:
+    _recorded(tmp_path, renamed=(DELTA,))
+    (tmp_path / INPUTS[0]).rmdir()
+    (done,) = roll_forward(FS, str(tmp_path), obstacle=lambda record: "never asked")
+    assert done.outcome == "finished"
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [("staged", CorruptError), ("published", CorruptError), ("gone", ConflictError), ("target", ConflictError)],
+)
+def test_a_half_that_is_not_what_was_recorded_is_not_finished(
+    tmp_path: Path, fault: str, kind: type[AcidError]
+) -> None:
+    staging = _recorded(tmp_path, renamed=(DELTA,))
+    if fault == "staged":
+        (Path(staging) / DELETES / "bucket_00000").write_bytes(b"torn")
+    elif fault == "published":
+        (tmp_path / DELTA / "bucket_00000").write_bytes(b"torn")
+    elif fault == "gone":
+        (tmp_path / DELTA).rename(tmp_path / "_aside")
+    else:
+        (tmp_path / DELETES).mkdir()
+    before = visible(tmp_path)
+    with pytest.raises(kind):
+        roll_forward(FS, str(tmp_path))
+    assert visible(tmp_path) == before
+    assert Path(staging, "publish.json").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"version": 1}',
+        '{"version": 2, "directories": [{"name": "base_1", "files": []}], "inputs": []}',
+        '{"version": 1, "directories": [], "inputs": []}',
+        '{"version": 1, "directories": [{"name": "base_1", "files": [{"name": "a", "length": "1"}]}], "inputs": []}',
+        '{"version": 1, "directories": [{"name": "a/b", "files": []}], "inputs": []}',
+    ],
+)
+def test_a_damaged_record_is_an_error(tmp_path: Path, text: str) -> None:
+    staging = create_staging(FS, str(tmp_path), unique="x", owner="o", now=1.0)
+    Path(staging, "publish.json").write_text(text)
+    with pytest.raises(CorruptError, match=r"publish\.json"):
+        roll_forward(FS, str(tmp_path))
+
+
+DAY = 86_400.0
+NOW = 1_700_000_000.0
+
+
+def _age(root: Path, seconds: float) -> None:
+    for path in [*root.rglob("*"), root]:
+        os.utime(path, (NOW - seconds, NOW - seconds))
+
+
+def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
+    dead = stage(tmp_path, "base_0000004", unique="dead")[0]
+    stage(tmp_path, "base_0000004", unique="young")
+    stage(tmp_path, "base_0000004", unique="growing")
+    stage(tmp_path, "base_0000004", unique="mine")
+    for name, content in (("_tmp_foreign", True), ("_tmp_empty", False), ("delta_0000001_0000001", True)):
+        (tmp_path / name).mkdir()
+        if content:
+            (tmp_path / name / "file").touch()
+    (tmp_path / "_acidlib_claim.abc.tmp").write_bytes(b"{")
+    _recorded(tmp_path)
+    _age(tmp_path, DAY + 1)
+    _age(tmp_path / "_tmp_young", DAY - 1)
+    os.utime(tmp_path / "_tmp_growing/base_0000004/bucket_00000", (NOW, NOW))
+    found = find_litter(FS, str(tmp_path), now=NOW, keep=("_tmp_mine",))
+    assert {item.name for item in found} == {"_acidlib_claim.abc.tmp", "_tmp_dead", "_tmp_empty"}
+    sizes = {item.name: item.bytes for item in found}
+    assert sizes["_tmp_dead"] > len("base_0000004")
+    assert all(item.idle_seconds == pytest.approx(DAY + 1) for item in found)
+    assert remove_staging(FS, str(tmp_path), dead) is None
+    assert not Path(dead).exists()
+
+
+def test_nothing_is_litter_while_somebody_else_is_at_work(tmp_path: Path) -> None:
+    stage(tmp_path, "base_0000004", unique="dead")
+    _age(tmp_path, 2 * DAY)
+    with claim(FS, str(tmp_path), owner="o", token="t", clock=lambda: NOW):
+        assert find_litter(FS, str(tmp_path), now=NOW) == ()
+        assert [item.name for item in find_litter(FS, str(tmp_path), now=NOW, own_token="t")] == ["_tmp_dead"]
+        assert [item.name for item in find_litter(FS, str(tmp_path), now=NOW + 601)] == ["_tmp_dead"]

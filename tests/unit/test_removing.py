@@ -1,0 +1,131 @@
+"""Removing: what the plan names, nothing else, never through a link, never beyond the location."""
+
+from pathlib import Path
+
+import pytest
+
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.removing import Removed, remove_paths
+
+FS: FileSystem = LocalFileSystem()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    location = tmp_path / "t"
+    for path in (
+        "base_1/bucket_00000",
+        "base_1/_orc_acid_version",
+        "delta_2_2/bucket_00000",
+        "sub/000000_0",
+        "000001_0",
+    ):
+        (location / path).parent.mkdir(parents=True, exist_ok=True)
+        (location / path).write_bytes(b"12345")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/precious").touch()
+    return location
+
+
+def names(location: Path) -> set[str]:
+    return {str(path.relative_to(location)) for path in location.rglob("*") if not path.is_dir()}
+
+
+def test_directories_and_files_are_removed_and_counted(table: Path) -> None:
+    report = remove_paths(FS, str(table), ("base_1", "sub/000000_0", "000001_0", "delta_9_9", "gone/000000_0"))
+    assert report.removed == (
+        Removed(path="base_1", files=2, bytes=10),
+        Removed(path="sub/000000_0", files=1, bytes=5),
+        Removed(path="000001_0", files=1, bytes=5),
+    )
+    assert (report.files, report.bytes, report.failed, report.trash) == (4, 20, (), None)
+    assert report.missing == ("delta_9_9", "gone/000000_0")
+    assert names(table) == {"delta_2_2/bucket_00000"}
+
+
+def test_trash_moves_aside(table: Path) -> None:
+    report = remove_paths(FS, str(table), ("base_1", "sub/000000_0"), trash="2024-01-01T00-00-00")
+    assert report.trash == f"{table}/_acidlib_trash/2024-01-01T00-00-00"
+    assert report.bytes == 15
+    assert names(table) == {
+        "_acidlib_trash/2024-01-01T00-00-00/base_1/bucket_00000",
+        "_acidlib_trash/2024-01-01T00-00-00/base_1/_orc_acid_version",
+        "_acidlib_trash/2024-01-01T00-00-00/sub/000000_0",
+        "delta_2_2/bucket_00000",
+        "000001_0",
+    }
+    again = remove_paths(FS, str(table), ("delta_2_2",), trash="2024-01-01T00-00-00")
+    assert [item.path for item in again.removed] == ["delta_2_2"]
+
+
+def test_one_failure_does_not_stop_the_others(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = LocalFileSystem.remove_tree
+
+    def failing(self: LocalFileSystem, root: str, relative: str) -> None:
+        if relative == "base_1":
+            raise RetryError("Cannot remove base_1: because the permission is missing")
+        real(self, root, relative)
+
+    monkeypatch.setattr(LocalFileSystem, "remove_tree", failing)
+    report = remove_paths(FS, str(table), ("base_1", "delta_2_2"))
+    assert [item.path for item in report.removed] == ["delta_2_2"]
+    assert [(item.path, item.reason) for item in report.failed] == [
+        ("base_1", "Cannot remove base_1: because the permission is missing")
+    ]
+
+
+@pytest.mark.parametrize("path", ["../outside", "base_1/../../outside", "", ".", "/etc", "base_1/", "a//b"])
+@pytest.mark.parametrize("trash", [None, "now"])
+def test_nothing_beyond_the_location(table: Path, path: str, trash: str | None) -> None:
+    before = names(table.parent)
+    report = remove_paths(FS, str(table), (path,), trash=trash)
+    assert [item.path for item in report.failed] == [path]
+    assert names(table.parent) == before
+    with pytest.raises(RefusedError):
+        FS.remove_tree(str(table), path)
+
+
+@pytest.mark.parametrize("trash", [None, "now"])
+@pytest.mark.parametrize("path", ["link", "link/precious", "base_1"])
+def test_never_through_a_symbolic_link(table: Path, path: str, trash: str | None) -> None:
+    (table / "link").symlink_to(table.parent / "outside")
+    (table / "base_1/inner").symlink_to(table.parent / "outside")
+    report = remove_paths(FS, str(table), (path,), trash=trash)
+    assert [item.path for item in report.failed] == [path]
+    assert "symbolic link" in report.failed[0].reason
+    assert (table.parent / "outside/precious").exists()
+    assert (table / "base_1/bucket_00000").exists()
+
+
+@pytest.mark.parametrize("path", ["link", "link/precious"])
+def test_the_file_system_itself_follows_no_link(table: Path, path: str) -> None:
+    (table / "link").symlink_to(table.parent / "outside")
+    with pytest.raises(AcidError, match="symbolic link"):
+        FS.remove_tree(str(table), path)
+    assert (table.parent / "outside/precious").exists()
+
+
+def test_a_link_inside_a_removed_tree_is_unlinked_only(table: Path) -> None:
+    (table / "base_1/inner").symlink_to(table.parent / "outside")
+    FS.remove_tree(str(table), "base_1")
+    assert not (table / "base_1").exists()
+    assert (table.parent / "outside/precious").exists()
+    with pytest.raises(ConflictError, match="no such file"):
+        FS.remove_tree(str(table), "base_1")
+
+
+@pytest.mark.parametrize("trash", ["a/b", "..", ""])
+def test_the_trash_is_one_name(table: Path, trash: str) -> None:
+    before = names(table.parent)
+    with pytest.raises(RefusedError):
+        remove_paths(FS, str(table), ("base_1",), trash=trash)
+    assert names(table.parent) == before
+
+
+def test_the_trash_may_not_be_a_link(table: Path) -> None:
+    (table / "_acidlib_trash").symlink_to(table.parent / "outside")
+    with pytest.raises(ConflictError, match="already exists"):
+        remove_paths(FS, str(table), ("base_1",), trash="now")
+    assert names(table.parent / "outside") == {"precious"}

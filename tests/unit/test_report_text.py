@@ -1,0 +1,378 @@
+"""Results as text: what a person has to find in it, the right words for one and for many, and lines that fit."""
+
+from dataclasses import replace
+
+import pytest
+
+from acidlib.model.units import PlannedAction, UnitResult
+from acidlib.report.decisions import CleaningResult, InitiatorResult, RemovedPath
+from acidlib.report.results import CompactionResult, Outcome
+from acidlib.report.text import (
+    WIDTH,
+    aligned,
+    cleaner_text,
+    compactions_text,
+    human_bytes,
+    initiator_text,
+    one_line,
+    plural,
+)
+
+MIB = 1 << 20
+LOCATION = "/data/warehouse/sales.db/orders/ds=2026-01-01"
+
+
+def action(
+    stripe: int, *, copy: bool = True, stripes: int = 1, file: str = "base_0000002/bucket_00000"
+) -> PlannedAction:
+    return PlannedAction(
+        path=f"{LOCATION}/{file}",
+        first_stripe=stripe,
+        stripes=stripes,
+        copy=copy,
+        bytes=MIB,
+        rows=1000,
+        deleted=0 if copy else 3,
+        aborted=0,
+        reason="unchanged" if copy else "3 of 1000 rows are deleted",
+    )
+
+
+def unit(*actions: PlannedAction, **fields: object) -> UnitResult:
+    figures: dict[str, object] = {
+        "rows_in": 1234,
+        "rows_deleted": 30,
+        "rows_aborted": 4,
+        "rows_out": 1200,
+        "events_in": 31,
+        "events_aborted": 1,
+        "bytes_copied": 3 * MIB,
+        "bytes_rewritten": MIB // 2,
+        "stripes_copied": 3,
+        "stripes_rewritten": 1,
+        "seconds": 0.75,
+    }
+    whole = UnitResult(directory="base_0000005", bucket=0, is_delete=False, path=None, length=0, actions=actions)
+    return replace(whole, **{**figures, **fields})  # type: ignore[arg-type] # fields of different types by name
+
+
+def result(*units: UnitResult, **fields: object) -> CompactionResult:
+    whole = CompactionResult(
+        id=None,
+        database="sales",
+        table="orders",
+        partition="ds=2026-01-01",
+        location=LOCATION,
+        type="major",
+        state=Outcome.PLANNED,
+        reason="as requested",
+        publication="one rename",
+        min_write_id=1,
+        max_write_id=5,
+        high_water_mark=6,
+        inputs=("base_0000002", "delta_0000003_0000003_0000"),
+        output_directories=("base_0000005",),
+        units=units,
+        seconds=1.5,
+    )
+    return replace(whole, **fields)  # type: ignore[arg-type] # fields of different types by name
+
+
+FAILED = result(
+    id=7, state=Outcome.FAILED, reason="Cannot read x: because it is damaged", units=None, high_water_mark=None, inputs=(),
+    output_directories=(), publication=None, seconds=None,
+)  # fmt: skip
+
+
+def lines_of(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines()]
+
+
+def test_a_compaction_tells_every_figure() -> None:
+    done = result(unit(), id=12, state=Outcome.READY_FOR_CLEANING)
+    assert compactions_text([done], dry_run=False, verbose=False).splitlines() == [
+        "sales.orders.ds=2026-01-01: major, ready for cleaning (request 12)",
+        "  reason       as requested",
+        "  location     /data/warehouse/sales.db/orders/ds=2026-01-01",
+        "  inputs       base_0000002, delta_0000003_0000003_0000",
+        "  output       base_0000005",
+        "  write ids    1 to 5, high-water mark 6",
+        "  publication  one rename",
+        "  rows         1,234 in, 30 deleted, 4 aborted, 1,200 out",
+        "  events       31 in, 1 aborted, 0 duplicate, 0 out",
+        "  stripes      3 copied (3.0 MiB), 1 rewritten (512.0 KiB)",
+        "  time         1.50 s, 0.75 s inside the tasks",
+        "",
+        "1 compaction: 1 ready for cleaning; 1,234 rows in, 30 deleted, 4 aborted, 1,200 out; 3.0 MiB copied, 512.0 KiB",
+        "    rewritten",
+    ]
+
+
+def test_what_was_not_planned_has_no_figures() -> None:
+    assert compactions_text([FAILED], dry_run=False, verbose=False).splitlines() == [
+        "sales.orders.ds=2026-01-01: major, failed (request 7)",
+        "  reason       Cannot read x: because it is damaged",
+        "  location     /data/warehouse/sales.db/orders/ds=2026-01-01",
+        "",
+        "1 compaction: 1 failed",
+    ]
+
+
+def test_the_last_line_sums_up() -> None:
+    one = result(unit(), state=Outcome.READY_FOR_CLEANING)
+    text = compactions_text([one, FAILED, one], dry_run=False, verbose=False)
+    assert "3 compactions: 2 ready for cleaning, 1 failed; 2,468 rows in, 60 deleted, 8 aborted, 2,400 out" in text
+
+
+def test_a_dry_run_says_so_and_names_two_renames() -> None:
+    text = compactions_text([result(unit(), publication="two renames")], dry_run=True, verbose=False)
+    assert "3 to copy (3.0 MiB), 1 to rewrite (512.0 KiB)" in text
+    assert "publication  two renames: nobody may read or write between them" in lines_of(text)
+    assert lines_of(text)[-2].startswith("Dry run, nothing was changed. 1 compaction: 1 planned;")
+    done = compactions_text([result(unit(), publication="two renames")], dry_run=False, verbose=False)
+    assert "publication  two renames" in lines_of(done)
+    assert "Dry run" not in done
+
+
+def test_a_dry_run_tells_stripes_with_reasons_and_bytes() -> None:
+    joined = action(3, copy=False, stripes=2)
+    text = compactions_text(
+        [result(unit(action(0), action(1), action(2, copy=False), joined))], dry_run=True, verbose=False
+    )
+    start = text.splitlines().index("  base_0000005/bucket_00000: 1,200 rows out")
+    assert text.splitlines()[start + 1 : start + 5] == [
+        "    copy       2.0 MiB  stripes 0 to 1 of base_0000002/bucket_00000, 2,000 rows: unchanged",
+        "    rewrite    1.0 MiB  stripe 2 of base_0000002/bucket_00000, 1,000 rows: 3 of 1000 rows are deleted",
+        "    rewrite    1.0 MiB  2 stripes joined, from stripe 3 of base_0000002/bucket_00000 on, 1,000 rows: 3 of 1000 rows",
+        "                        are deleted",
+    ]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [action(2), action(1, file="delta_0000003_0000003_0000/bucket_00000"), replace(action(1), reason="other")],
+    ids=["gap", "file", "reason"],
+)
+def test_only_neighbours_of_a_file_and_a_reason_are_told_as_one(second: PlannedAction) -> None:
+    text = compactions_text([result(unit(action(0), second))], dry_run=True, verbose=False)
+    assert sum(line.startswith("copy ") for line in lines_of(text)) == 2
+
+
+def test_long_lists_are_shortened_with_a_count() -> None:
+    actions = [action(2 * number, copy=number % 2 == 0) for number in range(40)]
+    text = compactions_text(
+        [result(unit(*actions), inputs=tuple(f"delta_{n}" for n in range(100)))], dry_run=True, verbose=False
+    )
+    assert "and 28 more actions (28.0 MiB): 14 copies, 14 rewrites" in lines_of(text)
+    assert sum(line.startswith(("copy ", "rewrite ")) for line in lines_of(text)) == 12
+    assert "delta_5, and 94 more" in text
+
+
+def test_a_list_that_is_one_too_long_is_told_whole() -> None:
+    text = compactions_text([result(inputs=tuple(f"delta_{n}" for n in range(7)))], dry_run=True, verbose=False)
+    assert "delta_5, delta_6" in text
+    assert "more" not in text
+
+
+def test_many_bucket_files_are_shortened_unless_all_is_wanted() -> None:
+    units = [unit(bucket=number) for number in range(30)]
+    short = compactions_text([result(*units)], dry_run=True, verbose=False)
+    assert "and 10 more bucket files" in lines_of(short)
+    whole = compactions_text([result(*units)], dry_run=True, verbose=True)
+    assert sum("/bucket_" in line for line in whole.splitlines()) == 30
+
+
+def test_verbose_tells_all_stripes_of_what_was_done() -> None:
+    actions = [action(number) for number in range(40)]
+    done = result(unit(*actions, path="/staging/x", length=5 * MIB), inputs=tuple(f"delta_{n}" for n in range(100)))
+    text = compactions_text([done], dry_run=False, verbose=True)
+    assert "base_0000005/bucket_00000: 1,200 rows out, 5.0 MiB" in lines_of(text)
+    assert sum(line.startswith("copy ") for line in lines_of(text)) == 40
+    assert "delta_99" in text
+    assert "copy " not in compactions_text([done], dry_run=False, verbose=False)
+
+
+def test_delete_events_and_empty_inputs_are_told() -> None:
+    one = unit(
+        directory="delete_delta_0000001_0000005",
+        is_delete=True,
+        events_out=1,
+        empty_files=(f"{LOCATION}/delta_1/bucket_0",),
+    )
+    text = lines_of(compactions_text([result(one)], dry_run=True, verbose=False))
+    assert "delete_delta_0000001_0000005/bucket_00000: 1 event out" in text
+    assert "empty files  delta_1/bucket_0" in text
+
+
+def test_a_single_write_id_is_no_range() -> None:
+    text = compactions_text([result(min_write_id=5)], dry_run=False, verbose=False)
+    assert "write ids    5, high-water mark 6" in lines_of(text)
+
+
+def test_lines_fit_and_carry_no_terminal_commands() -> None:
+    long = result(
+        unit(*(action(n, copy=False) for n in range(9))),
+        inputs=tuple(f"delta_{n:07d}_{n:07d}_0000" for n in range(50)),
+        reason="word " * 80 + "\x1b[31mred\x1b[0m\nnext",
+    )
+    text = compactions_text([long], dry_run=True, verbose=True)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "\x1b" not in text
+    assert "\\x1b[31mred" in text
+
+
+def test_nothing_at_all() -> None:
+    assert compactions_text([], dry_run=False, verbose=False) == "Nothing to compact."
+    assert initiator_text([]) == "Nothing to look at: no table was found."
+    assert cleaner_text([], False) == "Nothing to clean."
+
+
+# --- initiator --------------------------------------------------------------------------------------------------------
+
+LOOKED_AT = InitiatorResult(
+    database="sales",
+    table="orders",
+    partition="ds=2026-01-01",
+    location=LOCATION,
+    type="minor",
+    queued=12,
+    reason="11 delta directories are more than 10",
+    base_bytes=10 * MIB,
+    delta_bytes=MIB,
+    deltas=11,
+    ratio=0.1,
+    threshold=10,
+    threshold_key="hive.compactor.delta.num.threshold",
+    threshold_source="table property",
+)
+LEFT = InitiatorResult(
+    database="sales", table="x", partition=None, location="/x", type=None, queued=None, reason="it is switched off"
+)
+
+
+def test_the_initiator_tells_figures_threshold_and_source() -> None:
+    failed = replace(LEFT, table="y", reason="Cannot list /y: because of the disk", failed=True)
+    assert initiator_text([LOOKED_AT, LEFT, failed]).splitlines() == [
+        "Decision  Request  Deltas  Delta bytes  Base bytes   Ratio  Place",
+        "minor          12      11      1.0 MiB    10.0 MiB  10.00%  sales.orders.ds=2026-01-01",
+        "    11 delta directories are more than 10 (hive.compactor.delta.num.threshold = 10, table property)",
+        "none            -       -            -           -       -  sales.x",
+        "    it is switched off",
+        "failed          -       -            -           -       -  sales.y",
+        "    Cannot list /y: because of the disk",
+        "",
+        "3 places looked at: 1 minor, 1 left alone, 1 failed; 1 request queued",
+    ]
+
+
+@pytest.mark.parametrize(("threshold", "shown"), [(0.1, "0.1"), (43_200_000, "43200000"), (500.0, "500")])
+def test_a_threshold_is_shown_as_it_is_set(threshold: float, shown: str) -> None:
+    assert f"hive.compactor.delta.num.threshold = {shown}, table" in initiator_text(
+        [replace(LOOKED_AT, threshold=threshold)]
+    )
+
+
+def test_nothing_due() -> None:
+    last = initiator_text([LEFT]).splitlines()[-1]
+    assert last == "1 place looked at: none to compact, 1 left alone; 0 requests queued"
+
+
+# --- cleaner ----------------------------------------------------------------------------------------------------------
+
+CLEANED = CleaningResult(
+    id=12,
+    database="sales",
+    table="orders",
+    partition=None,
+    location="/orders",
+    state="ready for cleaning",
+    reason="something is left",
+    removed=(
+        RemovedPath(path="/orders/delta_0000001_0000001_0000", bytes=3 * MIB, reason="covered by base_0000005"),
+        RemovedPath(path="/orders/_tmp_1", bytes=1, reason="litter of a dead run"),
+    ),
+    blocked=("delta_2: the retention of 86400 s has not passed", "base_3: something else"),
+)
+
+
+def test_the_cleaner_tells_what_went_and_what_stays() -> None:
+    assert cleaner_text([CLEANED], False).splitlines() == [
+        "sales.orders: ready for cleaning (request 12)",
+        "  reason       something is left",
+        "  location     /orders",
+        "  removed      2 paths, 3.0 MiB",
+        "       3.0 MiB  delta_0000001_0000001_0000: covered by base_0000005",
+        "        1 byte  _tmp_1: litter of a dead run",
+        "  blocked      delta_2: the retention of 86400 s has not passed",
+        "               base_3: something else",
+        "",
+        "1 place: 1 ready for cleaning; 2 paths, 3.0 MiB removed",
+    ]
+
+
+def test_a_dry_clean_says_what_would_go() -> None:
+    planned = replace(CLEANED, id=None, state="planned", removed=CLEANED.removed[:1], blocked=())
+    text = lines_of(cleaner_text([planned], dry_run=True))
+    assert text[0] == "sales.orders: planned"
+    assert "would go     1 path, 3.0 MiB" in text
+    assert text[-1] == "Dry run, nothing was changed. 1 place: 1 planned; 1 path, 3.0 MiB would go"
+
+
+def test_many_paths_are_shortened_unless_all_is_wanted() -> None:
+    removed = tuple(RemovedPath(path=f"/orders/d{n}", bytes=MIB, reason="covered") for n in range(50))
+    many = replace(CLEANED, removed=removed, blocked=tuple(f"b{n}" for n in range(50)))
+    short = lines_of(cleaner_text([many], False))
+    assert "and 30 more paths, 30.0 MiB" in short
+    assert "and 30 more" in short
+    whole = cleaner_text([many], False, verbose=True)
+    assert "d49: covered" in whole
+    assert "more" not in whole
+
+
+# --- words and figures ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1023, "1,023 bytes"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (MIB - 1, "1.0 MiB"),
+        (1023 * 1024, "1023.0 KiB"),
+        (12 * MIB + MIB // 4, "12.2 MiB"),
+        (1 << 30, "1.0 GiB"),
+        (1 << 40, "1.0 TiB"),
+        (1 << 50, "1.0 PiB"),
+        (5000 << 50, "5,000.0 PiB"),
+    ],
+)
+def test_sizes(size: int, text: str) -> None:
+    assert human_bytes(size) == text
+
+
+def test_one_and_many() -> None:
+    assert [plural(n, "row") for n in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
+    assert plural(2, "copy", "copies") == "2 copies"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("two\n  lines\r\n", "two lines"),
+        ("a\tb", "a b"),
+        ("p=a  b", "p=a  b"),
+        ("ds=Größe/日本", "ds=Größe/日本"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("bad\udcff", "bad\\udcff"),
+        ("zero\x00", "zero\\x00"),
+    ],
+)
+def test_anything_becomes_one_harmless_line(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
+    assert aligned([("p", "n"), ("日本", "10"), ("abc", "5")], right=(1,)) == ["p      n", "日本  10", "abc    5"]

@@ -1,0 +1,251 @@
+"""Settings: layers, names, units, warnings, and the example file."""
+
+from pathlib import Path
+
+import pytest
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.thresholds import Thresholds
+from acidlib.setting_keys import KEYS
+from acidlib.settings import (
+    Layer,
+    Settings,
+    default_settings,
+    load_settings,
+    parse_duration,
+    parse_size,
+    read_site,
+    read_toml,
+)
+
+DELTA_NUM = "hive.compactor.delta.num.threshold"
+DELTA_PCT = "hive.compactor.delta.pct.threshold"
+EXAMPLE = Path(__file__).parents[2] / "conf/acidlib.toml"
+
+
+def site(path: Path, values: dict[str, str]) -> None:
+    properties = "".join(
+        f"<property><name>{key}</name><value>{value}</value></property>" for key, value in values.items()
+    )
+    path.write_text(f'<?xml version="1.0"?><configuration>{properties}</configuration>')
+
+
+def layered(layer: Layer, values: dict[str, str], start: Settings | None = None) -> Settings:
+    settings, warnings = (start or default_settings()).with_layer(layer, values)
+    assert warnings == ()
+    return settings
+
+
+def test_the_defaults_are_hives() -> None:
+    settings = default_settings()
+    assert settings.integer(DELTA_NUM) == 10
+    assert settings.setting(DELTA_PCT).value == 0.1
+    assert settings.integer("hive.compactor.worker.timeout") == 86_400_000
+    assert settings.integer("hive.compactor.aborted.txn.time.threshold") == 43_200_000
+    assert settings.integer("metastore.compactor.initiator.failed.retry.time") == 7 * 86_400_000
+    assert settings.integer("acidlib.minor.as.major.bytes") == 268_435_456
+    assert settings.text("hive.compactor.job.queue") == ""
+    assert settings.source(DELTA_NUM) == "default"
+    assert settings.thresholds() == Thresholds()
+    with pytest.raises(KeyError):
+        settings.integer("hive.compactor.delta.num")
+
+
+def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
+    site(tmp_path / "hive-site.xml", {DELTA_NUM: "1", DELTA_PCT: "0.5", "hive.compactor.worker.timeout": "100"})
+    site(tmp_path / "metastore-site.xml", {DELTA_NUM: "2", "javax.jdo.option.ConnectionURL": "x"})
+    toml = tmp_path / "acidlib.toml"
+    toml.write_text(f'"{DELTA_NUM}" = 3\nhive.compactor.job.queue = "etl"\n')
+    settings, warnings = load_settings(conf_dir=tmp_path, toml=toml)
+    assert warnings == ()
+    assert (settings.integer(DELTA_NUM), settings.source(DELTA_NUM)) == (3, "acidlib.toml")
+    assert (settings.setting(DELTA_PCT).value, settings.source(DELTA_PCT)) == (0.5, "hive-site.xml")
+    assert settings.integer("hive.compactor.worker.timeout") == 100_000
+    assert settings.text("hive.compactor.job.queue") == "etl"
+    table_key = f"compactorthreshold.{DELTA_NUM}"
+    for layer, number in ((Layer.DATABASE, 4), (Layer.TABLE, 5), (Layer.REQUEST, 6)):
+        settings = layered(layer, {table_key: str(number)}, settings)
+        assert (settings.integer(DELTA_NUM), settings.source(DELTA_NUM)) == (number, layer.label)
+    assert layered(Layer.DATABASE, {table_key: "7"}, settings).integer(DELTA_NUM) == 6
+    fixed, _ = load_settings(conf_dir=tmp_path, toml=toml, assignments=[f"{DELTA_NUM}=8"])
+    assert layered(Layer.TABLE, {table_key: "5"}, fixed).integer(DELTA_NUM) == 8
+    thresholds = layered(Layer.TABLE, {table_key: "5"}, fixed).thresholds()
+    assert (thresholds.delta_num, thresholds.source_of(DELTA_NUM)) == (8, "--set")
+    assert (thresholds.delta_pct, thresholds.source_of(DELTA_PCT)) == (0.5, "hive-site.xml")
+
+
+def test_thresholds_take_times_too() -> None:
+    key = "hive.compactor.aborted.txn.time.threshold"
+    assert layered(Layer.COMMAND_LINE, {key: "90m"}).thresholds().aborted_txn_time_ms == 5_400_000
+    assert layered(Layer.COMMAND_LINE, {key: "2"}).thresholds().aborted_txn_time_ms == 7_200_000
+    assert layered(Layer.COMMAND_LINE, {key: "-1"}).thresholds().aborted_txn_time_ms < 0
+
+
+def test_missing_site_files_are_no_settings(tmp_path: Path) -> None:
+    assert load_settings(conf_dir=tmp_path, toml=None) == (default_settings(), ())
+    assert load_settings(conf_dir=None, toml=None) == (default_settings(), ())
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("metastore.compactor.delta.num.threshold", DELTA_NUM),
+        ("hive.compactor.history.retention.failed", "metastore.compactor.history.retention.failed"),
+        (
+            "metastore.compactor.history.retention.attempted",
+            "metastore.compactor.history.retention.did.not.initiate",
+        ),
+        ("hive.compactor.history.retention.attempted", "metastore.compactor.history.retention.did.not.initiate"),
+    ],
+)
+def test_either_of_hives_names_is_taken(given: str, meant: str) -> None:
+    settings = layered(Layer.METASTORE_SITE, {given: "7"})
+    assert (settings.integer(meant), settings.source(meant)) == (7, "metastore-site.xml")
+
+
+def test_the_main_name_wins_within_a_layer() -> None:
+    values = {DELTA_NUM: "1", "metastore.compactor.delta.num.threshold": "2"}
+    assert layered(Layer.HIVE_SITE, values).integer(DELTA_NUM) == 1
+    queue = "hive.compactor.job.queue"
+    properties = {
+        "compactor.mapred.job.queue.name": "third",
+        "compactor.mapreduce.job.queuename": "second",
+    }
+    assert layered(Layer.TABLE, properties).text(queue) == "second"
+    assert layered(Layer.TABLE, properties | {f"compactor.{queue}": "first"}).text(queue) == "first"
+    assert layered(Layer.HIVE_SITE, {"mapreduce.job.queuename": "hadoop's"}).text(queue) == ""
+
+
+def test_unknown_keys_are_named() -> None:
+    _, warnings = default_settings().with_layer(
+        Layer.HIVE_SITE,
+        {
+            "hive.compactor.delta.num.treshold": "5",
+            "metastore.compactor.nothing": "5",
+            "hive.compactor.initiator.on": "true",
+            "hive.compactor.worker.etl.threads": "2",
+            "hive.execution.engine": "tez",
+            DELTA_PCT: "",
+        },
+    )
+    assert warnings == (
+        "hive.compactor.delta.num.treshold in hive-site.xml is not known and has no effect",
+        "metastore.compactor.nothing in hive-site.xml is not known and has no effect",
+    )
+    _, warnings = default_settings().with_layer(Layer.TOML, {"hive.compactor.initiator.on": "true", "retention": "1d"})
+    assert warnings == (
+        "hive.compactor.initiator.on in acidlib.toml has no effect here",
+        "retention in acidlib.toml is not known and has no effect",
+    )
+
+
+def test_table_properties_need_hives_prefixes() -> None:
+    settings, warnings = default_settings().with_layer(
+        Layer.TABLE,
+        {
+            DELTA_NUM: "5",
+            f"compactor.{DELTA_PCT}": "0.5",
+            "compactorthreshold.hive.compactor.job.queue": "x",
+            "compactorthreshold.hive.compactor.delta.number": "x",
+            "compactor.mapreduce.map.memory.mb": "2048",
+            "transactional": "true",
+            "NO_AUTO_COMPACTION": "true",
+            "hive.compactor.worker.pool": "etl",
+        },
+    )
+    assert settings.text("hive.compactor.worker.pool") == "etl"
+    assert [item for item in settings.settings if item.layer is Layer.TABLE] == [
+        settings.setting("hive.compactor.worker.pool")
+    ]
+    assert sorted(warnings) == [
+        f"compactor.{DELTA_PCT} as table property has no effect; it is compactorthreshold.{DELTA_PCT} there",
+        "compactorthreshold.hive.compactor.delta.number as table property is not known and has no effect",
+        "compactorthreshold.hive.compactor.job.queue as table property has no effect; "
+        "it is compactor.hive.compactor.job.queue there",
+        f"{DELTA_NUM} as table property has no effect; it is compactorthreshold.{DELTA_NUM} there",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("hive.compactor.delta.num.treshold=5", "no such setting"),
+        ("spark.master=local", "no such setting"),
+        (DELTA_NUM, "not of the form key=value"),
+        ("=5", "not of the form key=value"),
+        (f"{DELTA_NUM}=five", f"{DELTA_NUM}=five from --set: because it is not a whole number"),
+        (f"{DELTA_NUM}=-1", "less than 0"),
+        (f"{DELTA_NUM}=1.5", "not a whole number"),
+        (f"{DELTA_PCT}=nan", "not a number"),
+        ("hive.compactor.worker.timeout=1y", "not a duration"),
+        ("hive.compactor.worker.timeout=-1", "less than 0"),
+        ("acidlib.minor.as.major.bytes=1p", "not a size"),
+        ("metastore.compactor.initiator.failed.compacts.threshold=0", "less than 1"),
+    ],
+)
+def test_wrong_assignments_are_refused(assignment: str, message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        load_settings(conf_dir=None, toml=None, assignments=[assignment])
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="no such directory"):
+        load_settings(conf_dir=tmp_path / "absent", toml=None)
+    with pytest.raises(RefusedError, match="no such file"):
+        load_settings(conf_dir=None, toml=tmp_path / "absent.toml")
+    broken = tmp_path / "hive-site.xml"
+    broken.write_text("<configuration><property>")
+    with pytest.raises(CorruptError, match=r"hive-site\.xml: because it is not XML"):
+        read_site(broken)
+    broken.write_bytes(b"a = \xff")
+    with pytest.raises(CorruptError, match="not TOML"):
+        read_toml(broken)
+    broken.write_text("a = [1]")
+    with pytest.raises(RefusedError, match="neither a text nor a number"):
+        read_toml(broken)
+
+
+def test_a_bad_value_in_a_site_file_names_its_source(tmp_path: Path) -> None:
+    site(tmp_path / "hive-site.xml", {DELTA_NUM: "many"})
+    with pytest.raises(RefusedError, match=r"=many from hive-site\.xml: because it is not a whole number"):
+        load_settings(conf_dir=tmp_path, toml=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "milliseconds"),
+    [
+        ("300ms", "s", 300),
+        ("86400s", "s", 86_400_000),
+        ("86400", "s", 86_400_000),
+        ("300000", "ms", 300_000),
+        ("90 m", "s", 5_400_000),
+        ("12h", "s", 43_200_000),
+        ("1D", "s", 86_400_000),
+        ("7days", "s", 604_800_000),
+        ("1500us", "s", 1),
+        ("-1h", "s", -3_600_000),
+    ],
+)
+def test_durations(text: str, unit: str, milliseconds: int) -> None:
+    assert parse_duration(text, unit) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("1024", 1024), ("2k", 2048), ("256m", 268_435_456), ("1GiB", 2**30), ("3 TB", 3 * 2**40), ("5b", 5)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "m", "1.5m", "-1", "1mm", "1x"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_size(text)
+
+
+def test_the_example_names_every_key_with_its_default(tmp_path: Path) -> None:
+    assert read_toml(EXAMPLE) == {}
+    active = tmp_path / "acidlib.toml"
+    active.write_text(EXAMPLE.read_text().replace('#"', '"'))
+    assert read_toml(active) == {key.name: key.default for key in KEYS}

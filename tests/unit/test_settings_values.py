@@ -1,0 +1,115 @@
+"""Thresholds, request states and the text form of maps and lists."""
+
+import pytest
+
+from acidlib.errors import RefusedError
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.stringable import format_list, format_map, parse_list, parse_map
+from acidlib.model.thresholds import ABORTED_TXN_TIME_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY, MAX_NUM_DELTA_KEY, Thresholds
+
+
+def test_defaults_are_hives() -> None:
+    built_in = Thresholds()
+    assert (built_in.delta_num, built_in.delta_pct, built_in.max_num_delta) == (10, 0.1, 500)
+    assert (built_in.aborted_txn_num, built_in.aborted_txn_time_ms) == (1000, 43_200_000)
+    assert built_in.source_of(DELTA_NUM_KEY) == "default"
+
+
+def test_later_sources_win() -> None:
+    values = Thresholds().override({DELTA_NUM_KEY: "5", DELTA_PCT_KEY: "0.5", "other": "x"}, "hive-site.xml")
+    values = values.for_table(
+        {f"compactorthreshold.{DELTA_NUM_KEY}": "6", f"compactorthreshold.{MAX_NUM_DELTA_KEY}": "7"}
+    )
+    assert (values.delta_num, values.delta_pct, values.max_num_delta) == (6, 0.5, 500)
+    assert values.source_of(DELTA_NUM_KEY) == "table property"
+    assert values.source_of(DELTA_PCT_KEY) == "hive-site.xml"
+    assert values.override({DELTA_NUM_KEY: "8"}, "--set").source_of(DELTA_NUM_KEY) == "--set"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("12h", 43_200_000), ("2", 7_200_000), ("90s", 90_000), ("-1", -3_600_000), ("5 ms", 5)]
+)
+def test_times(text: str, ms: int) -> None:
+    assert Thresholds().override({ABORTED_TXN_TIME_KEY: text}, "x").aborted_txn_time_ms == ms
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (DELTA_NUM_KEY, "ten"),
+        (DELTA_NUM_KEY, "1.5"),
+        (DELTA_PCT_KEY, "nan"),
+        (DELTA_PCT_KEY, "10%"),
+        (ABORTED_TXN_TIME_KEY, "1 moon"),
+    ],
+)
+def test_values_that_do_not_parse(key: str, value: str) -> None:
+    with pytest.raises(RefusedError, match=f"{key}={value} from hive-site.xml"):
+        Thresholds().override({key: value}, "hive-site.xml")
+
+
+def test_letters_of_kinds_and_states() -> None:
+    assert {kind.value: kind.label for kind in CompactionType} == {"i": "MINOR", "a": "MAJOR"}
+    assert {state.value: state.label for state in State} == {
+        "i": "initiated",
+        "w": "working",
+        "r": "ready for cleaning",
+        "f": "failed",
+        "s": "succeeded",
+        "a": "did not initiate",
+        "c": "refused",
+        "x": "aborted",
+    }
+    assert State.ATTEMPTED.label_of(Generation.HIVE3) == "attempted"
+    assert State.ATTEMPTED.label_of(Generation.HIVE4) == "did not initiate"
+    assert State.parse("attempted") is State.parse("did not initiate") is State.parse("a")
+    assert [state.value for state in State if state.is_in_queue] == ["i", "w", "r"]
+    assert CompactionType.parse("Major") is CompactionType.parse("a") is CompactionType.MAJOR
+
+
+def test_unknown_kinds_and_states() -> None:
+    with pytest.raises(RefusedError, match="only minor and major"):
+        CompactionType.parse("r")
+    with pytest.raises(RefusedError, match="no such state"):
+        State.parse("done")
+
+
+def test_request() -> None:
+    request = CompactionRequest(
+        id=1, database="d", table="t", partition="p=1", type=CompactionType.MAJOR, properties=(("k", "v"),)
+    )
+    assert request.full_name == "d.t.p=1"
+    assert request.entity == ("d", "t", "p=1")
+    assert (request.property("k"), request.property("x")) == ("v", None)
+
+
+def test_stringable_map_as_in_hives_test() -> None:
+    assert format_map({}) == "0:"
+    assert parse_map("0:") == {}
+    entries = {"akey": "aval", "bkey": None, "ckey": ""}
+    assert format_map(entries) == "3:4:akey4:aval4:bkey-1:4:ckey0:"
+    assert parse_map("3:4:akey4:aval4:bkey-1:4:ckey0:") == entries
+    assert parse_map("1:-1:-1:") == {None: None}
+
+
+def test_lengths_are_java_characters() -> None:
+    assert format_map({"\U0001f600:": "é"}) == "1:3:\U0001f600:1:é"
+    assert parse_map("1:3:\U0001f600:1:é") == {"\U0001f600:": "é"}
+    assert parse_map("1:1:\u3a3a1:\u003a") == {"\u3a3a": ":"}
+
+
+def test_stringable_list_as_in_hives_test() -> None:
+    assert format_list(["/tmp", "/usr"]) == "2:4:/tmp4:/usr"
+    assert parse_list("2:4:/tmp4:/usr") == ("/tmp", "/usr")
+
+
+@pytest.mark.parametrize("text", ["", "x", "1", "-1:", "2:1:a1:b", "1:1:a2:b", "1:1:a1:bc", "1:-2:1:b", "9:"])
+def test_stringable_texts_that_do_not_parse(text: str) -> None:
+    with pytest.raises(RefusedError, match="Cannot read"):
+        parse_map(text)
+
+
+def test_a_list_has_no_nulls() -> None:
+    with pytest.raises(RefusedError, match="holds a null"):
+        parse_list("1:-1:")

@@ -1,0 +1,187 @@
+"""Unbounded varints against the specification's examples, Python's integers and the C++ decimals; copying of values."""
+
+import decimal
+import io
+
+import numpy as np
+import pyorc
+import pytest
+from judges.orc_tail import DATA, DECIMAL, SECONDARY, read_orc
+from one_column import DIRECT_V2, Column, orc_bytes, read_from, read_pyarrow, read_pyorc
+
+from acidlib.errors import CorruptError
+from acidlib.orc.kernels.ints_encode import encode_ints
+from acidlib.orc.kernels.varints import decode_varints, encode_varints
+from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, gather_bytes
+
+NO_MARKS = np.empty(0, dtype=np.int64)
+TOP = 10**38 - 1
+NARROW = [0, 1, -1, 63, -64, 64, 8191, 8192, -(10**18), 10**18, (1 << 63) - 1, -(1 << 63)]
+EDGES = [sign * (1 << bits) + more for bits in range(127) for sign in (1, -1) for more in (-1, 0, 1)]
+WIDE = [*NARROW, 1 << 63, -(1 << 63) - 1, TOP, -TOP, (1 << 127) - 1, -(1 << 127), *EDGES]
+
+
+def octets(values):
+    return np.array(values, dtype=np.uint8)
+
+
+def halves(values):
+    low = np.array([v & ((1 << 64) - 1) for v in values], dtype=np.uint64).view(np.int64)
+    return low, np.array([v >> 64 for v in values], dtype=np.int64)
+
+
+def whole(low, high):
+    return [
+        int(h) << 64 | int(v) & ((1 << 64) - 1) for v, h in zip(low, low >> 63 if high is None else high, strict=True)
+    ]
+
+
+def varint(value):
+    """A zigzag varint by Python's unbounded integers."""
+    pattern = value << 1 if value >= 0 else -2 * value - 1
+    out = bytearray()
+    while pattern > 127:
+        out.append(pattern & 127 | 128)
+        pattern >>= 7
+    return bytes([*out, pattern])
+
+
+def test_narrow_values():
+    data = b"".join(map(varint, NARROW))
+    low, high = decode_varints(octets(list(data)), len(NARROW))
+    assert low.tolist() == NARROW
+    assert high is None
+    assert bytes(encode_varints(low, None, NO_MARKS).data) == data
+
+
+def test_wide_values():
+    data = b"".join(map(varint, WIDE))
+    low, high = decode_varints(octets(list(data)), len(WIDE))
+    assert whole(low, high) == WIDE
+    assert bytes(encode_varints(low, high, NO_MARKS).data) == data
+
+
+def test_each_value_alone():
+    for value in WIDE:
+        encoded = encode_varints(*halves([value]), NO_MARKS)
+        assert bytes(encoded.data) == varint(value)
+        low, high = decode_varints(encoded.data, 1)
+        assert whole(low, high) == [value]
+        assert (high is None) == (-(1 << 63) <= value < 1 << 63)
+
+
+def test_padding_is_no_width():
+    low, high = decode_varints(octets([0x82] + [0x80] * 11 + [0]), 1)
+    assert (low.tolist(), high) == ([1], None)
+
+
+def test_marks_are_offsets():
+    encoded = encode_varints(*halves(WIDE), np.array([0, 3, 3, len(WIDE)]))
+    ends = np.cumsum([0, *(len(varint(value)) for value in WIDE)])
+    assert encoded.offsets.tolist() == [0, ends[3], ends[3], ends[-1]]
+    assert encoded.skips.tolist() == [0, 0, 0, 0]
+
+
+def decimal_column(values, marks):
+    data = encode_varints(*halves(values), marks)
+    scales = encode_ints(np.full(len(values), 4), signed=True, marks=marks)
+    positions = list(zip(*(a.tolist() for a in (data.offsets, scales.offsets, scales.skips)), strict=True))
+    streams = [(DATA, bytes(data.data)), (SECONDARY, bytes(scales.data))]
+    return Column(kind=DECIMAL, encoding=DIRECT_V2, streams=streams, positions=positions, attributes={5: [38], 6: [4]})
+
+
+def decimals(values):
+    with decimal.localcontext(prec=60):
+        return [decimal.Decimal(value).scaleb(-4) for value in values]
+
+
+def test_cpp_readers_read_what_is_encoded():
+    values = [value for value in WIDE if abs(value) <= TOP] * 10
+    marks = np.arange(0, len(values), 1000)
+    file = orc_bytes(decimal_column(values, marks), len(values), stride=1000)
+    assert read_pyorc(file) == decimals(values)
+    assert read_pyarrow(file) == decimals(values)
+    for mark in marks.tolist():
+        assert read_from(file, mark, 20) == decimals(values[mark : mark + 20])
+
+
+@pytest.mark.parametrize("precision", [18, 38])
+def test_what_the_cpp_writer_encodes_is_decoded(precision):
+    values = [value for value in WIDE if abs(value) < 10**precision]
+    out = io.BytesIO()
+    with pyorc.Writer(out, f"struct<a:decimal({precision},4)>", compression=pyorc.CompressionKind.NONE) as writer:
+        for value in decimals(values):
+            writer.write((value,))
+    orc = read_orc(out.getvalue())
+    data = np.frombuffer(orc.stream_bytes(orc.stripes[0].stream(1, DATA)), dtype=np.uint8)
+    low, high = decode_varints(data, len(values))
+    assert whole(low, high) == values
+    assert bytes(encode_varints(low, high, NO_MARKS).data) == bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "message"),
+    [
+        ([], 1, "cannot hold"),
+        ([2], 10**9, "cannot hold"),
+        ([2, 0x82], 2, "ends before"),
+        ([0x82, 0x82], 1, "ends before"),
+        ([2, 2], 1, "follow"),
+        ([0xFF] * 18 + [4], 1, "128 bits"),
+        ([0xFF] * 19 + [0], 1, "128 bits"),
+        ([0xFF] * 12, 1, "ends before"),
+    ],
+)
+def test_damage_is_named(data, count, message):
+    with pytest.raises(CorruptError, match=f"Cannot decode varints: because.*{message}"):
+        decode_varints(octets(data), count)
+
+
+def test_halves_must_match():
+    with pytest.raises(ValueError, match="2 lower halves but 1 upper"):
+        encode_varints(np.zeros(2, np.int64), np.zeros(1, np.int64), NO_MARKS)
+
+
+TEXTS = [b"", b"a", b"bcd", b"", b"efghijklmnop" * 10, b"q", b""]
+
+
+def packed_texts():
+    lengths = np.array([len(text) for text in TEXTS], dtype=np.int64)
+    return octets(list(b"".join(TEXTS))), lengths, np.cumsum(lengths) - lengths
+
+
+def test_filter_bytes():
+    data, lengths, _ = packed_texts()
+    for pattern in range(1 << len(TEXTS)):
+        keep = np.array([bool(pattern >> i & 1) for i in range(len(TEXTS))])
+        kept = b"".join(text for text, flag in zip(TEXTS, keep, strict=True) if flag)
+        assert bytes(filter_bytes(data, lengths, keep)) == kept
+
+
+def test_gather_bytes():
+    data, lengths, offsets = packed_texts()
+    indices = np.array([4, 0, 2, 2, 6, 1])
+    assert bytes(gather_bytes(data, offsets, lengths, indices)) == b"".join(TEXTS[i] for i in indices)
+    assert len(gather_bytes(data, offsets, lengths, indices[:0])) == 0
+    for wrong in (-1, 7):
+        with pytest.raises(CorruptError, match="number 1 of the wanted"):
+            gather_bytes(data, offsets, lengths, np.array([0, wrong]))
+    with pytest.raises(CorruptError, match="number 0 of the wanted"):
+        gather_bytes(data[:-1], offsets, lengths, np.array([5]))
+    with pytest.raises(ValueError, match="offsets"):
+        gather_bytes(data, offsets[:-1], lengths, indices)
+
+
+def test_expand_keep():
+    keep = np.array([True, False, True, True])
+    assert expand_keep(keep, np.array([2, 1, 0, 1])).tolist() == [True, True, False, True]
+    with pytest.raises(CorruptError, match="negative"):
+        expand_keep(keep, np.array([2, -1, 0, 1]))
+    with pytest.raises(ValueError, match="flags"):
+        expand_keep(keep, np.array([2]))
+
+
+@pytest.mark.parametrize("lengths", [[1, 1], [1, 3], [3, -1], [(1 << 62) + 1, 1 << 62], [(1 << 63) - 1, (1 << 63) - 1]])
+def test_lengths_must_add_up(lengths):
+    with pytest.raises(CorruptError, match="Cannot filter values: because"):
+        filter_bytes(octets([1, 2, 3]), np.array(lengths, dtype=np.int64), np.array([True, False]))
