@@ -20,4 +20,6 @@ done
 echo "making the environment in $root/.venv (once; takes a minute or two)"
 "$python" -m venv "$root/.venv"
 "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root${extra:+[$extra]}"
+echo "compiling the kernels (once; takes about a minute)"
+"$root/.venv/bin/python" -m acidlib.rewrite.warm
 touch "$stamp"

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.services import Services
-from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target, target_of
+from acidlib.engine.target import LOCATION, OUTPUTS, PUBLISHED_MS, Target, target_of
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, cleanable, left_over
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.claims import claim
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import roll_forward
+from acidlib.storage.publishing import roll_forward, unfinished_publications
 from acidlib.storage.removing import remove_paths
 from acidlib.storage.staging import find_litter
 
@@ -33,13 +33,45 @@ def run_cleaner(
     dry_run: bool,
     trash: bool,
 ) -> list[CleaningResult]:
-    """Clean every request that is ready for it, oldest result of a place first; with `location` only those there."""
+    """Clean every request that is ready for it, oldest result of a place first; with `location` only those there.
+
+    Then, wherever else the queue or its history knows a place, what dead runs left there.
+    """
     results = []
     for request in services.queue.ready_for_cleaning():
         if location is not None and not _is_at(request, location):
             continue
         results.append(_guarded(services, request, retention_seconds=retention_seconds, dry_run=dry_run, trash=trash))
+    places = {result.location for result in results}
+    for request in services.queue.show():
+        if request.property(LOCATION) in places or (location is not None and not _is_at(request, location)):
+            continue
+        places.add(request.property(LOCATION) or "")
+        left = _leftovers(services, request, dry_run=dry_run)
+        results += [left] if left is not None else []
     return results
+
+
+def _leftovers(services: Services, request: CompactionRequest, *, dry_run: bool) -> CleaningResult | None:
+    """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
+    place, result = request.property(LOCATION), replace(_result(request, "planned", ""), id=None)
+    if place is None or not services.fs.is_directory(place):
+        return None
+    try:
+        unfinished = unfinished_publications(services.fs, place)
+        if not unfinished and not find_litter(services.fs, place, now=services.clock()):
+            return None
+        told = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
+        if dry_run:
+            return replace(result, reason=told, removed=_litter(services, place))
+        with claim(services.fs, place, owner=services.worker_id, token=services.unique(), clock=services.clock) as held:
+            roll_forward(services.fs, place)
+            removed = _remove_litter(services, place, token=held.info.token)
+        return replace(result, state="succeeded", reason=told, removed=removed)
+    except ConflictError as error:
+        return replace(result, state="conflict", reason=str(error))
+    except AcidError as error:
+        return replace(result, state="failed", reason=str(error))
 
 
 def _is_at(request: CompactionRequest, location: str) -> bool:
@@ -67,7 +99,10 @@ def _clean(
     if not dry_run and (waits := _retry_wait(services, request)) is not None:
         return _result(request, "ready for cleaning", waits)
     if dry_run:
-        return _planned(request, _plan(services, request, target, retention_seconds))
+        if unfinished_publications(services.fs, target.location):
+            return _result(request, "planned", "a publication there is unfinished; the run finishes it first")
+        plan = _plan(services, request, target, retention_seconds)
+        return _planned(request, plan, _litter(services, target.location))
     with claim(
         services.fs, target.location, owner=services.worker_id, token=services.unique(), clock=services.clock
     ) as held:
@@ -79,7 +114,7 @@ def _clean(
         if plan.remove:
             held.assert_mine()
             removed, problems = _remove(services, target, plan, trash=trash)
-        litter = _remove_litter(services, target, token=held.info.token)
+        litter = _remove_litter(services, target.location, token=held.info.token)
         left = _left(services, request, target)
     result = replace(
         _result(request, "ready for cleaning", ""),
@@ -161,13 +196,22 @@ def _remove(
     return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
 
 
-def _remove_litter(services: Services, target: Target, *, token: str) -> tuple[RemovedPath, ...]:
-    removed = []
-    for litter in find_litter(services.fs, target.location, now=services.clock(), own_token=token):
-        services.fs.remove_tree(litter.location, litter.name)
-        reason = f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago"
-        removed.append(RemovedPath(path=litter.name, bytes=litter.bytes, reason=reason))
-    return tuple(removed)
+def _remove_litter(services: Services, location: str, *, token: str) -> tuple[RemovedPath, ...]:
+    found = _litter(services, location, token=token)
+    for litter in found:
+        services.fs.remove_tree(location, litter.path)
+    return found
+
+
+def _litter(services: Services, location: str, *, token: str | None = None) -> tuple[RemovedPath, ...]:
+    return tuple(
+        RemovedPath(
+            path=litter.name,
+            bytes=litter.bytes,
+            reason=f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago",
+        )
+        for litter in find_litter(services.fs, location, now=services.clock(), own_token=token)
+    )
 
 
 def _left(services: Services, request: CompactionRequest, target: Target) -> tuple[str, ...]:
@@ -178,10 +222,11 @@ def _left(services: Services, request: CompactionRequest, target: Target) -> tup
     )
 
 
-def _planned(request: CompactionRequest, plan: CleanPlan) -> CleaningResult:
+def _planned(request: CompactionRequest, plan: CleanPlan, litter: tuple[RemovedPath, ...]) -> CleaningResult:
+    removed = tuple(RemovedPath(path=item.path, bytes=item.length, reason=item.reason) for item in plan.remove)
     return replace(
         _result(request, "planned", f"{len(plan.remove)} to remove, {len(plan.blocked)} wait"),
-        removed=tuple(RemovedPath(path=item.path, bytes=item.length, reason=item.reason) for item in plan.remove),
+        removed=removed + litter,
         blocked=tuple(f"{blocked.path}: {blocked.reason}" for blocked in plan.blocked),
     )
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
 import traceback
 import uuid
@@ -20,14 +19,14 @@ from typing import Any
 import click
 
 from acidlib.engine.selection import Budget, Order, Selection
-from acidlib.engine.services import Progress, Services
+from acidlib.engine.services import Services
 from acidlib.engine.spark import SparkSession
 from acidlib.engine.target import Understanding
 from acidlib.errors import AcidError, RefusedError
 from acidlib.metastore.standalone import stated_write_ids
 from acidlib.model.generation import Generation
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.progress import SilentProgress, TerminalProgress
+from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.settings import Settings, load_settings, parse_duration, parse_size
 from acidlib.storage.filesystem import open_filesystem
@@ -38,7 +37,7 @@ CONF = ROOT / "conf" / "acidlib.toml"
 _Command = Callable[..., Any]
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """1d, 12h, 30s: seconds as a float."""
 
     name = "duration"
@@ -51,7 +50,7 @@ class Duration(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """256m, 1g: bytes as an int."""
 
     name = "size"
@@ -211,7 +210,7 @@ def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
     """Everything a service works with, for the length of one run: Spark, the queue, a progress bar."""
     host = socket.gethostname()
     run_id = uuid.uuid4().hex[:12]
-    progress = _progress(common)
+    progress = TerminalProgress()
     for warning in common.warnings:
         progress.note(f"warning: {warning}")
     fs, _ = open_filesystem("/")
@@ -235,11 +234,6 @@ def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
             unique=lambda: uuid.uuid4().hex[:16],
             progress=progress,
         )
-
-
-def _progress(common: Common) -> Progress:
-    del common
-    return TerminalProgress() if sys.stderr.isatty() or os.environ.get("ACIDLIB_PROGRESS") else SilentProgress()
 
 
 @contextmanager

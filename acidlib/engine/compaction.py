@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from acidlib.engine.leftovers import give_back_abandoned
 from acidlib.engine.selection import Budget, Looked, Order, Selection, Spending, look_at, ordered, select_targets
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, Understanding, request_of, target_of
@@ -41,17 +42,16 @@ def run_compaction(services: Services, run: CompactionRun) -> tuple[list[Compact
     spending = Spending(run.budget, services.clock)
     notes: list[str] = []
     early: list[CompactionResult] = []
+    if not run.dry_run:
+        notes += give_back_abandoned(services)
     if run.named:
-        targets, notes = select_targets(services, run.selection, run.understanding)
+        targets, more = select_targets(services, run.selection, run.understanding)
+        notes += more
         looked = ordered(look_at(services, targets, run.selection), run.order)
         jobs = _named_jobs(services, run, spending.within(looked), early)
     else:
-        if not run.dry_run:
-            timeout = services.settings.integer("hive.compactor.worker.timeout")
-            revoked = services.queue.revoke_timed_out(services.now_ms(), timeout)
-            notes += [f"{revoked} requests of workers that timed out were given back"] if revoked else []
         requests = services.queue.waiting(run.kind)
-        looked = ordered(_look_at_requests(services, requests, run.selection, early), run.order)
+        looked = ordered(_look_at_requests(services, requests, run, early), run.order)
         jobs = _queued_jobs(services, run, spending.within(looked), requests)
     results = list(worker.compact(jobs))
     if spending.stopped is not None:
@@ -97,7 +97,7 @@ def _enqueue_and_claim(services: Services, request: CompactionRequest) -> int:
 
 
 def _look_at_requests(
-    services: Services, requests: Sequence[CompactionRequest], selection: Selection, early: list[CompactionResult]
+    services: Services, requests: Sequence[CompactionRequest], run: CompactionRun, early: list[CompactionResult]
 ) -> list[Looked]:
     targets = []
     for request in requests:
@@ -106,7 +106,9 @@ def _look_at_requests(
         except AcidError as error:
             target = Target(database=request.database, table=request.table, partition=request.partition, location="")
             early.append(ended(target, request.type, error))
-    return look_at(services, targets, selection) if targets else []
+            if not run.dry_run and services.queue.claim_id(request.id, services.worker_id, services.now_ms()):
+                services.queue.mark_refused(request.id, str(error), services.now_ms(), worker_id=services.worker_id)
+    return look_at(services, targets, run.selection) if targets else []
 
 
 def _queued_jobs(

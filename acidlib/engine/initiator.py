@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from acidlib.engine.leftovers import finish_publications, give_back_abandoned
 from acidlib.engine.selection import Looked, Selection, look_at, select_targets
 from acidlib.engine.services import Services
 from acidlib.engine.target import BYTES, DELTAS, Target, Understanding, request_of
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, ConflictError
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.decide import Decision, decide
 from acidlib.planning.state import acid_state
 from acidlib.report.decisions import InitiatorResult
+from acidlib.storage.listing import list_location
+from acidlib.storage.publishing import unfinished_publications
 
 
 def run_initiator(
@@ -24,9 +27,7 @@ def run_initiator(
     """
     notes: list[str] = []
     if not dry_run:
-        timeout = services.settings.integer("hive.compactor.worker.timeout")
-        revoked = services.queue.revoke_timed_out(services.now_ms(), timeout)
-        notes += [f"{revoked} requests of workers that timed out were given back"] if revoked else []
+        notes += give_back_abandoned(services)
     targets, more = select_targets(services, selection, understanding)
     looked = look_at(services, targets, selection)
     return [_initiate(services, one, dry_run=dry_run, force=force) for one in looked], notes + more
@@ -44,6 +45,11 @@ def _initiate(services: Services, one: Looked, *, dry_run: bool, force: bool) ->
 def _decided(services: Services, one: Looked, *, dry_run: bool, force: bool) -> InitiatorResult:
     assert one.listing is not None
     target, listing = one.target, one.listing
+    if unfinished_publications(services.fs, target.location):
+        if dry_run:
+            raise ConflictError(f"Cannot judge {target.name}: because a publication there is unfinished")
+        finish_publications(services, target.location)
+        listing = list_location(services.fs, target.location, missing=ConflictError)
     generation = target.generation(listing)
     write_ids = target.write_ids(listing).for_compactor()
     state = acid_state(listing, write_ids, generation=generation)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, DefectError
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -49,11 +49,14 @@ class Runner(Protocol):
 
 
 def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[Value]:
-    """Run one item; an error of ours becomes a value, so that one item never takes others with it."""
+    """Run one item; an error becomes a value, so that one item never takes others with it."""
     try:
         return Done(value=work(item, unique))
     except AcidError as error:
         return Done(error=error)
+    except Exception as error:
+        told = f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}"
+        return Done(error=DefectError(told))
 
 
 class LocalRunner:

@@ -16,7 +16,7 @@ from acidlib.engine.runner import Done
 from acidlib.engine.services import Services
 from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
 from acidlib.engine.tasks import UnitTask, event_buckets_task, run_unit_task
-from acidlib.errors import AcidError, ConflictError, RefusedError, UnknownOutcomeError
+from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import Refusal
@@ -24,9 +24,9 @@ from acidlib.planning.overlap import overlapping_outputs
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.claims import Claim, claim
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import Publication, publish, roll_forward
+from acidlib.storage.publishing import Publication, publish, roll_forward, unfinished_publications
 from acidlib.storage.records import StagedDirectory, StagedFile
-from acidlib.storage.staging import accept_attempt, add_output_directory, create_staging, remove_staging
+from acidlib.storage.staging import PUBLISH_RECORD, accept_attempt, add_output_directory, create_staging, remove_staging
 
 WAVE = 32
 """Partitions that share Spark jobs: enough to keep executors busy, few enough that the first results come early."""
@@ -58,6 +58,7 @@ class _Running:
     units: tuple[Unit, ...] = ()
     done: list[Done[UnitResult]] = field(default_factory=list)
     result: CompactionResult | None = None
+    closed: bool = False
 
 
 class Worker:
@@ -77,17 +78,21 @@ class Worker:
     def _wave(self, jobs: Sequence[Job]) -> Iterator[CompactionResult]:
         running = [_Running(job=job, start=self._services.clock()) for job in jobs]
         with ExitStack() as stack:
-            for one in running:
-                self._guarded(one, lambda one=one: self._begin(one, stack))  # type: ignore[misc] # bound as a default
-            self._plan_units([one for one in running if one.result is None])
-            self._run_units([one for one in running if one.result is None])
-            for one in running:
-                if one.result is None:
-                    self._guarded(one, lambda one=one: self._finish(one))  # type: ignore[misc] # bound as a default
-                self._close(one)
-                assert one.result is not None
-                self._services.progress.note(f"{one.result.name}: {one.result.state.value}, {one.result.reason}")
-                yield one.result
+            try:
+                for one in running:
+                    self._guarded(one, lambda one=one: self._begin(one, stack))  # type: ignore[misc] # bound as default
+                self._plan_units([one for one in running if one.result is None])
+                self._run_units([one for one in running if one.result is None])
+                for one in running:
+                    if one.result is None:
+                        self._guarded(one, lambda one=one: self._finish(one))  # type: ignore[misc] # bound as default
+                    self._close(one)
+                    assert one.result is not None
+                    self._services.progress.note(f"{one.result.name}: {one.result.state.value}, {one.result.reason}")
+                    yield one.result
+            except BaseException:
+                self._abandon([one for one in running if not one.closed])
+                raise
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -107,6 +112,11 @@ class Worker:
                 services.progress.note(
                     f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}"
                 )
+        elif unfinished_publications(services.fs, target.location):
+            raise RefusedError(
+                f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "
+                "no dry run finishes it"
+            )
         found = prepare(services.fs, target, one.job.kind, minor_as_major_bytes=self._minor_as_major_bytes)
         if isinstance(found, Refusal):
             one.result = self._result(one, Outcome.REFUSED, found.reason)
@@ -227,22 +237,44 @@ class Worker:
             one.result = self._result(one, Outcome.REFUSED, str(error))
         except AcidError as error:
             one.result = self._result(one, Outcome.FAILED, str(error))
+        except Exception as error:
+            # a fault of ours in one partition must not keep the others from being done
+            told = DefectError(
+                f"Cannot compact {one.job.target.name}: because of an unexpected {type(error).__name__}: {error}"
+            )
+            one.result = self._result(one, Outcome.FAILED, str(told))
 
     def _close(self, one: _Running) -> None:
         """Tell the queue, remove staging, give the partition back. Nothing here can undo what was published."""
         services, request_id, result = self._services, one.job.request_id, one.result
         assert result is not None
+        one.closed = True
         try:
             if request_id is not None:
                 self._tell_queue(request_id, result, named=one.job.named)
-            if one.staging is not None:
-                remove_staging(services.fs, one.job.target.location, one.staging)
+            self._remove_staging(one)
             if one.claim is not None:
                 one.claim.release()
         except AcidError as error:
             services.progress.note(f"{result.name}: {error}")
             if result.state is not Outcome.READY_FOR_CLEANING:
                 one.result = replace(result, reason=f"{result.reason}; then: {error}")
+
+    def _remove_staging(self, one: _Running) -> None:
+        """Remove what was staged, unless half of it may be visible: then it is needed to finish the publication."""
+        fs, staging = self._services.fs, one.staging
+        if staging is not None and not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
+            remove_staging(fs, one.job.target.location, staging)
+
+    def _abandon(self, running: Sequence[_Running]) -> None:
+        """The run is interrupted: what it has begun goes back to the queue. The claims are released by their stack."""
+        for one in running:
+            try:
+                self._remove_staging(one)
+                if one.job.request_id is not None:
+                    self._services.queue.give_back(one.job.request_id, self._services.worker_id)
+            except AcidError:
+                continue  # already told to the queue, or it is found to be dead later
 
     def _tell_queue(self, request_id: int, result: CompactionResult, *, named: bool) -> None:
         queue, worker = self._services.queue, self._services.worker_id

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import cast
 
 import cramjam
@@ -11,6 +10,7 @@ from isal import igzip_lib, isal_zlib
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.kernels.jit import Bytes, Longs, kernel_bytes, kernel_longs
+from acidlib.orc.proto import Compression
 
 _HEADER = 3
 _MOST_IN_CHUNK = (1 << 23) - 1
@@ -26,18 +26,6 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-class CompressionKind(IntEnum):
-    """The codecs of a file's postscript. Source: orc_proto.proto, CompressionKind."""
-
-    NONE = 0
-    ZLIB = 1
-    SNAPPY = 2
-    LZO = 3
-    LZ4 = 4
-    ZSTD = 5
-    BROTLI = 6
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Compressed:
     """A stream as it lies in a file.
@@ -47,19 +35,19 @@ class Compressed:
     """
 
     data: bytes | memoryview
-    kind: CompressionKind
+    kind: Compression
     block_size: int
     length: int
     chunk_offsets: Longs
 
 
-def check_supported(kind: int, *, what: str) -> CompressionKind:
+def check_supported(kind: int, *, what: str) -> Compression:
     """The codec of this number. Raises RefusedError for LZO and BROTLI, CorruptError for an unknown number."""
     try:
-        known = CompressionKind(kind)
+        known = Compression(kind)
     except ValueError:
         raise CorruptError(f"Cannot read {what}: because there is no compression kind {kind}") from None
-    if known in (CompressionKind.LZO, CompressionKind.BROTLI):
+    if known in (Compression.LZO, Compression.BROTLI):
         raise RefusedError(f"Cannot read {what}: because compression {known.name} is not supported")
     return known
 
@@ -72,7 +60,7 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, kind: int, block_siz
     """
     codec = check_supported(kind, what=what)
     data = kernel_bytes(buf)
-    if codec is CompressionKind.NONE or not len(data):
+    if codec is Compression.NONE or not len(data):
         return data
     chunks = _chunks(data, what)
     out = np.empty(min(len(chunks) * block_size, _USUAL_RATIO * len(data) + block_size), dtype=np.uint8)
@@ -148,20 +136,20 @@ def _inflate_zstd(chunk: memoryview, out: Bytes) -> int:
     return int(cramjam.zstd.decompress_into(chunk, out.data))
 
 
-_INFLATE: dict[CompressionKind, Callable[[memoryview, Bytes], int]] = {
-    CompressionKind.ZLIB: _inflate_zlib,
-    CompressionKind.SNAPPY: _inflate_snappy,
-    CompressionKind.LZ4: _inflate_lz4,
-    CompressionKind.ZSTD: _inflate_zstd,
+_INFLATE: dict[Compression, Callable[[memoryview, Bytes], int]] = {
+    Compression.ZLIB: _inflate_zlib,
+    Compression.SNAPPY: _inflate_snappy,
+    Compression.LZ4: _inflate_lz4,
+    Compression.ZSTD: _inflate_zstd,
 }
 
 
-def _deflate(codec: CompressionKind, block: memoryview) -> bytes:
-    if codec is CompressionKind.ZLIB:
+def _deflate(codec: Compression, block: memoryview) -> bytes:
+    if codec is Compression.ZLIB:
         return bytes(isal_zlib.compress(block, _DEFLATE_LEVEL, -15))
-    if codec is CompressionKind.SNAPPY:
+    if codec is Compression.SNAPPY:
         return bytes(cramjam.snappy.compress_raw(block))
-    if codec is CompressionKind.LZ4:
+    if codec is Compression.LZ4:
         return bytes(cramjam.lz4.compress_block(block, store_size=False))
     return bytes(cramjam.zstd.compress(block, level=_ZSTD_LEVEL))
 
@@ -174,7 +162,7 @@ def compress(data: Bytes, kind: int, block_size: int) -> Compressed:
     codec = check_supported(kind, what="the codec to write")
     plain = kernel_bytes(data)
     none = np.empty(0, dtype=np.int64)
-    if codec is CompressionKind.NONE:
+    if codec is Compression.NONE:
         return Compressed(data=plain.data, kind=codec, block_size=block_size, length=len(plain), chunk_offsets=none)
     if not 0 < block_size <= _MOST_IN_CHUNK:
         raise ValueError(f"block size {block_size} is not within 1..{_MOST_IN_CHUNK}")
@@ -203,7 +191,7 @@ def position(compressed: Compressed, offsets: Longs) -> tuple[Longs, ...]:
     wanted = kernel_longs(offsets)
     if len(wanted) and (wanted.min() < 0 or wanted.max() > compressed.length):
         raise ValueError(f"an offset is not within 0..{compressed.length}")
-    if compressed.kind is CompressionKind.NONE:
+    if compressed.kind is Compression.NONE:
         return (wanted,)
     starts = np.append(compressed.chunk_offsets, len(compressed.data))
     return starts[wanted // compressed.block_size], wanted % compressed.block_size

@@ -178,7 +178,7 @@ class _Builder:
     def _add(self, kind: StreamKind, data: Any, offsets: Longs, *further: Longs) -> None:
         compressed = self._compress(data)
         self.streams.append(EncodedStream(kind, compressed.data))
-        self.positions += [*position(compressed, offsets), *further]
+        self.positions += [*_seekable(compressed, offsets), *further]
 
     def _compress(self, data: Any) -> Compressed:
         return compress(data, self.options.compression, self.options.block_size)
@@ -189,3 +189,20 @@ class _Builder:
         for places, group in zip(table.tolist(), statistics, strict=True):
             index.entry.add(positions=places, statistics=group)
         return index
+
+
+def _seekable(compressed: Compressed, offsets: Longs) -> tuple[Longs, ...]:
+    """Positions for the row index. That of a row group behind the last byte of its stream is put before its end.
+
+    Such a group reads nothing, but readers go there: Java's holds only the bytes of the row groups it selected, and
+    fails to seek to the end of a stream (InStream.seek); Trino's refuses a chunk that begins there.
+    """
+    length = compressed.length
+    if compressed.kind is Compression.NONE:
+        return position(compressed, np.minimum(offsets, max(length - 1, 0)))
+    starts, within = position(compressed, offsets)
+    if length and length % compressed.block_size == 0:
+        at_end = offsets == length
+        starts = np.where(at_end, compressed.chunk_offsets[-1], starts)
+        within = np.where(at_end, compressed.block_size, within)
+    return starts, within

@@ -72,10 +72,10 @@ class StripeReader:
         )
         if footer.encryption:
             raise RefusedError(f"Cannot read {self.where}: because it is encrypted")
-        if len(footer.columns) != self.tail.root.columns:
+        if len(footer.columns) != self.tail.columns:
             raise CorruptError(
                 f"Cannot read {self.where}: because it has encodings of {len(footer.columns)} columns "
-                f"and the file has {self.tail.root.columns}"
+                f"and the file has {self.tail.columns}"
             )
         return footer
 
@@ -90,7 +90,7 @@ class StripeReader:
                     f"Cannot read column {stream.column} in {self.where}: "
                     f"because stream kind {stream.kind} is not known"
                 )
-            if key in places or stream.column >= self.tail.root.columns or offset + stream.length > end:
+            if key in places or stream.column >= self.tail.columns or offset + stream.length > end:
                 raise CorruptError(
                     f"Cannot read column {stream.column} in {self.where}: because its stream directory is damaged"
                 )

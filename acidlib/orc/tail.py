@@ -55,6 +55,7 @@ class Tail:
     name: str
     length: int
     root: TypeNode
+    columns: int
     stripes: tuple[Stripe, ...]
     rows: int
     compression: Compression
@@ -107,6 +108,7 @@ def read_tail(source: ByteSource) -> Tail:
         name=where,
         length=source.length,
         root=root,
+        columns=root.columns,
         stripes=stripes,
         rows=int(footer.number_of_rows),
         compression=kind,
@@ -117,7 +119,7 @@ def read_tail(source: ByteSource) -> Tail:
         writer_version=_writer_version(footer, postscript, where),
         calendar=int(footer.calendar),
         user_metadata={item.name: bytes(item.value) for item in footer.metadata},
-        file_statistics=_columns(footer.statistics, root, where),
+        file_statistics=_columns(footer.statistics, root.columns, where),
         stripe_statistics=_stripe_statistics(metadata, root, stripes, where),
     )
 
@@ -195,20 +197,21 @@ def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
     return tuple(stripes)
 
 
-def _columns(statistics: Any, root: TypeNode, where: str) -> tuple[Any, ...]:
-    if statistics and len(statistics) != root.columns:
+def _columns(statistics: Any, columns: int, where: str) -> tuple[Any, ...]:
+    if statistics and len(statistics) != columns:
         raise CorruptError(
-            f"Cannot read {where}: because it has statistics of {len(statistics)} columns and {root.columns} columns"
+            f"Cannot read {where}: because it has statistics of {len(statistics)} columns and {columns} columns"
         )
     return tuple(statistics)
 
 
 def _stripe_statistics(metadata: Any, root: TypeNode, stripes: tuple[Stripe, ...], where: str) -> tuple[Any, ...]:
     found = metadata.stripe_stats
+    columns = root.columns
     if not found:
         return ()
     if len(found) != len(stripes):
         raise CorruptError(
             f"Cannot read {where}: because it has {len(stripes)} stripes and statistics of {len(found)} stripes"
         )
-    return tuple(_columns(stripe.col_stats, root, where) for stripe in found)
+    return tuple(_columns(stripe.col_stats, columns, where) for stripe in found)

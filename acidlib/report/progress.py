@@ -15,10 +15,12 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from acidlib.report.text import one_line
 
 _REFRESH_SECONDS = 0.1
+_BAR, _FIGURES, _LEAST_NAME = 24, 28, 16
 
 
 class SilentProgress:
@@ -130,12 +132,9 @@ class TerminalProgress:
     def _open_bar(self) -> None:
         if self._console is None:
             return
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
+        room = max(_LEAST_NAME, self._console.width - _BAR - _FIGURES)
+        name = TextColumn("{task.description}", markup=False, table_column=Column(max_width=room, no_wrap=True))
+        columns = (name, BarColumn(bar_width=_BAR), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(
             *columns,
             console=self._console,

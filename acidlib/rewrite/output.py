@@ -10,7 +10,7 @@ from typing import TypeVar
 from acidlib.errors import CorruptError
 from acidlib.model.generation import Generation
 from acidlib.model.units import RewriteSettings
-from acidlib.orc.proto import Compression, Kind
+from acidlib.orc.proto import Compression
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics_rules import StatisticsRules
 from acidlib.orc.tail import JAVA_WRITER, ORC_14, ORC_135, ORC_517, Tail
@@ -18,7 +18,6 @@ from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.inputs import KEY_INDEX
 from acidlib.rewrite.keys import Key
 
-_CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
 _T = TypeVar("_T")
 
@@ -29,7 +28,7 @@ def file_options(
     """The result's options: codec and stride of most input bytes, the largest block, the lowest Java version.
 
     Files without a row index do not count for the codec: Hive 3.1's minor compaction writes such, uncompressed,
-    whatever the table says. Raises CorruptError when inputs with dates or timestamps differ in their calendar.
+    whatever the table says. The calendar is that of most bytes too.
     """
     indexed = [tail for tail in tails if tail.stride > 0]
     compression = _most_bytes((tail.compression, tail.length) for tail in indexed if tail.compression in _CODECS)
@@ -44,7 +43,7 @@ def file_options(
         block_size=max(blocks, default=settings.block_bytes),
         stride=settings.stride if stride is None else stride,
         writer_version=min([newest, *versions]),
-        calendar=_calendar(root, tails),
+        calendar=_most_bytes((tail.calendar, tail.length) for tail in tails) or 0,
         rules=StatisticsRules(generation=int(generation), writer_timezone="UTC"),
     )
 
@@ -54,17 +53,6 @@ def _most_bytes(sizes: Iterable[tuple[_T, int]]) -> _T | None:
     for value, size in sizes:
         totals[value] += size
     return totals.most_common(1)[0][0] if totals else None
-
-
-def _calendar(root: TypeNode, tails: Sequence[Tail]) -> int:
-    # 0 (older writers) and 1 both mean the hybrid Julian and Gregorian calendar
-    found = {tail.calendar if tail.calendar > 1 else 0 for tail in tails}
-    if len(found) > 1 and any(node.kind in _CALENDAR_KINDS for node in root.walk()):
-        raise CorruptError(
-            f"Cannot compact {tails[0].name} with its neighbours: because their dates are in different calendars"
-        )
-    calendars = [tail.calendar for tail in tails]
-    return max(calendars, default=0)
 
 
 def acid_metadata(last_keys: Iterable[Key], *, inserts: int, deletes: int) -> dict[str, bytes]:

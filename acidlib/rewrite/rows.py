@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.recode import walk_timestamps
 
+_CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
 _GREGORIAN_START_DAYS = -141_427
 """1582-10-15 in days from 1970-01-01: from there on both calendars agree."""
 
@@ -53,6 +54,7 @@ def row_stripes(
                 continue
             keys = StripeKeys(file, number)
             keys.check()
+            check_calendar(file, keys, alignment, options)
             gone, aborted = dropped_rows(keys, deleted, write_ids)
             facts = StripeFacts(
                 file=index,
@@ -115,29 +117,42 @@ def why_not_copied(file: OpenInput, keys: StripeKeys, alignment: Alignment, opti
         return "no true statistics"
     if tail.writer == JAVA_WRITER and tail.writer_version < ORC_135:
         return f"writer version {tail.writer_version}, whose timestamp statistics are in local time"
-    if _other_calendar(tail.calendar, options) and _ancient(file, keys.number, options.root):
-        return "another calendar and dates before 1582-10-15"
     return None
 
 
-def _other_calendar(calendar: int, options: FileOptions) -> bool:
-    return (calendar > Calendar.JULIAN_GREGORIAN) != (options.calendar > Calendar.JULIAN_GREGORIAN)
+def check_calendar(file: OpenInput, keys: StripeKeys, alignment: Alignment, options: FileOptions) -> None:
+    """Refuse dates on which the stripe's calendar and the result's differ: days would have to be converted.
+
+    From 1582-10-15 on both agree. A column without true bounds may hold anything.
+    """
+    if _proleptic(file.tail.calendar) == _proleptic(options.calendar):
+        return
+    for node in _sources(alignment):
+        if node.kind in _CALENDAR_KINDS and not (keys.statistics_true and _modern(file, keys.number, node)):
+            raise RefusedError(
+                f"Cannot compact stripe {keys.number} of {file.tail.name}: because its column {node.column} may hold "
+                "dates before 1582-10-15 in another calendar than the rest of the table"
+            )
 
 
-def _ancient(file: OpenInput, number: int, root: TypeNode) -> bool:
-    """Whether a date or timestamp column may hold a day on which the calendars differ, as far as statistics tell."""
-    for node in root.walk():
-        statistics = file.tail.stripe_statistics[number][node.column]
-        if not statistics.number_of_values:
-            continue
-        if node.kind is Kind.DATE and not (
-            statistics.date_statistics.HasField("minimum")
-            and statistics.date_statistics.minimum >= _GREGORIAN_START_DAYS
-        ):
-            return True
-        if node.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT) and not (
-            statistics.timestamp_statistics.HasField("minimum_utc")
-            and statistics.timestamp_statistics.minimum_utc >= _GREGORIAN_START_DAYS * 86_400_000
-        ):
-            return True
-    return False
+def _proleptic(calendar: int) -> bool:
+    # no calendar (older writers) means the hybrid one
+    return calendar == Calendar.PROLEPTIC_GREGORIAN
+
+
+def _sources(alignment: Alignment) -> Iterator[TypeNode]:
+    if alignment.source is not None:
+        yield alignment.source
+        for child in alignment.children:
+            yield from _sources(child)
+
+
+def _modern(file: OpenInput, number: int, node: TypeNode) -> bool:
+    statistics = file.tail.stripe_statistics[number][node.column]
+    if not statistics.number_of_values:
+        return True
+    if node.kind is Kind.DATE:
+        dates = statistics.date_statistics
+        return bool(dates.HasField("minimum") and dates.minimum >= _GREGORIAN_START_DAYS)
+    times = statistics.timestamp_statistics
+    return bool(times.HasField("minimum_utc") and times.minimum_utc >= _GREGORIAN_START_DAYS * 86_400_000)

@@ -96,12 +96,18 @@ def roll_forward(
     harmless. Raises `CorruptError` for a damaged record or staged file, `ConflictError` when a foreign directory took
     a name that is still to be published.
     """
-    done = []
-    for entry in fs.list_directory(location, missing=ConflictError):
-        staging = f"{location}/{entry.name}"
-        if entry.is_directory and entry.name.startswith(STAGING_PREFIX) and fs.exists(f"{staging}/{PUBLISH_RECORD}"):
-            done.append(_roll_one(fs, location, staging, obstacle))
-    return tuple(done)
+    return tuple(_roll_one(fs, location, staging, obstacle) for staging in unfinished_publications(fs, location))
+
+
+def unfinished_publications(fs: FileSystem, location: str) -> tuple[str, ...]:
+    """The staging directories in `location` that hold a record of a publication which was not finished."""
+    return tuple(
+        f"{location}/{entry.name}"
+        for entry in fs.list_directory(location, missing=ConflictError)
+        if entry.is_directory
+        and entry.name.startswith(STAGING_PREFIX)
+        and fs.exists(f"{location}/{entry.name}/{PUBLISH_RECORD}")
+    )
 
 
 def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:

@@ -1,6 +1,6 @@
 """Makes the table that the benches work on: one bucket, a base and ten deltas, mixed types, about 100 MB in zlib.
 
-    python -m tests.bench.make_table DIRECTORY [--rows 2000000] [--deltas 10] [--deleted 0.05] [--flat-deltas]
+    cd tests; ../.venv/bin/python -m bench.make_table DIRECTORY [--rows 2000000] [--deltas 10] [--deleted 0.05] [--flat-deltas]
 
 Written by pyorc, so that what is measured is not our own writer's output.
 """
@@ -8,11 +8,14 @@ Written by pyorc, so that what is measured is not our own writer's output.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
 import click
 import pyorc
+from judges.mutants import with_user_metadata
+from judges.orc_tail import read_orc
 
 COLUMNS = (
     "id:bigint,customer:int,amount:decimal(12,2),ratio:double,flag:boolean,day:date,ts:timestamp,"
@@ -65,7 +68,8 @@ def write_file(path: Path, write_id: int, rows: int, first: int, *, operation: i
     with path.open("wb") as file, _writer(file, stride) as writer:
         for number in range(rows):
             writer.write((operation, write_id, BUCKET, number, write_id, _row(rng, first + number)))
-        _metadata(writer, (write_id, rows - 1), rows, 0)
+        _metadata(writer, rows, 0)
+    _add_key_index(path, lambda row: (write_id, row))
 
 
 def write_deletes(path: Path, write_id: int, keys: list[int], *, stride: int = 10_000) -> None:
@@ -75,7 +79,8 @@ def write_deletes(path: Path, write_id: int, keys: list[int], *, stride: int = 1
     with path.open("wb") as file, _writer(file, stride) as writer:
         for key in keys:
             writer.write((2, 1, BUCKET, key, write_id, None))
-        _metadata(writer, (1, keys[-1]), 0, len(keys))
+        _metadata(writer, 0, len(keys))
+    _add_key_index(path, lambda row: (1, keys[row]))
 
 
 def _writer(file: object, stride: int) -> pyorc.Writer:
@@ -92,16 +97,21 @@ def _writer(file: object, stride: int) -> pyorc.Writer:
     )
 
 
-def _metadata(writer: pyorc.Writer, last: tuple[int, int], inserts: int, deletes: int) -> None:
-    # the number of stripes is not known here: readers then take the index for absent, as with several of Hive's writers
-    index = f"{last[0]},{BUCKET},{last[1]};".encode()
+def _metadata(writer: pyorc.Writer, inserts: int, deletes: int) -> None:
     writer.set_user_metadata(
-        **{
-            "hive.acid.version": b"2",
-            "hive.acid.key.index": index,
-            "hive.acid.stats": f"{inserts},0,{deletes}".encode(),
-        }
+        **{"hive.acid.version": b"2", "hive.acid.stats": f"{inserts},0,{deletes}".encode()},
     )
+
+
+def _add_key_index(path: Path, key_of: Callable[[int], tuple[int, int]]) -> None:
+    """The entry of each stripe's last row, as Hive writes it; only the finished file tells where its stripes end."""
+    file = read_orc(path)
+    last, entries = -1, ""
+    for stripe in file.stripes:
+        last += stripe.rows
+        write_id, row_id = key_of(last)
+        entries += f"{write_id},{BUCKET},{row_id};"
+    path.write_bytes(with_user_metadata(file, {"hive.acid.key.index": entries.encode()}))
 
 
 @click.command()

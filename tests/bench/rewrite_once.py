@@ -1,6 +1,6 @@
 """Compacts one bucket of a made table, without Spark: what the benches time from outside.
 
-    python -m tests.bench.rewrite_once DIRECTORY OUTPUT
+    cd tests; ../.venv/bin/python -m bench.rewrite_once DIRECTORY OUTPUT
 
 Prints seconds inside the process (start-up and imports left out) and the peak memory above the idle worker.
 """

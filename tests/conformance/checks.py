@@ -23,7 +23,8 @@ class _Check(exact_stats._Check):
         report = self.report
         said, absent = len(report.problems), report.absent
         super().one(where, message, column, timezone)
-        if report.absent > absent and not _may_be_absent(column, timezone):
+        copied_nan = not self.policy.nan_absent and column.type.kind in _REALS and math.isnan(column.real_sum)
+        if report.absent > absent and not copied_nan and not _may_be_absent(column, timezone):
             self.say(f"{where}: no typed statistics, though all of {column.count} values are known")
         if column.type.kind in _REALS and not math.isfinite(column.real_sum):
             # a sum that is not finite tells nothing and is left out

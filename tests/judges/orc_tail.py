@@ -177,7 +177,9 @@ def _chunk(kind: int, chunk: bytes, block: int) -> bytes:
     if kind == 2:
         return bytes(cramjam.snappy.decompress_raw(chunk))
     if kind == 4:
-        return bytes(cramjam.lz4.decompress_block(chunk, output_len=block))
+        out = cramjam.Buffer(bytes(block))
+        size = cramjam.lz4.decompress_block_into(chunk, out)
+        return bytes(out)[:size]
     if kind == 5:
         return bytes(cramjam.zstd.decompress(chunk))
     raise BadOrcError(f"compression {kind}")

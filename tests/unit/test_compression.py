@@ -12,12 +12,13 @@ from judges.orc_tail import DATA, LONG, inflate, read_orc
 from one_column import Column, orc_bytes, read_from, read_pyarrow, read_pyorc
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.orc.compression import CompressionKind, compress, decompress, position
+from acidlib.orc.compression import compress, decompress, position
 from acidlib.orc.kernels.ints_decode import decode_ints
 from acidlib.orc.kernels.ints_encode import encode_ints
+from acidlib.orc.proto import Compression
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-CODECS = [CompressionKind.NONE, CompressionKind.ZLIB, CompressionKind.SNAPPY, CompressionKind.LZ4, CompressionKind.ZSTD]
+CODECS = [Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 CHUNKED = CODECS[1:]
 
 
@@ -45,7 +46,7 @@ def test_there_and_back(name, kind):
     data = contents()[name]
     packed = compress(data, kind, 4096)
     assert np.array_equal(decompress(packed.data, kind, 4096, what="it"), data)
-    if kind is not CompressionKind.LZ4:
+    if kind is not Compression.LZ4:
         # by the tests' own reader, whose deflate is zlib's; it does not tell where an LZ4 block ends
         assert inflate(bytes(packed.data), int(kind), 4096) == bytes(data)
     assert len(packed.data) <= len(data) + 3 * len(packed.chunk_offsets)
@@ -65,11 +66,11 @@ def test_chunks_and_positions(name, kind):
 
 
 def test_the_end_of_a_stream():
-    full = compress(np.zeros(8192, np.uint8), CompressionKind.ZLIB, 4096)
+    full = compress(np.zeros(8192, np.uint8), Compression.ZLIB, 4096)
     assert [p.tolist() for p in position(full, np.array([8192]))] == [[len(full.data)], [0]]
-    partial = compress(np.zeros(8000, np.uint8), CompressionKind.ZLIB, 4096)
+    partial = compress(np.zeros(8000, np.uint8), Compression.ZLIB, 4096)
     assert [p.tolist() for p in position(partial, np.array([8000]))] == [[partial.chunk_offsets[1]], [8000 - 4096]]
-    plain = compress(np.zeros(8000, np.uint8), CompressionKind.NONE, 4096)
+    plain = compress(np.zeros(8000, np.uint8), Compression.NONE, 4096)
     assert [p.tolist() for p in position(plain, np.array([0, 8000]))] == [[0, 8000]]
     for outside in (-1, 8001):
         with pytest.raises(ValueError, match=r"within 0\.\.8000"):
@@ -77,7 +78,7 @@ def test_the_end_of_a_stream():
 
 
 def test_headers_of_the_specification():
-    five = compress(np.arange(5, dtype=np.uint8), CompressionKind.ZLIB, 4096)
+    five = compress(np.arange(5, dtype=np.uint8), Compression.ZLIB, 4096)
     assert bytes(five.data[:3]) == b"\x0b\x00\x00"
     chunk_of_100_000 = stored_deflate(99_990)
     assert len(chunk_of_100_000) == 100_000
@@ -120,7 +121,7 @@ def test_streams_of_the_cpp_writer(kind):
         for i, number in enumerate(numbers):
             writer.write((number, f"name {i % 777}"))
     orc = read_orc(out.getvalue())
-    if kind is not CompressionKind.LZ4:
+    if kind is not Compression.LZ4:
         assert compare_streams(orc) > 3
     stream = orc.stripes[0].stream(1, DATA)
     raw = orc.data[stream.offset : stream.offset + stream.length]
@@ -185,10 +186,10 @@ def chunk(content, *, original=False):
 
 DEFLATED = zlib_raw(bytes(4096))
 TOO_LARGE = {
-    CompressionKind.ZLIB: zlib_raw(bytes(4097)),
-    CompressionKind.SNAPPY: bytes(cramjam.snappy.compress_raw(bytes(4097))),
-    CompressionKind.LZ4: bytes(cramjam.lz4.compress_block(bytes(4097), store_size=False)),
-    CompressionKind.ZSTD: bytes(cramjam.zstd.compress(bytes(4097))),
+    Compression.ZLIB: zlib_raw(bytes(4097)),
+    Compression.SNAPPY: bytes(cramjam.snappy.compress_raw(bytes(4097))),
+    Compression.LZ4: bytes(cramjam.lz4.compress_block(bytes(4097), store_size=False)),
+    Compression.ZSTD: bytes(cramjam.zstd.compress(bytes(4097))),
 }
 
 

@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 import termios
+import threading
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -140,6 +141,7 @@ def test_a_terminal_gets_a_bar_that_moves_and_goes(terminal: Terminal, capfd: py
         last = terminal.written()
     assert last.endswith("[bold]orders[/bold]: 200 of 200, 2.0 s\r\n")
     assert "\x1b[?25h" in last, "the cursor is shown again"
+    assert "\x1b[2K" in last.partition("\x1b[?25h")[2], "the bar is wiped out"
     assert capfd.readouterr().out == ""
 
 
@@ -154,12 +156,21 @@ def test_standard_output_is_not_redirected_while_a_bar_is_shown(
     assert "a document" not in terminal.written()
 
 
+def test_no_thread_draws(terminal: Terminal) -> None:
+    before = threading.active_count()
+    with TerminalProgress(terminal.stream, Clock()) as progress:
+        progress.start("one", 2)
+        assert threading.active_count() == before
+
+
 def test_a_long_name_keeps_to_one_line(terminal: Terminal) -> None:
     with TerminalProgress(terminal.stream, Clock()) as progress:
-        progress.start("host-compactor-" + "x" * 200, 2)
+        progress.start("host-compactor-" + "x" * 200, 20_000)
         drawn = terminal.written()
-        assert "\n" not in drawn
-        assert "0/2" in drawn
+    assert "\n" not in drawn
+    assert "host-compactor-xxx" in drawn
+    assert "    0/20000" in drawn
+    assert "0:00:00" in drawn
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,9 +79,16 @@ def result(*units: UnitResult, **fields: object) -> CompactionResult:
 
 
 FAILED = result(
-    id=7, state=Outcome.FAILED, reason="Cannot read x: because it is damaged", units=None, high_water_mark=None, inputs=(),
-    output_directories=(), publication=None, seconds=None,
-)  # fmt: skip
+    id=7,
+    state=Outcome.FAILED,
+    reason="Cannot read x: because it is damaged",
+    units=None,
+    high_water_mark=None,
+    inputs=(),
+    output_directories=(),
+    publication=None,
+    seconds=None,
+)
 
 
 def lines_of(text: str) -> list[str]:
@@ -103,8 +110,8 @@ def test_a_compaction_tells_every_figure() -> None:
         "  stripes      3 copied (3.0 MiB), 1 rewritten (512.0 KiB)",
         "  time         1.50 s, 0.75 s inside the tasks",
         "",
-        "1 compaction: 1 ready for cleaning; 1,234 rows in, 30 deleted, 4 aborted, 1,200 out; 3.0 MiB copied, 512.0 KiB",
-        "    rewritten",
+        "1 compaction: 1 ready for cleaning; 1,234 rows in, 30 deleted, 4 aborted, 1,200 out; 3.0 MiB copied,"
+        " 512.0 KiB rewritten",
     ]
 
 
@@ -135,16 +142,17 @@ def test_a_dry_run_says_so_and_names_two_renames() -> None:
 
 
 def test_a_dry_run_tells_stripes_with_reasons_and_bytes() -> None:
-    joined = action(3, copy=False, stripes=2)
+    joined = replace(action(3, copy=False, stripes=2), reason="small " + "word " * 8)
     text = compactions_text(
         [result(unit(action(0), action(1), action(2, copy=False), joined))], dry_run=True, verbose=False
     )
     start = text.splitlines().index("  base_0000005/bucket_00000: 1,200 rows out")
     assert text.splitlines()[start + 1 : start + 5] == [
-        "    copy       2.0 MiB  stripes 0 to 1 of base_0000002/bucket_00000, 2,000 rows: unchanged",
-        "    rewrite    1.0 MiB  stripe 2 of base_0000002/bucket_00000, 1,000 rows: 3 of 1000 rows are deleted",
-        "    rewrite    1.0 MiB  2 stripes joined, from stripe 3 of base_0000002/bucket_00000 on, 1,000 rows: 3 of 1000 rows",
-        "                        are deleted",
+        "    copy        2.0 MiB  stripes 0 to 1 of base_0000002/bucket_00000, 2,000 rows: unchanged",
+        "    rewrite     1.0 MiB  stripe 2 of base_0000002/bucket_00000, 1,000 rows: 3 of 1000 rows are deleted",
+        "    rewrite     1.0 MiB  2 stripes joined, from stripe 3 of base_0000002/bucket_00000 on, 1,000 rows: small"
+        " word word",
+        "                         word word word word word word",
     ]
 
 

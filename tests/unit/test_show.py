@@ -10,8 +10,9 @@ from acidlib.report.show import host_of, show_document, show_text, thread_of
 
 # ShowCompactionsOperation.writeHeader of Hive 4.0
 HIVE4_HEADER = (
-    "CompactionId\tDatabase\tTable\tPartition\tType\tState\tWorker host\tWorker\tEnqueue Time\tStart Time\tDuration(ms)\t"
-    "HadoopJobId\tError message\tInitiator host\tInitiator\tPool name\tTxnId\tNext TxnId\tCommit Time\tHighest WriteId"
+    "CompactionId\tDatabase\tTable\tPartition\tType\tState\tWorker host\tWorker\tEnqueue Time\tStart Time\t"
+    "Duration(ms)\tHadoopJobId\tError message\tInitiator host\tInitiator\tPool name\t"
+    "TxnId\tNext TxnId\tCommit Time\tHighest WriteId"
 )
 # the start of a line in the expected output of Hive's own test dbtxnmgr_showlocks
 HIVE_LINE = "1\tdefault\tpartitioned_acid_table\tp=abc\tMINOR\tinitiated\t --- \t --- \t"

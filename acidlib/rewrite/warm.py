@@ -1,0 +1,164 @@
+"""Compiles every kernel, so that no job has to wait for it: run once when an environment is made.
+
+    python -m acidlib.rewrite.warm
+
+It writes a small file with a column of each kind, in memory, and reads it back; the result has to be the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from acidlib.errors import DefectError
+from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.encode import EncodingOptions, encode_column
+from acidlib.orc.proto import Compression, Kind
+from acidlib.orc.schema import TypeNode
+from acidlib.orc.source import ByteSource
+from acidlib.orc.statistics_rules import StatisticsRules
+from acidlib.orc.stripe import StripeReader
+from acidlib.orc.tail import ORC_517, read_tail
+from acidlib.orc.transform import as_direct, concat_columns, filter_column
+from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.rewrite.keys import Keys
+from acidlib.rewrite.recode import group_bounds
+
+_ROWS = 1000
+_KINDS = (
+    Kind.BOOLEAN,
+    Kind.BYTE,
+    Kind.LONG,
+    Kind.DOUBLE,
+    Kind.FLOAT,
+    Kind.STRING,
+    Kind.VARCHAR,
+    Kind.DECIMAL,
+    Kind.DECIMAL,
+    Kind.TIMESTAMP,
+    Kind.BINARY,
+    Kind.LIST,
+)
+
+
+class Memory:
+    """A file in memory: written to, then read from."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    @property
+    def length(self) -> int:
+        """Bytes in it."""
+        return len(self._data)
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return len(self._data)
+
+    def write(self, data: object) -> None:
+        """Append."""
+        self._data += memoryview(data).cast("B")  # type: ignore[arg-type] # any buffer
+
+    def copy(self, source: ByteSource, offset: int, size: int) -> None:
+        """Append a range of another source."""
+        self.write(source.read(offset, size))
+
+    def read(self, offset: int, size: int) -> bytes:
+        """A range."""
+        return bytes(self._data[offset : offset + size])
+
+
+def main() -> None:
+    """Compile everything; DefectError when what is read back is not what was written."""
+    nodes = tuple(_node(column + 1, kind) for column, kind in enumerate(_KINDS))
+    root = TypeNode(column=0, kind=Kind.STRUCT, children=nodes, field_names=tuple(f"c{node.column}" for node in nodes))
+    rules = StatisticsRules(generation=3, writer_timezone="UTC")
+    options = FileOptions(
+        root=root,
+        compression=Compression.ZLIB,
+        block_size=1 << 16,
+        stride=100,
+        writer_version=ORC_517,
+        calendar=0,
+        rules=rules,
+    )
+    columns = [_column(node, position) for position, node in enumerate(nodes)]
+    memory = Memory()
+    writer = OrcWriter(memory, options)
+    bounds = group_bounds(_ROWS, options.stride)
+    encoding = EncodingOptions(compression=options.compression, block_size=options.block_size, rules=rules)
+    rows = Column(kind=Kind.STRUCT, slots=_ROWS, children=tuple(columns))
+    writer.write_stripe(encode_column(rows, root, bounds, encoding), rows=_ROWS, timezone="UTC")
+    writer.finish({})
+    reader = StripeReader(memory, read_tail(memory), 0)
+    keep = np.arange(_ROWS) % 3 > 0
+    for node, before in zip(nodes, columns, strict=True):
+        after = reader.column(node, _ROWS)
+        _compare(node, before, after)
+        filter_column(concat_columns([after, before]), np.concatenate((keep, keep)))
+    keys = Keys.sequence(1, 536870912, 0, _ROWS)
+    if not keys.ascending() or int(np.count_nonzero(keys.matches(keys.select(keep)))) != int(keep.sum()):
+        raise DefectError("Cannot use the compiled kernels: because a search of keys went wrong")
+    keys.between((1, 536870912, 5), (1, 536870912, 9))
+
+
+def _node(column: int, kind: Kind) -> TypeNode:
+    child = (TypeNode(column=column + 1, kind=Kind.INT),) if kind is Kind.LIST else ()
+    return TypeNode(column=column, kind=kind, children=child, precision=38, scale=2, maximum_length=20)
+
+
+def _column(node: TypeNode, position: int) -> Column:
+    numbers = np.arange(_ROWS, dtype=np.int64) * (position + 7) % 911
+    column = Column(kind=node.kind, slots=_ROWS)
+    if node.kind in (Kind.BOOLEAN, Kind.BYTE):
+        column.values = (numbers % 2).astype(np.uint8)
+    elif node.kind is Kind.DOUBLE:
+        column.values = numbers.astype(np.float64).view(np.uint64)
+    elif node.kind is Kind.FLOAT:
+        column.values = numbers.astype(np.float32).view(np.uint32)
+    elif node.kind in (Kind.STRING, Kind.VARCHAR, Kind.BINARY):
+        return _strings(node, numbers)
+    elif node.kind is Kind.LIST:
+        column.lengths = numbers % 3
+        total = int(column.lengths.sum())
+        column.children = (Column(kind=Kind.INT, slots=total, values=np.arange(total, dtype=np.int64)),)
+    else:
+        column.values = numbers
+        if node.kind in (Kind.DECIMAL, Kind.TIMESTAMP):
+            column.secondary = np.full(_ROWS, 2 if node.kind is Kind.DECIMAL else 0, dtype=np.int64)
+        if node.kind is Kind.DECIMAL and position % 2:
+            column.high = numbers % 5
+        if node.kind is Kind.LONG:
+            column.present = numbers % 10 > 0
+            column.values = numbers[column.present]
+    return column
+
+
+def _strings(node: TypeNode, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Column:
+    # unsorted on purpose: the dictionary has to be put in order
+    offsets = np.arange(0, 51, 5, dtype=np.int64)
+    data = np.arange(50, 0, -1, dtype=np.uint8) + 64
+    column = Column(
+        kind=node.kind,
+        slots=_ROWS,
+        values=numbers % 9,
+        dictionary=Dictionary(offsets=offsets, data=data),
+    )
+    return as_direct(column) if node.kind is not Kind.STRING else column
+
+
+def _compare(node: TypeNode, before: Column, after: Column) -> None:
+    one, other = (as_direct(column) if column.dictionary else column for column in (before, after))
+    for name in ("values", "high", "secondary", "lengths", "data"):
+        written, read = getattr(one, name), getattr(other, name)
+        if (written is None) != (read is None) or (written is not None and not np.array_equal(written, read)):
+            raise DefectError(
+                f"Cannot use the compiled kernels: because a column of {node} is read as it was not written"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""Shows the engine at work on tables that real Hive wrote: spark-submit jobs/quickstart.py
+
+Everything happens on a copy in a temporary directory, with a queue of its own, through the functions that the jobs
+call, in one Spark session.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import click
+
+from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.command import Common, services
+from acidlib.engine.compaction import CompactionRun, run_compaction
+from acidlib.engine.initiator import run_initiator
+from acidlib.engine.selection import Selection
+from acidlib.engine.services import Services
+from acidlib.engine.target import Understanding
+from acidlib.errors import AcidError, CorruptError
+from acidlib.metastore.standalone import stated_write_ids
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import RewriteSettings
+from acidlib.report.results import CompactionResult, Outcome
+from acidlib.report.progress import TerminalProgress
+from acidlib.report.show import show_document
+from acidlib.report.text import human_bytes, plural
+from acidlib.settings import load_settings
+from jobs._quickstart import ALL, EARLY, Facts, Page, Place, add_transactions, differs_from_hive, look, terminal
+
+THRESHOLD = "hive.compactor.delta.num.threshold=1"
+TINY = RewriteSettings(copy_bytes=1)
+"""The stripes of the demonstration are some hundred bytes long: as a rule such are joined, not copied."""
+
+
+class Quickstart:
+    """One showing: the warehouse it works on, and what a reader saw last."""
+
+    def __init__(self, warehouse: Path, found: Services, page: Page) -> None:
+        self.warehouse = warehouse
+        self.found = found
+        self.page = page
+        self.tables: Sequence[Facts] = ()
+        self.seen: tuple[Place, ...] = ()
+
+    def load(self, tables: Sequence[Facts]) -> None:
+        """Hive's transactions up to a mark, and what a reader then sees."""
+        add_transactions(self.warehouse, tables)
+        self.tables = tables
+        before, self.seen = self.seen, look(self.warehouse, tables)
+        self.page.directories(self.seen, before)
+        self.page.lines([""])
+        self.page.table(
+            ("Place", "Visible rows", "Digest of row ids and values"),
+            [(place.name, str(len(place.rows)), place.digest) for place in self.seen],
+            right=("Visible rows",),
+        )
+
+    def check(self) -> None:
+        """Show the directories, and that a reader sees what it saw before. Raises CorruptError when it does not."""
+        before, self.seen = self.seen, look(self.warehouse, self.tables)
+        self.page.directories(self.seen, before)
+        self.page.lines([""])
+        same = [new.rows == old.rows for old, new in zip(before, self.seen, strict=True)]
+        self.page.table(
+            ("Place", "Rows before", "Rows after", "Digest before", "Digest after", ""),
+            [
+                (new.name, str(len(old.rows)), str(len(new.rows)), old.digest, new.digest, "same" if ok else "DIFFERS")
+                for old, new, ok in zip(before, self.seen, same, strict=True)
+            ],
+            right=("Rows before", "Rows after"),
+        )
+        if not all(same):
+            raise CorruptError("Cannot go on: because a reader sees other rows than before")
+
+    def scan(self, *, dry_run: bool) -> None:
+        """The initiator over the whole warehouse."""
+        selection = Selection(warehouse=str(self.warehouse))
+        results, _ = run_initiator(self.found, selection, self._understanding(), dry_run=dry_run, force=False)
+        self.page.table(
+            ("Place", "Decision", "Request", "Why"),
+            [(_short(item.name), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
+            right=("Request",),
+        )
+        first = results[0]
+        self.page.say(f"The threshold: {first.threshold_key} = {first.threshold:g}, set by {first.threshold_source}.")
+        if any(item.type != "major" or item.failed for item in results):
+            raise CorruptError("Cannot go on: because the initiator did not decide what it has to decide here")
+
+    def compact(self, kind: CompactionType, *, named: bool) -> None:
+        """A compaction job: of all tables by name, or of what waits in the queue."""
+        selection = Selection(warehouse=str(self.warehouse), tables=("default.*",)) if named else Selection()
+        run = CompactionRun(kind=kind, selection=selection, understanding=self._understanding(), rewrite=TINY)
+        results, _ = run_compaction(self.found, run)
+        self.page.table(
+            ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
+            [_row(result) for result in results],
+            right=("Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
+        )
+        if len(results) != len(self.seen) or any(item.state is not Outcome.READY_FOR_CLEANING for item in results):
+            raise CorruptError("Cannot go on: because not everything was compacted: " + results[0].reason)
+        for table in self.tables:
+            self._stripes(next(item for item in results if item.table == table.table))
+        self.page.lines([""])
+
+    def _stripes(self, result: CompactionResult) -> None:
+        self.page.lines(["", f"What became of the stripes of {_short(result.name)}, and why:"])
+        for unit in result.units or ():
+            for action in unit.actions:
+                file = action.path.removeprefix(f"{result.location}/")
+                verb = "copied" if action.copy else "rewritten"
+                self.page.lines([f"  {verb:<9} {action.bytes:>4} bytes  {file}: {action.reason}"])
+
+    def clean(self) -> None:
+        """The cleaner, without waiting."""
+        results = run_cleaner(self.found, retention_seconds=0, location=None, dry_run=False, trash=False)
+        self.page.table(
+            ("Request", "Place", "State", "Removed", "Bytes"),
+            [
+                (
+                    str(item.id),
+                    _short(item.name),
+                    item.state,
+                    plural(len(item.removed), "directory", "directories"),
+                    f"{item.bytes_removed:,}",
+                )
+                for item in results
+            ],
+            right=("Request", "Bytes"),
+        )
+        self.page.lines([""])
+        if any(item.state != "succeeded" for item in results):
+            raise CorruptError("Cannot go on: because something obsolete was left: " + results[0].reason)
+
+    def show(self) -> None:
+        """The queue and its history, in some of the columns."""
+        columns = {
+            "CompactionId": "id",
+            "Table": "table",
+            "Partition": "partition",
+            "Type": "type",
+            "State": "state",
+            "Highest WriteId": "highest_write_id",
+        }
+        facts = show_document(self.found.queue.show())
+        self.page.table(
+            tuple(columns),
+            [tuple(" --- " if fact[key] is None else str(fact[key]) for key in columns.values()) for fact in facts],
+            right=("CompactionId", "Highest WriteId"),
+        )
+
+    def judge(self) -> None:
+        """Compare with what Hive itself returned. Raises CorruptError."""
+        wrong = [facts.table for facts in self.tables if differs_from_hive(self.seen, facts.table)]
+        if wrong:
+            raise CorruptError(
+                f"Cannot vouch for {', '.join(wrong)}: because its rows are not those that Hive returned"
+            )
+        self.page.say("The rows and row ids are exactly those that Hive 3.1.3 returned for these tables.", "green")
+
+    def _understanding(self) -> Understanding:
+        text = "".join(f"{facts.write_ids()}\n" for facts in self.tables)
+        return Understanding(write_ids=stated_write_ids(text=None, file_text=text, everything=False))
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("default.")
+
+
+def _row(result: CompactionResult) -> tuple[str, ...]:
+    figures = (f"{result.total(name):,}" for name in ("rows_in", "rows_deleted", "rows_aborted", "rows_out"))
+    sizes = (human_bytes(result.total(name)) for name in ("bytes_copied", "bytes_rewritten"))
+    return (_short(result.name), result.type, *figures, *sizes)
+
+
+def _tell(show: Quickstart) -> None:
+    page = show.page
+    ids = "--write-ids-file W/_write_ids.txt"
+    page.step("Two tables that Hive 3.1.3 wrote", OPENING)
+    show.load(EARLY)
+    page.step(
+        "Scan: what needs compaction?", SCAN, f"jobs/initiator.py --warehouse W {ids}", f"--set {THRESHOLD} --dry-run"
+    )
+    show.scan(dry_run=True)
+    page.step("Minor compaction", MINOR, "jobs/minor_compact.py --warehouse W --table 'default.*'", ids)
+    show.compact(CompactionType.MINOR, named=True)
+    show.check()
+    page.step("More transactions", MORE)
+    show.load(ALL)
+    page.step("Scan again, and queue", AGAIN, f"jobs/initiator.py --warehouse W {ids}", f"--set {THRESHOLD}")
+    show.scan(dry_run=False)
+    page.step("Major compaction", MAJOR, "jobs/major_compact.py")
+    show.compact(CompactionType.MAJOR, named=False)
+    show.check()
+    page.step("Cleaning", CLEAN, "jobs/cleaner.py --retention 0s")
+    show.clean()
+    show.check()
+    show.judge()
+    page.step("What the queue remembers", HISTORY, "jobs/show_compactions.py")
+    show.show()
+    page.step("Your own table", NEXT)
+    page.lines(COMMANDS)
+
+
+OPENING = """b_part has three partitions, f_abort none. For now they hold only Hive's first transactions: inserts, one
+    of which was rolled back (write id 2 of f_abort). Rows are read by a small reader of this page's own, with pyarrow."""
+SCAN = """The initiator applies Hive's thresholds. Hive waits for more than 10 deltas; for these small tables more
+    than 1 is enough. This is a dry run: it decides, and queues nothing. W stands for the warehouse."""
+MINOR = """Hive's rule asks for a major where there is no base yet. A minor, which joins deltas, can be asked for by
+    name, as with ALTER TABLE ... COMPACT 'minor'. Whole stripes are copied as they are; those with rows of the
+    transaction that was rolled back are rewritten. On a real table a stripe below 256 KiB is not copied but joined with
+    its neighbours; all stripes here are that small, so for this page the limit is off."""
+MORE = """Now the rest of what Hive did: an update, deletes, late inserts, and in f_abort a rolled back update and a
+    rolled back delete. New directories are marked with +."""
+AGAIN = """This time the requests are queued, each with the reason."""
+MAJOR = """Without a table's name the job takes what waits in the queue. Deleted rows and rolled back rows go; the
+    result is a base, one directory that appears with a single rename. Until it is cleaned, the old files stay."""
+CLEAN = """The cleaner removes what the two compactions made obsolete. As a rule it waits for a day, for readers that
+    still use the old files; here it does not wait. The write ids to which that applies were recorded with each
+    request."""
+HISTORY = """In the columns of Hive's SHOW COMPACTIONS (some of them)."""
+NEXT = """Try it on a copy of a table of yours, or with --dry-run first, which changes nothing. --all-committed says
+    that nobody writes, nothing is open and nothing was rolled back; else give --write-ids (see README.md)."""
+COMMANDS = (
+    "",
+    "  ./spark-submit.sh jobs/major_compact.py --location /path/to/table --all-committed --dry-run",
+    "  ./spark-submit.sh jobs/major_compact.py --location /path/to/table --all-committed",
+    "  ./spark-submit.sh jobs/cleaner.py --dry-run",
+    "",
+)
+
+
+@click.command(help="Compact a copy of two tables that real Hive wrote, and show each step.")
+@click.option("--keep", is_flag=True, help="Keep the directory of the copy and its queue, and say where it is.")
+def main(*, keep: bool) -> None:
+    """Run the whole story; exit status 1 when anything is not as it has to be."""
+    home = Path(tempfile.mkdtemp(prefix="acidlib-quickstart-"))
+    try:
+        settings, warnings = load_settings(conf_dir=None, toml=None, assignments=(THRESHOLD,))
+        url = f"sqlite:///{home / 'queue.db'}"
+        common = Common(queue_url=url, output="text", debug=False, settings=settings, warnings=warnings)
+        warehouse = home / "warehouse"
+        warehouse.mkdir()
+        with services(common, job="quickstart", about="") as found:
+            seen = replace(found, progress=TerminalProgress(terminal(2)))
+            _tell(Quickstart(warehouse, seen, Page()))
+    except AcidError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        if keep:
+            click.echo(f"Kept: W is {home}/warehouse, the queue is --queue-url sqlite:///{home}/queue.db")
+        else:
+            shutil.rmtree(home)
+
+
+if __name__ == "__main__":
+    main()

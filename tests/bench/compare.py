@@ -1,0 +1,75 @@
+"""Times the rewriting of one bucket against a plain copy and against pyarrow, in turns, in one run.
+
+    cd tests; taskset -c 0 ../.venv/bin/python -m bench.compare DIRECTORY [--rounds 5]
+
+DIRECTORY as bench.make_table makes it. Each figure is the time of the whole job in a warm process: opening, checks and
+fsync included. Prints medians and the ratios of medians; peak memory is bench.rewrite_once's to tell.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from acidlib.rewrite.unit import run_unit
+from acidlib.storage.datafiles import LocalDataFiles
+from bench.pyarrow_once import compact_by_pyarrow
+from bench.rewrite_once import unit_of
+
+
+def copy_all(directory: Path, output: Path) -> None:
+    """The bytes of all insert files, copied by read and write (no reflinks), then fsync."""
+    with output.open("wb") as sink:
+        for path in sorted(directory.glob("*/bucket_00000")):
+            if not path.parent.name.startswith("delete_delta"):
+                with path.open("rb") as source:
+                    while data := source.read(1 << 20):
+                        sink.write(data)
+        sink.flush()
+        os.fsync(sink.fileno())
+
+
+def _timed(work: Callable[[], object], output: Path) -> float:
+    output.unlink(missing_ok=True)
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--rounds", default=5, show_default=True)
+def main(directory: Path, rounds: int) -> None:
+    """Measure the table in DIRECTORY."""
+    unit = unit_of(directory)
+    ours, theirs, copied = (directory.parent / f"{name}.out" for name in ("ours", "pyarrow", "copy"))
+    works: dict[str, tuple[Callable[[], object], Path]] = {
+        "ours": (lambda: run_unit(unit, LocalDataFiles(), str(ours), time.perf_counter), ours),
+        "copy": (lambda: copy_all(directory, copied), copied),
+        "pyarrow": (lambda: compact_by_pyarrow(directory, theirs), theirs),
+    }
+    for work, output in works.values():
+        _timed(work, output)  # warm: kernels, page cache
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, (work, output) in works.items():
+            times[name].append(_timed(work, output))
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    for name, (_, output) in works.items():
+        found = times[name]
+        print(f"{name:8} {medians[name]:7.3f} s ({min(found):.3f} to {max(found):.3f}), {output.stat().st_size} bytes")
+    size = sum(file.length for file in unit.inputs)
+    print(f"ours / copy     {medians['ours'] / medians['copy']:.2f}")
+    print(f"pyarrow / ours  {medians['pyarrow'] / medians['ours']:.2f}")
+    print(f"ours            {size / medians['ours'] / 1e6:.0f} MB of compressed input per second")
+    for output in (ours, theirs, copied):
+        output.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

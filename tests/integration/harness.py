@@ -1,0 +1,131 @@
+"""Runs of the jobs in this process, and pictures of what they left on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from click.testing import CliRunner
+
+from acidlib.engine.runner import LocalRunner
+from acidlib.queue.sql import SqlQueue
+from conformance.hive_tables import FIXTURES
+from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
+from judges import merge
+
+ROOT = Path(__file__).parents[2]
+COMMANDS: dict[str, click.Command] = {
+    "cleaner": cleaner.main,
+    "initiator": initiator.main,
+    "major_compact": major_compact.main,
+    "minor_compact": minor_compact.main,
+    "show_compactions": show_compactions.main,
+}
+
+
+@contextmanager
+def local_session(*, name: str, conf: dict[str, str]):
+    """In place of a Spark session: everything runs in this process."""
+    yield LocalRunner(lambda: uuid.uuid4().hex)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a job ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return json.loads(self.out)
+
+    @property
+    def compactions(self) -> list[dict[str, Any]]:
+        return self.document["compactions"]
+
+    @property
+    def states(self) -> list[str]:
+        return [entry["state"] for entry in self.compactions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """Runs jobs in this process against one queue, with JSON output unless `text`."""
+
+    queue_url: str
+
+    def __call__(self, job: str, *arguments: str | Path, text: bool = False, queue_url: str | None = None) -> Ran:
+        line = [*map(str, arguments), "--queue-url", queue_url or self.queue_url]
+        done = CliRunner().invoke(COMMANDS[job], line if text else [*line, "--output", "json"])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert "Traceback" not in done.output
+        return Ran(status=done.exit_code, out=done.stdout, err=done.stderr)
+
+    def good(self, job: str, *arguments: str | Path) -> Ran:
+        ran = self(job, *arguments)
+        assert ran.status == 0, ran
+        return ran
+
+    def queue(self) -> SqlQueue:
+        return SqlQueue(self.queue_url)
+
+    def shown(self) -> dict[int, dict[str, Any]]:
+        """The rows of SHOW COMPACTIONS by id."""
+        return {row["id"]: row for row in self.good("show_compactions").compactions}
+
+
+def fixture(name: str, target: Path, *layers: str) -> Path:
+    """A copy of a table that Hive wrote (`hive3/a_crud`), with the named results of Hive's own laid over it."""
+    return merge.overlay(target, *(FIXTURES / name / layer for layer in ("before", *layers)))
+
+
+def tree(root: Path, *, times: bool = True, without: Callable[[str], bool] = lambda _: False) -> dict[str, tuple]:
+    """Everything below a directory: kind, contents, and unless told otherwise the modification times."""
+    found = {}
+    for path in [root, *sorted(root.rglob("*"))]:
+        status = path.lstat()
+        name = path.relative_to(root).as_posix()
+        if without(name):
+            continue
+        if stat.S_ISREG(status.st_mode):
+            what = hashlib.sha256(path.read_bytes()).hexdigest() if os.access(path, os.R_OK) else "unreadable"
+        else:
+            what = str(path.readlink()) if path.is_symlink() else "directory"
+        found[name] = (what, status.st_mode, status.st_mtime_ns if times else 0)
+    return found
+
+
+def added(before: dict[str, tuple], after: dict[str, tuple]) -> set[str]:
+    """What is new at the top; everything that was there must be as it was, but for the times of directories."""
+    for name, facts in before.items():
+        assert after[name][:2] == facts[:2], name
+        assert after[name][2] == facts[2] or facts[0] == "directory", name
+    return {name.split("/")[0] for name in after.keys() - before.keys()}
+
+
+def names(location: Path) -> list[str]:
+    """All entries of a directory, hidden ones included."""
+    return sorted(path.name for path in location.iterdir())
+
+
+def visible(location: Path) -> list[str]:
+    """The entries that readers see."""
+    return [name for name in names(location) if name[0] not in "_."]
+
+
+def copy_once_more(source: Path, target: Path) -> Path:
+    """A copy with modification times."""
+    shutil.copytree(source, target, symlinks=True)
+    return target

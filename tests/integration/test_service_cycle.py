@@ -1,0 +1,348 @@
+"""The services as cron runs them: initiator, both workers, cleaner, and what the queue shows in between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from acidlib.model.requests import CompactionRequest, CompactionType
+from integration.harness import Jobs, fixture, names, tree, visible
+from judges import merge
+
+LISTS = (
+    "db.f_abort:7:9223372036854775807::2,3,6\n"
+    "# the rest has no exceptions\n"
+    "db.b_part:6:9223372036854775807::\n"
+    "db.crud:4:9223372036854775807::\n"
+    "\n"
+    "other.crud4:3:9223372036854775807::\n"
+)
+THRESHOLDS = ("--set", "hive.compactor.delta.num.threshold=2")
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warehouse:
+    """Four tables of two generations; the places that hold rows, with the write ids that hold for each."""
+
+    root: Path
+    lists: Path
+    places: dict[str, tuple[Path, str, int]]
+
+    def rows(self) -> dict[str, list[merge.Row]]:
+        return {
+            name: merge.read(place, write_ids, generation=generation, strict=True)
+            for name, (place, write_ids, generation) in self.places.items()
+        }
+
+    def __getitem__(self, name: str) -> Path:
+        return self.places[name][0]
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    root = tmp_path / "warehouse"
+    db = root / "db.db"
+    aborts = "db.f_abort:7:9223372036854775807::2,3,6"
+    part = fixture("hive3/b_part", db / "b_part")
+    places = {
+        "db.crud": (fixture("hive3/a_crud", db / "crud"), "", 3),
+        "db.f_abort": (fixture("hive3/f_abort", db / "f_abort"), aborts, 3),
+        "other.crud4": (fixture("hive4/crud_table", root / "other.db" / "crud4"), "", 4),
+    }
+    places |= {f"db.b_part.{p.name}": (p, "", 3) for p in sorted(part.iterdir())}
+    fixture("hive3/h_mm_textfile", db / "insert_only")
+    (db / "plain").mkdir()
+    (db / "plain" / "000000_0").write_bytes(b"ORC")
+    lists = tmp_path / "lists.txt"
+    lists.write_text(LISTS)
+    return Warehouse(root=root, lists=lists, places=places)
+
+
+def initiate(jobs: Jobs, warehouse: Warehouse, *more: str | Path):
+    return jobs(
+        "initiator", "--warehouse", warehouse.root, "--write-ids-file", warehouse.lists,
+        "--exclude", "db.insert_only", *THRESHOLDS, *more,
+    )  # fmt: skip
+
+
+def test_initiator_without_a_statement_about_write_ids_is_wrong_usage(jobs: Jobs, warehouse: Warehouse) -> None:
+    ran = jobs("initiator", "--warehouse", warehouse.root)
+    assert ran.status == 2
+    assert "what is committed cannot be known from files" in ran.err
+    assert ran.out == ""
+
+
+def test_initiator_decides_and_a_dry_run_queues_nothing(jobs: Jobs, warehouse: Warehouse) -> None:
+    before = tree(warehouse.root)
+    ran = initiate(jobs, warehouse, "--dry-run")
+    assert ran.status == 0
+    decisions = {entry["table"] + (entry["partition"] or ""): entry for entry in ran.document["decisions"]}
+    assert set(decisions) == {"crud", "f_abort", "crud4", *(f"b_partdt=2024-01-0{i}" for i in (1, 2, 3))}
+    assert {entry["type"] for entry in decisions.values()} == {"major"}  # no base: more deltas than the threshold
+    assert decisions["crud"]["threshold"] == 2
+    assert decisions["crud"]["threshold_key"] == "hive.compactor.delta.num.threshold"
+    assert all(entry["queued"] is None for entry in decisions.values())
+    assert any("plain is skipped: it holds original files only" in note for note in ran.document["notes"])
+    assert jobs.shown() == {}
+    assert tree(warehouse.root) == before
+
+
+def test_below_the_threshold_nothing_is_queued(jobs: Jobs, warehouse: Warehouse) -> None:
+    ran = initiate(jobs, warehouse, "--set", "hive.compactor.delta.num.threshold=100")
+    assert ran.status == 0
+    assert ran.document["totals"]["queued"] == 0
+    assert all(entry["type"] is None and entry["reason"] for entry in ran.document["decisions"])
+    assert jobs.shown() == {}
+
+
+def test_a_place_is_queued_once(jobs: Jobs, warehouse: Warehouse) -> None:
+    assert initiate(jobs, warehouse).document["totals"]["queued"] == 6
+    again = initiate(jobs, warehouse)
+    assert again.status == 0
+    assert again.document["totals"]["queued"] == 0
+    assert all("already scheduled with state='initiated'" in entry["reason"] for entry in again.document["decisions"])
+    assert len(jobs.shown()) == 6
+
+
+def test_a_table_without_a_line_fails_and_the_others_are_queued(jobs: Jobs, warehouse: Warehouse) -> None:
+    warehouse.lists.write_text(LISTS.replace("db.crud:4:9223372036854775807::\n", ""))
+    ran = initiate(jobs, warehouse)
+    assert ran.status == 3
+    failed = [entry for entry in ran.document["decisions"] if entry["failed"]]
+    assert [entry["table"] for entry in failed] == ["crud"]
+    assert "nothing says which of its transactions are committed" in failed[0]["reason"]
+    assert ran.document["totals"]["queued"] == 5
+
+
+def test_a_place_whose_last_attempts_failed_is_left_alone(jobs: Jobs, warehouse: Warehouse) -> None:
+    damaged = warehouse["db.crud"] / "delta_0000001_0000001_0000" / "bucket_00000"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:300])
+    only = ("--exclude", "db.b_part", "--exclude", "db.f_abort", "--exclude", "other.*")
+    for _ in range(2):
+        assert initiate(jobs, warehouse, *only).document["totals"]["queued"] == 1
+        drained = jobs("major_compact")
+        assert drained.status == 3
+        assert drained.states == ["failed"]
+    damaged.write_bytes(whole)
+    ran = initiate(jobs, warehouse, *only)
+    assert ran.document["totals"]["queued"] == 0
+    (entry,) = ran.document["decisions"]
+    assert entry["reason"] == "Compaction is not initiated since last 2 consecutive compaction attempts failed"
+    assert [row["state"] for row in jobs.shown().values()] == ["did not initiate", "failed", "failed"]
+    dry = initiate(jobs, warehouse, *only, "--dry-run")
+    assert dry.document["decisions"][0]["reason"] == entry["reason"]
+    assert len(jobs.shown()) == 3
+    assert initiate(jobs, warehouse, *only, "--force").document["totals"]["queued"] == 1
+    assert jobs.good("major_compact").states == ["ready for cleaning"]
+
+
+def test_a_named_compaction_is_not_held_back_by_failures(jobs: Jobs, warehouse: Warehouse) -> None:
+    place = warehouse["db.crud"]
+    damaged = place / "delta_0000001_0000001_0000" / "bucket_00000"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:300])
+    for _ in range(3):
+        assert jobs("major_compact", "--location", place, "--all-committed").status == 1
+    damaged.write_bytes(whole)
+    assert jobs.good("major_compact", "--location", place, "--all-committed").states == ["ready for cleaning"]
+
+
+def test_from_the_scan_to_the_cleaning(jobs: Jobs, warehouse: Warehouse) -> None:
+    rows = warehouse.rows()
+    assert all(rows.values())
+    initiate(jobs, warehouse)
+    assert {row["state"] for row in jobs.shown().values()} == {"initiated"}
+
+    assert jobs.good("minor_compact").compactions == []  # none was queued
+    ran = jobs.good("major_compact")
+    assert ran.states == ["ready for cleaning"] * 6
+    assert ran.document["totals"]["states"]["ready for cleaning"] == 6
+    assert warehouse.rows() == rows
+    shown = jobs.shown()
+    assert {row["state"] for row in shown.values()} == {"ready for cleaning"}
+    assert {row["highest_write_id"] for row in shown.values()} == {3, 4, 6, 7}
+    assert all(row["commit_ms"] and row["type"] == "MAJOR" and row["worker"] is None for row in shown.values())
+
+    with_results = tree(warehouse.root)
+    waits = jobs.good("cleaner")
+    assert {entry["state"] for entry in waits.document["cleanings"]} == {"ready for cleaning"}
+    assert all("the retention of 86400 s has not passed" in entry["reason"] for entry in waits.document["cleanings"])
+    assert tree(warehouse.root, times=False) == {k: (*v[:2], 0) for k, v in with_results.items()}
+    assert {row["state"] for row in jobs.shown().values()} == {"ready for cleaning"}
+
+    planned = jobs.good("cleaner", "--retention", "0s", "--dry-run")
+    assert {row["state"] for row in jobs.shown().values()} == {"ready for cleaning"}
+    done = jobs.good("cleaner", "--retention", "0s")
+    assert warehouse.rows() == rows
+
+    def removals(ran):
+        return {(e["location"], r["path"], r["bytes"]) for e in ran.document["cleanings"] for r in e["removed"]}
+
+    assert removals(planned) == removals(done)
+    gone = {name for name in with_results if name not in tree(warehouse.root)}
+    assert {str(warehouse.root / name) for name in gone if not name.endswith(("bucket_00000", "_version"))} >= {
+        f"{location}/{path}" for location, path, _ in removals(done)
+    }
+    for name, (place, _, _) in warehouse.places.items():
+        assert len(visible(place)) == 1, name
+        assert visible(place)[0].startswith("base_")
+        assert names(place) == visible(place), "no claim, no staging is left"
+    assert {row["state"] for row in jobs.shown().values()} == {"succeeded"}
+    assert jobs.good("cleaner", "--retention", "0s").document["cleanings"] == []
+
+
+def test_minor_is_queued_beside_a_base_and_drained_by_its_own_job(jobs: Jobs, warehouse: Warehouse) -> None:
+    place = warehouse["db.crud"]
+    rows = warehouse.rows()
+    jobs.good("major_compact", "--location", place, "--write-ids", "db.crud:2:9223372036854775807::")
+    jobs.good("cleaner", "--location", place, "--retention", "0s")
+    assert visible(place) == [
+        "base_0000002", "delete_delta_0000003_0000003_0000", "delete_delta_0000004_0000004_0000",
+        "delta_0000003_0000003_0000",
+    ]  # fmt: skip
+    ran = initiate(jobs, warehouse, "--exclude", "db.[bf]*", "--exclude", "other.*",
+                   "--set", "hive.compactor.delta.pct.threshold=100")  # fmt: skip
+    assert [entry["type"] for entry in ran.document["decisions"]] == ["minor"]
+    assert jobs.good("major_compact").compactions == []
+    (entry,) = jobs.good("minor_compact").compactions
+    assert entry["type"] == "major"
+    assert entry["reason"].startswith("a minor of inserts and deletes needs two renames, and the base")
+    assert warehouse.rows() == rows
+
+
+def test_text_of_every_service_names_each_place(jobs: Jobs, warehouse: Warehouse) -> None:
+    scan = jobs(
+        "initiator", "--warehouse", warehouse.root, "--write-ids-file", warehouse.lists, "--exclude",
+        "db.insert_only", *THRESHOLDS, text=True,
+    )  # fmt: skip
+    drained = jobs("major_compact", text=True)
+    cleaned = jobs("cleaner", "--retention", "0s", text=True)
+    shown = jobs("show_compactions", text=True)
+    for ran in (scan, drained, cleaned):
+        assert ran.status == 0
+        for place in warehouse.places:
+            assert place in ran.out
+    assert shown.out.count("succeeded") == 6
+
+
+def test_what_was_queued_is_compacted_with_the_write_ids_it_was_queued_with(jobs: Jobs, warehouse: Warehouse) -> None:
+    """A worker never guesses anew: what was open when the request was made stays out."""
+    place = warehouse["db.crud"]
+    jobs.good("initiator", "--location", place, "--write-ids", "crud:4:3:3,4:",
+              "--set", "hive.compactor.delta.num.threshold=1")  # fmt: skip
+    (entry,) = jobs.good("major_compact").compactions
+    assert entry["output_directories"] == ["base_0000002"]
+    assert entry["write_ids"]["high_water_mark"] == 2
+
+
+def test_trash_moves_aside_what_is_obsolete(jobs: Jobs, warehouse: Warehouse) -> None:
+    place = warehouse["db.crud"]
+    before = tree(place, times=False)
+    rows = warehouse.rows()
+    jobs.good("major_compact", "--location", place, "--all-committed")
+    jobs.good("cleaner", "--retention", "0s", "--trash")
+    assert visible(place) == ["base_0000004"]
+    (moved,) = (place / "_acidlib_trash").iterdir()
+    assert tree(moved, times=False) == before
+    assert warehouse.rows() == rows
+
+
+def litter(place: Path, name: str, age: float, *, marked: bool = True) -> Path:
+    folder = place / name
+    (folder / "_attempts").mkdir(parents=True)
+    file = folder / "_attempts" / "base_0000004.bucket_00000.7"
+    file.write_bytes(b"x" * 10)
+    if marked:
+        (folder / "_acidlib_staging").write_text("{}")
+    for path in (*sorted(folder.rglob("*"), reverse=True), folder):
+        os.utime(path, (time.time() - age,) * 2)
+    return folder
+
+
+def test_litter_of_dead_runs_goes_after_a_day(jobs: Jobs, warehouse: Warehouse) -> None:
+    place = warehouse["db.crud"]
+    jobs.good("major_compact", "--location", place, "--all-committed")
+    old, young = litter(place, "_tmp_old", DAY + 60), litter(place, "_tmp_young", DAY - 600)
+    foreign = litter(place, "_tmp_foreign", 10 * DAY, marked=False)
+    planned = jobs.good("cleaner", "--dry-run", "--retention", "0s").document["cleanings"][0]
+    done = jobs.good("cleaner", "--retention", "0s").document["cleanings"][0]
+    assert not old.exists()
+    assert young.exists()
+    assert foreign.exists()
+    assert [item["path"] for item in planned["removed"]] == [item["path"] for item in done["removed"]]
+    assert "_tmp_old" in [item["path"] for item in done["removed"]]
+
+
+def test_litter_goes_where_no_request_waits_any_more(jobs: Jobs, warehouse: Warehouse) -> None:
+    place = warehouse["db.crud"]
+    jobs.good("major_compact", "--location", place, "--all-committed")
+    jobs.good("cleaner", "--retention", "0s")
+    old = litter(place, "_tmp_old", DAY + 60)
+    planned = jobs.good("cleaner", "--dry-run").document["cleanings"]
+    done = jobs.good("cleaner").document["cleanings"]
+    assert not old.exists()
+    assert [item["path"] for entry in done for item in entry["removed"]] == ["_tmp_old"]
+    assert [item["path"] for entry in planned for item in entry["removed"]] == ["_tmp_old"]
+    assert jobs.good("cleaner").document["cleanings"] == []
+
+
+def test_a_location_that_was_dropped_is_cleaned(jobs: Jobs, warehouse: Warehouse) -> None:
+    place = warehouse["db.crud"]
+    jobs.good("major_compact", "--location", place, "--all-committed")
+    shutil.rmtree(place)
+    (planned,) = jobs.good("cleaner", "--dry-run").document["cleanings"]
+    assert planned["state"] == "planned"
+    (done,) = jobs.good("cleaner").document["cleanings"]
+    assert done["state"] == "succeeded"
+    assert "does not exist" in done["reason"]
+    assert not place.exists()
+    assert jobs.shown()[1]["state"] == "succeeded"
+
+
+def test_a_newer_publication_makes_an_older_request_wait(jobs: Jobs, warehouse: Warehouse) -> None:
+    """Whoever listed the place before the newest result may still be reading what the older one made obsolete."""
+    place = warehouse["db.crud"]
+    rows = warehouse.rows()
+    jobs.good("major_compact", "--location", place, "--write-ids", "db.crud:2:9223372036854775807::")
+    jobs.good("major_compact", "--location", place, "--all-committed")
+    assert visible(place)[:2] == ["base_0000002", "base_0000004"]
+    kept = visible(place)
+    cleaned = jobs.good("cleaner", "--retention", "1h").document["cleanings"]
+    assert [entry["state"] for entry in cleaned] == ["ready for cleaning"] * 2
+    assert visible(place) == kept
+    cleaned = jobs.good("cleaner", "--retention", "0s").document["cleanings"]
+    assert [entry["state"] for entry in cleaned] == ["succeeded"] * 2
+    assert visible(place) == ["base_0000004"]
+    assert warehouse.rows() == rows
+
+
+def test_the_cleaner_leaves_what_somebody_works_on(jobs: Jobs, warehouse: Warehouse) -> None:
+    place = warehouse["db.crud"]
+    jobs.good("major_compact", "--location", place, "--all-committed")
+    now = time.time()
+    (place / "_acidlib_claim").write_text(f'{{"owner":"other","token":"t","start":{now},"beat":{now}}}')
+    before = tree(place)
+    ran = jobs("cleaner", "--retention", "0s")
+    assert ran.status == 3
+    assert ran.document["cleanings"][0]["state"] == "conflict"
+    assert tree(place) == before
+    assert jobs.shown()[1]["state"] == "ready for cleaning"
+
+
+def test_a_request_that_says_nothing_of_its_location_is_refused_and_does_not_come_back(jobs: Jobs) -> None:
+    with jobs.queue() as queue:
+        queue.enqueue(
+            CompactionRequest(id=0, database="db", table="t", partition=None, type=CompactionType.MAJOR), now_ms=1
+        )
+    ran = jobs("major_compact")
+    assert ran.status == 0
+    assert ran.states == ["refused"]
+    assert jobs.shown()[1]["state"] == "refused"
+    assert jobs.good("major_compact").compactions == []

@@ -1,0 +1,136 @@
+"""Compactions of random tables: any schema, any history, any layout. The oracle is a naive merge of rows."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compaction import MAJOR, MINOR, Compacted, Refused, bucket_files, compact_directory
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import RewriteSettings
+from conformance.checks import java_problems, statistics_problems
+from judges import merge, strategies, tables
+from judges.java_orc import JavaOrc, shared
+
+SIZES = st.builds(
+    RewriteSettings,
+    copy_bytes=st.sampled_from([0, 300, 1 << 40]),
+    stripe_bytes=st.sampled_from([1, 2000, 64 << 20]),
+    stride=st.sampled_from([2, 10_000]),
+)
+KINDS = st.sampled_from([MAJOR, MINOR])
+
+
+def bounded(examples: int) -> settings:
+    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A random table to build: what `judges.tables.build` takes."""
+
+    columns: str
+    history: list[tables.Transaction]
+    layouts: list[tables.Layout]
+    writers: int
+    generation: int
+
+    def build(self, location: Path) -> tables.Built:
+        return tables.build(location, self.columns, self.history, writers=self.writers, layouts=self.layouts)
+
+    def compact(self, built: tables.Built, kind: CompactionType, sizes: RewriteSettings, txn: int = 100) -> Compacted:
+        visibility = txn if self.generation == 4 else None
+        return compact_directory(built.location, kind, built.write_ids, self.generation, visibility, settings=sizes)
+
+    def rows(self, built: tables.Built) -> list[merge.Row]:
+        return merge.read(built.location, built.write_ids, generation=self.generation, strict=True)
+
+    def check_files(self, built: tables.Built, compacted: Compacted) -> list[Path]:
+        """Exact statistics of every file of the result."""
+        paths = bucket_files(built.location, compacted.directories)
+        copied = any(result.stripes_copied for result in compacted.results)
+        for path in paths:
+            assert statistics_problems(path, self.generation, copied=copied) == []
+        return paths
+
+
+@st.composite
+def random_tables(draw: Any, *, compression: tuple[str, ...] = ("none", "zlib", "snappy", "zstd")) -> Table:
+    columns = draw(strategies.schemas())
+    layout = strategies.layouts().filter(lambda found: found.compression in compression)
+    return Table(
+        columns=columns,
+        history=draw(strategies.histories(columns)),
+        layouts=draw(st.lists(layout, min_size=1, max_size=3)),
+        writers=draw(st.integers(1, 2)),
+        generation=draw(st.sampled_from([3, 4])),
+    )
+
+
+@bounded(100)
+@given(table=random_tables(), kind=KINDS, sizes=SIZES)
+def test_a_compaction_changes_nothing_that_a_reader_sees(
+    table: Table, kind: CompactionType, sizes: RewriteSettings
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        built = table.build(Path(folder) / "table")
+        try:
+            compacted = table.compact(built, kind, sizes)
+        except Refused:
+            return
+        assert table.rows(built) == list(built.expected)
+        table.check_files(built, compacted)
+
+
+@bounded(50)
+@given(table=random_tables(), first=SIZES, second=SIZES)
+def test_a_major_over_our_minor_changes_nothing(table: Table, first: RewriteSettings, second: RewriteSettings) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        built = table.build(Path(folder) / "table")
+        try:
+            table.compact(built, MINOR, first)
+            compacted = table.compact(built, MAJOR, second, txn=101)
+        except Refused:
+            return
+        assert table.rows(built) == list(built.expected)
+        table.check_files(built, compacted)
+
+
+@pytest.mark.java
+@bounded(20)
+@given(table=random_tables(compression=("zlib", "snappy", "zstd")), sizes=SIZES)
+def test_java_reads_seeks_and_prunes_in_any_result(table: Table, sizes: RewriteSettings) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        built = table.build(Path(folder) / "table")
+        try:
+            compacted = table.compact(built, MAJOR, sizes)
+        except Refused:
+            return
+        for path in table.check_files(built, compacted):
+            assert java_problems(java(), path) == []
+
+
+@pytest.mark.java
+@bounded(15)
+@given(table=random_tables(compression=("none",)))
+def test_java_reads_any_uncompressed_result_that_was_rewritten(table: Table) -> None:
+    """Copies are left out: Java cannot prune in some uncompressed files of pyorc."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = table.build(Path(folder) / "table")
+        try:
+            compacted = table.compact(built, MAJOR, RewriteSettings(copy_bytes=1 << 40))
+        except Refused:
+            return
+        if not any(result.stripes_copied for result in compacted.results):
+            for path in table.check_files(built, compacted):
+                assert java_problems(java(), path) == []
+
+
+def java() -> JavaOrc:
+    return shared()
