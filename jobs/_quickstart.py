@@ -189,7 +189,7 @@ class Page:
 
     def __init__(self) -> None:
         screen = terminal(1)
-        width = WIDTH if screen is None else min(Console(file=screen).width, WIDTH)
+        width = WIDTH if screen is None else min(os.get_terminal_size(screen.fileno()).columns or WIDTH, WIDTH)
         self._console = Console(file=screen or sys.stdout, width=width, highlight=False, markup=False, emoji=False)
         self._step = 1
 
@@ -215,6 +215,7 @@ class Page:
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
         """A table with a header."""
+        self._console.print()
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for column in columns:
             table.add_column(column, justify="right" if column in right else "left", overflow="fold")

@@ -26,11 +26,12 @@ from acidlib.errors import AcidError, CorruptError
 from acidlib.metastore.standalone import stated_write_ids
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
-from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.progress import TerminalProgress
+from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.show import show_document
 from acidlib.report.text import human_bytes, plural
 from acidlib.settings import load_settings
+from jobs import _quickstart_words as words
 from jobs._quickstart import ALL, EARLY, Facts, Page, Place, add_transactions, differs_from_hive, look, terminal
 
 THRESHOLD = "hive.compactor.delta.num.threshold=1"
@@ -54,7 +55,6 @@ class Quickstart:
         self.tables = tables
         before, self.seen = self.seen, look(self.warehouse, tables)
         self.page.directories(self.seen, before)
-        self.page.lines([""])
         self.page.table(
             ("Place", "Visible rows", "Digest of row ids and values"),
             [(place.name, str(len(place.rows)), place.digest) for place in self.seen],
@@ -65,7 +65,6 @@ class Quickstart:
         """Show the directories, and that a reader sees what it saw before. Raises CorruptError when it does not."""
         before, self.seen = self.seen, look(self.warehouse, self.tables)
         self.page.directories(self.seen, before)
-        self.page.lines([""])
         same = [new.rows == old.rows for old, new in zip(before, self.seen, strict=True)]
         self.page.table(
             ("Place", "Rows before", "Rows after", "Digest before", "Digest after", ""),
@@ -181,58 +180,33 @@ def _row(result: CompactionResult) -> tuple[str, ...]:
 def _tell(show: Quickstart) -> None:
     page = show.page
     ids = "--write-ids-file W/_write_ids.txt"
-    page.step("Two tables that Hive 3.1.3 wrote", OPENING)
+    page.step("Two tables that Hive 3.1.3 wrote", words.OPENING)
     show.load(EARLY)
     page.step(
-        "Scan: what needs compaction?", SCAN, f"jobs/initiator.py --warehouse W {ids}", f"--set {THRESHOLD} --dry-run"
+        "Scan: what needs compaction?",
+        words.SCAN,
+        f"jobs/initiator.py --warehouse W {ids}",
+        f"--set {THRESHOLD} --dry-run",
     )
     show.scan(dry_run=True)
-    page.step("Minor compaction", MINOR, "jobs/minor_compact.py --warehouse W --table 'default.*'", ids)
+    page.step("Minor compaction", words.MINOR, "jobs/minor_compact.py --warehouse W --table 'default.*'", ids)
     show.compact(CompactionType.MINOR, named=True)
     show.check()
-    page.step("More transactions", MORE)
+    page.step("More transactions", words.MORE)
     show.load(ALL)
-    page.step("Scan again, and queue", AGAIN, f"jobs/initiator.py --warehouse W {ids}", f"--set {THRESHOLD}")
+    page.step("Scan again, and queue", words.AGAIN, f"jobs/initiator.py --warehouse W {ids}", f"--set {THRESHOLD}")
     show.scan(dry_run=False)
-    page.step("Major compaction", MAJOR, "jobs/major_compact.py")
+    page.step("Major compaction", words.MAJOR, "jobs/major_compact.py")
     show.compact(CompactionType.MAJOR, named=False)
     show.check()
-    page.step("Cleaning", CLEAN, "jobs/cleaner.py --retention 0s")
+    page.step("Cleaning", words.CLEAN, "jobs/cleaner.py --retention 0s")
     show.clean()
     show.check()
     show.judge()
-    page.step("What the queue remembers", HISTORY, "jobs/show_compactions.py")
+    page.step("What the queue remembers", words.HISTORY, "jobs/show_compactions.py")
     show.show()
-    page.step("Your own table", NEXT)
-    page.lines(COMMANDS)
-
-
-OPENING = """b_part has three partitions, f_abort none. For now they hold only Hive's first transactions: inserts, one
-    of which was rolled back (write id 2 of f_abort). Rows are read by a small reader of this page's own, with pyarrow."""
-SCAN = """The initiator applies Hive's thresholds. Hive waits for more than 10 deltas; for these small tables more
-    than 1 is enough. This is a dry run: it decides, and queues nothing. W stands for the warehouse."""
-MINOR = """Hive's rule asks for a major where there is no base yet. A minor, which joins deltas, can be asked for by
-    name, as with ALTER TABLE ... COMPACT 'minor'. Whole stripes are copied as they are; those with rows of the
-    transaction that was rolled back are rewritten. On a real table a stripe below 256 KiB is not copied but joined with
-    its neighbours; all stripes here are that small, so for this page the limit is off."""
-MORE = """Now the rest of what Hive did: an update, deletes, late inserts, and in f_abort a rolled back update and a
-    rolled back delete. New directories are marked with +."""
-AGAIN = """This time the requests are queued, each with the reason."""
-MAJOR = """Without a table's name the job takes what waits in the queue. Deleted rows and rolled back rows go; the
-    result is a base, one directory that appears with a single rename. Until it is cleaned, the old files stay."""
-CLEAN = """The cleaner removes what the two compactions made obsolete. As a rule it waits for a day, for readers that
-    still use the old files; here it does not wait. The write ids to which that applies were recorded with each
-    request."""
-HISTORY = """In the columns of Hive's SHOW COMPACTIONS (some of them)."""
-NEXT = """Try it on a copy of a table of yours, or with --dry-run first, which changes nothing. --all-committed says
-    that nobody writes, nothing is open and nothing was rolled back; else give --write-ids (see README.md)."""
-COMMANDS = (
-    "",
-    "  ./spark-submit.sh jobs/major_compact.py --location /path/to/table --all-committed --dry-run",
-    "  ./spark-submit.sh jobs/major_compact.py --location /path/to/table --all-committed",
-    "  ./spark-submit.sh jobs/cleaner.py --dry-run",
-    "",
-)
+    page.step("Your own table", words.NEXT)
+    page.lines(words.COMMANDS)
 
 
 @click.command(help="Compact a copy of two tables that real Hive wrote, and show each step.")

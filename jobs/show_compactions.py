@@ -30,7 +30,9 @@ def main(*, common: Common, blockers: bool) -> Any:
         document=lambda: {
             "job": "show_compactions",
             "version": __version__,
+            "run_id": None,
             "compactions": show_document(requests),
+            "totals": {"compactions": len(requests)},
         },
     )
 

@@ -27,7 +27,7 @@ MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 STAGING = "_tmp_compaction"
 
 
-class Refused(Exception):
+class RefusedPlanError(Exception):
     """Planning found nothing to compact; the message is its reason."""
 
 
@@ -57,7 +57,7 @@ def plan(
     minor_as_major_bytes: int = 0,
     settings: RewriteSettings | None = None,
 ) -> tuple[CompactionInputs, tuple[Unit, ...]]:
-    """The inputs and units of a compaction; raises Refused with planning's reason."""
+    """The inputs and units of a compaction; raises RefusedPlanError with planning's reason."""
     generation = Generation(generation)
     ids = write_id_list(location, write_ids, generation).for_compactor()
     listing = list_location(LocalFileSystem(), str(location))
@@ -72,7 +72,7 @@ def plan(
         minor_as_major_bytes=minor_as_major_bytes,
     )
     if isinstance(inputs, Refusal):
-        raise Refused(inputs.reason)
+        raise RefusedPlanError(inputs.reason)
     units = compaction_units(
         inputs,
         _facts(listing, inputs),
@@ -113,7 +113,7 @@ def compact_directory(
     """Compact one table or partition directory and put the result into place.
 
     `write_ids` is a reader's list in Hive's format, blank for "all committed". A result without rows or events is left
-    out when another has some. Nothing of the result is left when a unit fails; raises Refused, AcidError.
+    out when another has some. Nothing of the result is left when a unit fails; raises RefusedPlanError, AcidError.
     """
     inputs, units = plan(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, settings)
     staging = Path(location) / STAGING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from acidlib.engine.leftovers import give_back_abandoned
+from acidlib.engine.leftovers import finish_publications, give_back_abandoned
 from acidlib.engine.selection import Budget, Looked, Order, Selection, Spending, look_at, ordered, select_targets
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, Understanding, request_of, target_of
@@ -73,6 +73,7 @@ def _named_jobs(
             yield Job(target=one.target, kind=run.kind, request_id=None, named=True)
             continue
         try:
+            finish_publications(services, one.target.location)
             request = request_of(one.target, run.kind, one.listing, initiator=f"{services.host}-manual")
             yield Job(target=one.target, kind=run.kind, request_id=_enqueue_and_claim(services, request), named=True)
         except AcidError as error:

@@ -97,10 +97,10 @@ class Proof:
             raise self._broken(f"{self.found_again} rows of the result are in the delete set")
         if self.matched != self.rows_deleted:
             raise self._broken(f"{self.matched} rows are in the delete set and {self.rows_deleted} were deleted")
-        if not self.ascending:
-            raise self._broken("its keys do not ascend")
         if self.stripes != self.index_entries:
             raise self._broken(f"it has {self.stripes} stripes and {self.index_entries} key-index entries")
+        if not self.ascending:
+            raise self._broken("its keys do not ascend")
 
     def _broken(self, reason: str) -> CorruptError:
         return CorruptError(f"Cannot publish {self.where}: because {reason}; nothing was changed")

@@ -115,8 +115,10 @@ def _as_litter(fs: FileSystem, location: str, entry: Entry, now: float) -> Litte
     except AcidError:
         return None  # somebody is at work in it, or it holds what is not ours
     names = {item.path for item in tree}
-    if PUBLISH_RECORD in names or (names and STAGING_MARKER not in names):
+    if PUBLISH_RECORD in names:
         return None
+    if STAGING_MARKER not in names and not all(name.startswith(f"{STAGING_MARKER}.") for name in names):
+        return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
     newest = max((item.modified for item in tree), default=entry.modified)
     return _litter(location, entry, sum(item.length for item in tree), now - max(newest, entry.modified))
 

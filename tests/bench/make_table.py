@@ -1,6 +1,6 @@
 """Makes the table that the benches work on: one bucket, a base and ten deltas, mixed types, about 100 MB in zlib.
 
-    cd tests; ../.venv/bin/python -m bench.make_table DIRECTORY [--rows 2000000] [--deltas 10] [--deleted 0.05] [--flat-deltas]
+    cd tests; ../.venv/bin/python -m bench.make_table DIRECTORY [--deleted 0.05] [--flat-deltas]
 
 Written by pyorc, so that what is measured is not our own writer's output.
 """

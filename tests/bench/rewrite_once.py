@@ -16,6 +16,9 @@ import click
 from acidlib.model.generation import Generation
 from acidlib.model.units import DataFile, RewriteSettings, Unit
 from acidlib.model.writeids import all_committed
+from acidlib.orc.column import Column
+from acidlib.orc.stripe import StripeReader
+from acidlib.rewrite.inputs import open_inputs
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 
@@ -42,6 +45,24 @@ def unit_of(directory: Path) -> Unit:
     )
 
 
+def largest_decoded(unit: Unit) -> int:
+    """Bytes of all columns of the largest input stripe, as they are held while they are rewritten."""
+    largest = 0
+    with open_inputs(unit.inputs, LocalDataFiles()) as inputs:
+        for file in inputs.files:
+            for number, stripe in enumerate(file.tail.stripes):
+                reader = StripeReader(file.source, file.tail, number)
+                largest = max(largest, _bytes(reader.column(file.tail.root, stripe.rows)))
+    return largest
+
+
+def _bytes(column: Column) -> int:
+    arrays = [column.present, column.values, column.high, column.secondary, column.lengths, column.data]
+    if column.dictionary is not None:
+        arrays += [column.dictionary.offsets, column.dictionary.data]
+    return sum(array.nbytes for array in arrays if array is not None) + sum(map(_bytes, column.children))
+
+
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("output", type=click.Path(path_type=Path))
@@ -53,10 +74,12 @@ def main(directory: Path, output: Path) -> None:
     result = run_unit(unit_of(directory), LocalDataFiles(), str(output), time.perf_counter)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    decoded = largest_decoded(unit_of(directory))
     print(
         f"{seconds:.3f} s, {result.rows_in} rows in, {result.rows_out} out, {result.length} bytes, "
         f"{result.stripes_copied} stripes copied, {result.stripes_rewritten} rewritten, "
-        f"peak {(peak - idle) / 1024:.0f} MiB above {idle / 1024:.0f} MiB"
+        f"peak {(peak - idle) / 1024:.0f} MiB above {idle / 1024:.0f} MiB, "
+        f"{(peak - idle) * 1024 / decoded:.1f} times the largest stripe decoded ({decoded / (1 << 20):.0f} MiB)"
     )
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from compaction import Compacted, bucket_files, compact_directory
+from judges import merge
+from judges.java_orc import JavaOrc, shared
 
 from acidlib.model.requests import CompactionType
 from conformance.hive_tables import HiveTable
-from judges import merge
-from judges.java_orc import JavaOrc, shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ Compaction = Callable[[HiveTable, CompactionType], Case]
 
 @pytest.fixture(scope="session")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> Compaction:
-    """A compacted copy of a table; not to be changed by a test. Raises compaction.Refused."""
+    """A compacted copy of a table; not to be changed by a test. Raises compaction.RefusedPlanError."""
     made: dict[tuple[HiveTable, CompactionType], Case | Exception] = {}
 
     def compact(table: HiveTable, kind: CompactionType) -> Case:

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 from compaction import MAJOR, compact_directory
+from judges import merge
+from judges import orc_tail as o
 
 from acidlib.model.generation import Generation
 from conformance.hive_tables import hive_table
-from judges import merge
-from judges import orc_tail as o
 
 TABLE = hive_table("hive3/a_crud")
 BUCKET = 536870912

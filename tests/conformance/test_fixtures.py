@@ -7,14 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from compaction import MAJOR, MINOR, Compacted, Refused, compact_directory
+from compaction import MAJOR, MINOR, Compacted, RefusedPlanError, compact_directory
+from judges import hive_text, merge
+from judges.acid_dirs import directory_state
 
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionType
 from conformance.conftest import Case, Compaction
 from conformance.hive_tables import HiveTable, hive_results, hive_table, hive_tables
-from judges import hive_text, merge
-from judges.acid_dirs import directory_state
 
 TABLES = [pytest.param(table, id=str(table)) for table in hive_tables()]
 KINDS = [pytest.param(MAJOR, id="major"), pytest.param(MINOR, id="minor")]
@@ -45,9 +45,7 @@ def test_all_full_acid_tables_of_hive_are_here() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("table", COMPACTED)
-def test_a_reader_sees_the_same_rows_and_row_ids(
-    table: HiveTable, kind: CompactionType, compacted: Compaction
-) -> None:
+def test_a_reader_sees_the_same_rows_and_row_ids(table: HiveTable, kind: CompactionType, compacted: Compaction) -> None:
     case = compacted(table, kind)
     assert case.compacted.inputs.kind is kind
     assert case.rows() == case.before
@@ -136,11 +134,11 @@ def test_major_after_our_minor(table: HiveTable, compacted: Compaction, tmp_path
     if case.compacted.directories == ("delta_0000001_0000002_v9000001",):
         # one delta and no base, nothing deleted: there is nothing that a major could merge
         assert str(table) == "hive4/open_txn"
-        with pytest.raises(Refused, match="nothing to merge: 1 delta directories and no base"):
+        with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directories and no base"):
             compact(table, location, MAJOR, txn=1)
         return
     if str(table) == "hive4/merge_compactor":
-        with pytest.raises(Refused, match="nothing to merge: 1 delta directories and no base"):
+        with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directories and no base"):
             compact(table, location, MAJOR, txn=1)
         return
     result = compact(table, location, MAJOR, txn=1)
@@ -165,7 +163,7 @@ def test_major_over_hives_own_minor(table: HiveTable, what: str, tmp_path: Path)
         result = compact(table, location, MAJOR)
         assert hives <= {entry.path for entry in result.inputs.directories}
     else:
-        with pytest.raises(Refused, match="nothing to merge"):
+        with pytest.raises(RefusedPlanError, match="nothing to merge"):
             compact(table, location, MAJOR)
     assert rows_of(table, location) == before
 
@@ -204,13 +202,13 @@ def test_minor_after_minor(table: HiveTable, tmp_path: Path) -> None:
     location = table.copy(tmp_path / "table")
     before = rows_of(table, location)
     if len(marks) < 3:
-        with pytest.raises(Refused, match="nothing to merge|are of write id"):
+        with pytest.raises(RefusedPlanError, match=r"nothing to merge|are of write id"):
             compact(table, location, MINOR, write_ids=capped(table, marks[0]))
         return
     first = compact(table, location, MINOR, write_ids=capped(table, marks[-2]))
     assert rows_of(table, location) == before
     if str(table) == "hive3/n_alldeleted":
-        with pytest.raises(Refused, match="nothing to merge: one delta and one delete delta directory"):
+        with pytest.raises(RefusedPlanError, match="nothing to merge: one delta and one delete delta directory"):
             compact(table, location, MINOR, txn=1)
         return
     second = compact(table, location, MINOR, txn=1)
@@ -231,16 +229,14 @@ def test_a_compacted_table_is_not_compacted_again(
     for name in case.compacted.directories:
         (location / name).mkdir(exist_ok=True)
     reason = "a base and no delta" if kind is MAJOR else "0 delta directories"
-    with pytest.raises(Refused, match=f"None of the compaction thresholds met.*{reason}"):
+    with pytest.raises(RefusedPlanError, match=f"None of the compaction thresholds met.*{reason}"):
         compact(table, location, kind, txn=1)
 
 
 @pytest.mark.parametrize("table", COMPACTED)
-def test_a_minor_of_a_minors_result_alone_is_refused(
-    table: HiveTable, compacted: Compaction, tmp_path: Path
-) -> None:
+def test_a_minor_of_a_minors_result_alone_is_refused(table: HiveTable, compacted: Compaction, tmp_path: Path) -> None:
     location = merge.overlay(tmp_path / "table", compacted(table, MINOR).location)
-    with pytest.raises(Refused, match="None of the compaction thresholds met"):
+    with pytest.raises(RefusedPlanError, match="None of the compaction thresholds met"):
         compact(table, location, MINOR, txn=1)
 
 
@@ -249,7 +245,7 @@ def test_a_minor_of_a_minors_result_alone_is_refused(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_delta_alone_is_not_compacted(kind: CompactionType, compacted: Compaction) -> None:
-    with pytest.raises(Refused, match="nothing to merge: 1 delta directories"):
+    with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directories"):
         compacted(STREAMING, kind)
 
 
@@ -272,9 +268,7 @@ def test_streaming_deltas_with_a_side_file(kind: CompactionType, aborted: str, t
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("table", [t for t in COMPACTED if t.id.startswith("hive4")])
-def test_tables_of_hive_4_without_a_transaction_of_ours(
-    table: HiveTable, kind: CompactionType, tmp_path: Path
-) -> None:
+def test_tables_of_hive_4_without_a_transaction_of_ours(table: HiveTable, kind: CompactionType, tmp_path: Path) -> None:
     """Without a metastore no transaction is invented: a plain name, and a base is marked as compacted."""
     location = table.copy(tmp_path / "table")
     before = rows_of(table, location)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from compaction import MAJOR, MINOR
-
-from conformance.conftest import Compaction
-from conformance.hive_tables import HiveTable, hive_results, hive_table, hive_tables
 from judges import orc_tail as o
 from judges.merge import raw_rows
 from judges.values import open_orc
+
+from conformance.conftest import Compaction
+from conformance.hive_tables import HiveTable, hive_results, hive_table, hive_tables
 
 WRONG_IN_HIVE = {("hive3/m_multiwriter", "after_minor")}  # every delete event in every bucket file
 ONE_DELTA = {"hive3/j_stream"}  # Hive 3.1 rewrites a single delta; here there is nothing to merge

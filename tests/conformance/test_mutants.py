@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from compaction import MAJOR, MINOR, Compacted, bucket_files, compact_directory
+from judges import merge, tables
+from judges.java_orc import JavaOrc
 
 import acidlib.orc.encode
 import acidlib.orc.statistics
@@ -21,8 +23,6 @@ from acidlib.model.units import RewriteSettings
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import Proof
 from conformance.checks import java_problems, statistics_problems
-from judges import merge, tables
-from judges.java_orc import JavaOrc
 
 COLUMNS = "struct<a:int,s:string>"
 BUCKET = 536870912
@@ -38,7 +38,9 @@ def table(tmp_path: Path) -> Path:
     layout = tables.Layout(stripe_size=1, stride=5, batch=20)
     for write_id in (1, 2):
         rows = [(write_id * 1000 + i * i, f"row {i % 7}") for i in range(40)]
-        tables.write_dir(location, tables.delta_name(write_id, write_id), COLUMNS, tables.inserts(write_id, rows), layout)
+        tables.write_dir(
+            location, tables.delta_name(write_id, write_id), COLUMNS, tables.inserts(write_id, rows), layout
+        )
     gone = tables.deletes(3, [(1, BUCKET, row_id) for row_id in (3, 4, 17)])
     tables.write_dir(location, tables.delta_name(3, 3, delete=True), COLUMNS, gone, layout)
     return location

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+from typing import Any
+
 import pytest
-from compaction import MAJOR, MINOR
+from compaction import MAJOR, MINOR, bucket_files, compact_directory
+from judges import merge, tables
+from judges import orc_tail as o
+from judges.java_orc import JavaOrc
 
 from acidlib.model.requests import CompactionType
-from conformance.checks import java_problems, statistics_report
-from conformance.conftest import Compaction
+from acidlib.model.units import RewriteSettings
+from conformance.checks import java_problems, statistics_problems, statistics_report
+from conformance.conftest import Case, Compaction
 from conformance.hive_tables import HiveTable, hive_tables
-from judges.java_orc import JavaOrc
 
 KINDS = [pytest.param(MAJOR, id="major"), pytest.param(MINOR, id="minor")]
 TABLES = [pytest.param(table, id=str(table)) for table in hive_tables() if table.name != "j_stream"]
@@ -26,7 +33,7 @@ def test_every_statistic_is_exact(table: HiveTable, kind: CompactionType, compac
         assert report.checked >= 9 * report.stripes
 
 
-def files_with_copies(case):
+def files_with_copies(case: Case) -> list[tuple[Path, bool]]:
     """Each file, and whether another writer's stripe was copied into it."""
     copied = {(r.directory, r.bucket) for r in case.compacted.results if r.stripes_copied}
     return [(p, (p.parent.name, int(p.name.removeprefix("bucket_"))) in copied) for p in case.files]
@@ -40,3 +47,101 @@ def test_java_reads_seeks_and_prunes(
 ) -> None:
     for path in compacted(table, kind).files:
         assert java_problems(java, path) == [], path
+
+
+# --- many row groups and stripes --------------------------------------------------------------------------------------
+
+COLUMNS = (
+    "struct<id:int,big:bigint,small:smallint,tiny:tinyint,s:string,v:varchar(9),c:char(6),d:double,n:decimal(20,4),"
+    "ts:timestamp,day:date,ok:boolean,li:array<int>,m:map<string,bigint>,st:struct<x:int,y:string>>"
+)
+
+
+def wide_row(i: int, rng: random.Random) -> tuple[Any, ...]:
+    null = i % 11 == 3 or i >= 2900  # the last row groups hold nothing but nulls in some columns
+    return (
+        i,
+        None if null else (i - 2000) * 10**12 + rng.randrange(1000),
+        None if null else i % 30_000 - 5000,
+        i // 40 - 50,
+        None if null else f"name {i // 7:06d} é",
+        f"v{i % 13}",
+        f"{chr(97 + i // 200)}x".ljust(6),
+        i / 3 - 1000,
+        f"{i}.{rng.randrange(10_000):04d}",
+        (1_500_000_000 + i * 61, rng.choice([0, 1000, 123_456_789])),
+        None if null else 17_000 + i // 10,
+        i < 2100,
+        None if null else [i, None, rng.randrange(-(2**31), 2**31)],
+        {f"k{rng.randrange(5)}": i},
+        None if null else (i, f"y{rng.random()}"),
+    )
+
+
+def wide_table(location: Path, codec: str) -> None:
+    """A base of 1500 rows, two deltas of 750, every seventh row of the base and some of a delta deleted."""
+    rng = random.Random(3)
+    rows = [wide_row(i, rng) for i in range(3000)]
+    layout = tables.Layout(compression=codec, stripe_size=1, stride=100, batch=500, block=4096, dictionary=0.5)
+    tables.write_base(location, 1, COLUMNS, tables.inserts(1, rows[:1500]), layout)
+    for write_id, part in ((2, rows[1500:2250]), (3, rows[2250:])):
+        tables.write_dir(
+            location, tables.delta_name(write_id, write_id), COLUMNS, tables.inserts(write_id, part), layout
+        )
+    keys = [(1, 536870912, i) for i in range(0, 1000, 7)] + [(3, 536870912, i) for i in (0, 1, 2, 700)]
+    tables.write_dir(location, tables.delta_name(4, 4, delete=True), COLUMNS, tables.deletes(4, keys), layout)
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize(
+    ("codec", "settings"),
+    [
+        pytest.param("zlib", RewriteSettings(copy_bytes=0), id="some-copied"),
+        pytest.param("zlib", RewriteSettings(copy_bytes=1 << 40), id="joined"),
+        pytest.param("zstd", RewriteSettings(copy_bytes=1 << 40, stripe_bytes=60_000), id="some-joined"),
+        pytest.param("none", RewriteSettings(copy_bytes=1 << 40), id="uncompressed"),
+    ],
+)
+def test_java_prunes_row_groups_and_loses_no_row(
+    codec: str, settings: RewriteSettings, generation: int, java: JavaOrc, tmp_path: Path
+) -> None:
+    location = tmp_path / "table"
+    wide_table(location, codec)
+    before = merge.read(location, generation=generation)
+    result = compact_directory(location, MAJOR, "", generation, settings=settings)
+    assert merge.read(location, generation=generation, strict=True) == before
+    [path] = bucket_files(location, result.directories)
+    copied = result.results[0].stripes_copied > 0
+    assert copied is (settings.copy_bytes == 0)
+    assert statistics_problems(path, generation, copied=copied) == []
+    assert java_problems(java, path) == []
+    seeks = java.seek_check(path)
+    assert seeks.tried > 28 * 3
+    pruned = {found.column: found for found in (*java.sarg_check(path), *java.sarg_check_ids(path))}
+    for name in ("id", "big", "s", "d", "n", "ts", "day", "rowId"):
+        assert pruned[name].queries > 0
+        assert pruned[name].rows_read < 0.8 * pruned[name].rows_total, pruned[name]
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("codec", ["none", "zlib"])
+def test_a_row_group_behind_the_last_value_can_be_sought(codec: str, java: JavaOrc, tmp_path: Path) -> None:
+    """The last row group is all null, and its column's stream is full to the last byte of a compression block."""
+    location = tmp_path / "table"
+    columns = "struct<id:int,d:double>"
+    layout = tables.Layout(compression=codec, stride=64, block=1024)
+    for write_id in (1, 2):
+        rows = [(i, i / 7) for i in range(64)] if write_id == 1 else [(i, i / 7 if i < 64 else None) for i in range(96)]
+        tables.write_dir(
+            location, tables.delta_name(write_id, write_id), columns, tables.inserts(write_id, rows), layout
+        )
+    result = compact_directory(location, MAJOR, generation=4, settings=RewriteSettings(copy_bytes=1 << 40))
+    [path] = bucket_files(location, result.directories)
+    file = o.read_orc(path)
+    stream = file.stripes[0].stream(8, o.DATA)
+    assert stream is not None
+    assert len(file.stripes[0].row_index[8]) == 3
+    assert o.packed(file.stripes[0].row_index[8][2][1])[-2 if codec == "zlib" else -1] < stream.length
+    assert java_problems(java, path) == []

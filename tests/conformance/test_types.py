@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import struct
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from compaction import MAJOR, MINOR, bucket_files, compact_directory
+from judges import merge, tables
+from judges.java_orc import JavaOrc
+from judges.values import canonical_rows, open_orc
 
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from conformance.checks import java_problems, statistics_problems
 from conformance.conftest import Compaction
 from conformance.hive_tables import HiveTable, hive_table
-from judges import merge, tables
-from judges.java_orc import JavaOrc
-from judges.values import canonical_rows, open_orc
 
 ALL_TYPES = [pytest.param(hive_table(name), id=name) for name in ("hive3/d_types", "hive4/all_types")]
 EVOLVED = [pytest.param(hive_table(name), id=name) for name in ("hive3/i_evol", "hive4/schema_evolution")]
@@ -126,27 +127,38 @@ def _double(bits: str) -> float:
 def extreme_rows() -> list[tuple[Any, ...]]:
     nines = "9" * 28 + "." + "9" * 10
     nan_inside = (3, [((FIRST, 1), "a  "), None, ((-2, 500_000_000), "   ")])
-    return [
-        (True, -128, -32768, -(2**31), -(2**63), -0.0, -0.0, "", "     ", "", b"", -719162, (FIRST, 0), (FIRST, 1))
-        + ("-999.99", "-0." + "9" * 18, "-" + nines, [], {}, (None, []), {}),
-        (False, 127, 32767, 2**31 - 1, 2**63 - 1, math.inf, math.inf, "é漢𝄞", "é    ", "é漢", b"\0\xff", 2932896)
-        + ((LAST, 999_999_999), (LAST, 999_999_999), "999.99", "0." + "9" * 18, nines, [None, 0, None], {"": math.nan})
-        + (nan_inside, {-1: {"k": ["0.001", None]}, 0: {}, 1: None}),
-        (None,) * 21,
-        (True, 0, 0, 0, 0, math.nan, math.nan, "a\0b", "ab   ", "a ", b"x" * 300, 0, (-2, 500_000_000), (-62135, 1))
-        + ("0.00", "0." + "0" * 17 + "1", "0.0000000001", [2**31 - 1], {"x": -0.0, "y": None}, None, {5: {"": []}}),
-        (None, 1, 1, 1, 1, 2.0**-126, _double("0000000000000001"), " ", "x    ", " ", b"\0", -141428)
-        + ((0, 1), (1420070400, 1000), "0.01", "0." + "1" * 18, "1.0000000000", [], {"a": 1.0}, (0, None), None),
-        (False, -1, -1, -1, -1, -math.inf, -math.inf, "z" * 1500, "zzzzz", "zzzzzzz", b"", -141427)
-        + ((1420070399, 999_999), (-1_000_000, 0), "-0.01", "0." + "0" * 18, "0.0000000000", None, None, (1, None), {}),
+    nested = {-1: {"k": ["0.001", None]}, 0: {}, 1: None}
+    numbers = [
+        (True, -128, -32768, -(2**31), -(2**63), -0.0, -0.0),
+        (False, 127, 32767, 2**31 - 1, 2**63 - 1, math.inf, math.inf),
+        (None,) * 7,
+        (True, 0, 0, 0, 0, math.nan, math.nan),
+        (None, 1, 1, 1, 1, 2.0**-126, _double("0000000000000001")),
+        (False, -1, -1, -1, -1, -math.inf, -math.inf),
     ]
+    texts_and_times = [
+        ("", "     ", "", b"", -719162, (FIRST, 0), (FIRST, 1)),
+        ("é漢𝄞", "é    ", "é漢", b"\0\xff", 2932896, (LAST, 999_999_999), (LAST, 999_999_999)),
+        (None,) * 7,
+        ("a\0b", "ab   ", "a ", b"x" * 300, 0, (-2, 500_000_000), (-62135, 1)),
+        (" ", "x    ", " ", b"\0", -141428, (0, 1), (1420070400, 1000)),
+        ("z" * 1500, "zzzzz", "zzzzzzz", b"", -141427, (1420070399, 999_999), (-1_000_000, 0)),
+    ]
+    decimals_and_nested = [
+        ("-999.99", "-0." + "9" * 18, "-" + nines, [], {}, (None, []), {}),
+        ("999.99", "0." + "9" * 18, nines, [None, 0, None], {"": math.nan}, nan_inside, nested),
+        (None,) * 7,
+        ("0.00", "0." + "0" * 17 + "1", "0.0000000001", [2**31 - 1], {"x": -0.0, "y": None}, None, {5: {"": []}}),
+        ("0.01", "0." + "1" * 18, "1.0000000000", [], {"a": 1.0}, (0, None), None),
+        ("-0.01", "0." + "0" * 18, "0.0000000000", None, None, (1, None), {}),
+    ]
+    return [(*chain.from_iterable(parts),) for parts in zip(numbers, texts_and_times, decimals_and_nested, strict=True)]
 
 
 def extreme_table(location: Path, codec: str) -> str:
     """Six transactions of extreme rows in row groups of two and three stripes each, and one that deletes a few."""
     rows = extreme_rows()
-    block = 1 << 16 if codec == "lz4" else 1024
-    layout = tables.Layout(compression=codec, stripe_size=1, stride=2, batch=5, block=block)
+    layout = tables.Layout(compression=codec, stripe_size=1, stride=2, batch=5, block=1024)
     gone = []
     for write_id in range(1, 7):
         inserted = tables.inserts(write_id, rows[write_id - 1 :] + rows + rows)

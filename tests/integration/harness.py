@@ -7,11 +7,14 @@ import json
 import os
 import shutil
 import stat
+import time
 import uuid
+import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -129,3 +132,32 @@ def copy_once_more(source: Path, target: Path) -> Path:
     """A copy with modification times."""
     shutil.copytree(source, target, symlinks=True)
     return target
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Run something in a child process of this one; its exit status, negative for the signal that ended it.
+
+    What the child raises ends it with status 99.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process are idle
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(99)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def at_time(monkeypatch: Any, seconds: float) -> None:
+    """Let jobs believe that it is so many seconds later than it is."""
+    monkeypatch.setattr("acidlib.engine.command.time", SimpleNamespace(time=lambda: time.time() + seconds))
+
+
+def results_alike(entry: dict[str, Any]) -> dict[str, Any]:
+    """A result without what a plan and its execution may not share."""
+    files = [{key: value for key, value in file.items() if key != "bytes"} for file in entry["files"]]
+    left_out = ("id", "state", "seconds", "rewrite_seconds")
+    return {key: value for key, value in entry.items() if key not in left_out} | {"files": files}

@@ -1,0 +1,346 @@
+"""Compactions of a table or partitions that are named on the command line."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from acidlib.errors import RetryError
+from acidlib.storage.local import LocalFileSystem
+from integration.harness import Jobs, Ran, added, at_time, fixture, forked, names, results_alike, tree, visible
+from judges import merge
+
+PARTITIONS = [f"dt=2024-01-0{day}" for day in (1, 2, 3)]
+TWO_RENAMES = ("--minor-as-major-bytes", "0")
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Path:
+    return fixture("hive3/b_part", tmp_path / "db.db" / "b_part")
+
+
+@pytest.fixture
+def crud(tmp_path: Path) -> Path:
+    return fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
+
+
+def done_partitions(ran: Ran) -> list[str]:
+    return [entry["partition"] for entry in ran.compactions]
+
+
+def test_all_partitions_of_a_location(jobs: Jobs, part: Path) -> None:
+    rows = {name: merge.read(part / name) for name in PARTITIONS}
+    ran = jobs.good("major_compact", "--location", part, "--all-committed")
+    assert done_partitions(ran) == PARTITIONS
+    for entry in ran.compactions:
+        assert (entry["database"], entry["table"], entry["state"]) == ("db", "b_part", "ready for cleaning")
+        assert entry["location"] == str(part / entry["partition"])
+        assert entry["rows_in"] - entry["rows_deleted"] == entry["rows_out"] == len(rows[entry["partition"]])
+    assert ran.document["totals"]["rows_out"] == sum(map(len, rows.values()))
+    assert {name: merge.read(part / name, strict=True) for name in PARTITIONS} == rows
+
+
+@pytest.mark.parametrize(
+    ("patterns", "wanted"),
+    [
+        (["dt=2024-01-02"], PARTITIONS[1:2]),
+        (["dt=*-0[13]"], [PARTITIONS[0], PARTITIONS[2]]),
+        (["dt=*-01", "dt=*-03"], [PARTITIONS[0], PARTITIONS[2]]),
+        (["DT=2024-*"], PARTITIONS),
+    ],
+)
+def test_only_the_partitions_that_match(jobs: Jobs, part: Path, patterns: list[str], wanted: list[str]) -> None:
+    options = [word for pattern in patterns for word in ("--partition", pattern)]
+    before = tree(part)
+    ran = jobs.good("major_compact", "--location", part, "--all-committed", *options)
+    assert done_partitions(ran) == wanted
+    for name in set(PARTITIONS) - set(wanted):
+        assert {k: v for k, v in tree(part).items() if k.startswith(name)} == {
+            k: v for k, v in before.items() if k.startswith(name)
+        }
+
+
+def test_values_with_spaces_and_two_keys(jobs: Jobs, tmp_path: Path) -> None:
+    table = fixture("hive4/part_table", tmp_path / "p.db" / "t")
+    ran = jobs.good("major_compact", "--location", table, "--all-committed", "--partition", "q=y y")
+    assert done_partitions(ran) == ["p=2/q=y y"]
+    ran = jobs.good("major_compact", "--location", table / "p=1" / "q=x", "--all-committed")
+    assert done_partitions(ran) == ["p=1/q=x"]
+    assert ran.compactions[0]["database"] == "p"
+    assert ran.compactions[0]["table"] == "t"
+
+
+def test_no_partition_matches(jobs: Jobs, part: Path) -> None:
+    before = tree(part)
+    ran = jobs("major_compact", "--location", part, "--all-committed", "--partition", "dt=1999-*")
+    assert ran.status == 1
+    assert ran.err.strip().endswith("because none matches dt=1999-*")
+    assert tree(part) == before
+
+
+def test_tables_of_a_warehouse_by_name(jobs: Jobs, part: Path, crud: Path) -> None:
+    root = part.parents[1]
+    before = tree(crud)
+    named = ("--warehouse", root, "--all-committed")
+    ran = jobs.good("major_compact", *named, "--table", "db.*", "--exclude", "db.cr*", "--partition", "dt=*-01")
+    assert done_partitions(ran) == PARTITIONS[:1]
+    assert tree(crud) == before
+    missing = jobs("major_compact", *named, "--table", "db.nothing")
+    assert missing.status == 1
+    assert "no ACID table there has such a name" in missing.err
+
+
+def test_idle_leaves_what_has_just_changed(jobs: Jobs, part: Path) -> None:
+    """Only the middle partition has nothing younger than an hour."""
+    for path in (part / PARTITIONS[1]).rglob("*"):
+        os.utime(path, (time.time() - 7200,) * 2)
+    ran = jobs.good("major_compact", "--location", part, "--all-committed", "--idle", "1h")
+    assert done_partitions(ran) == PARTITIONS[1:2]
+
+
+def grow(place: Path, size: int) -> None:
+    """A file that readers do not see in any delta of a place, to change what is counted."""
+    target = place / "delta_0000001_0000001_0000" / "bucket_00001"
+    target.write_bytes(b"")
+    os.truncate(target, size)
+
+
+def test_order(jobs: Jobs, part: Path) -> None:
+    """Fewest deltas in the first partition, most bytes in the second, untouched longest the third."""
+    fewer = part / PARTITIONS[0] / "delta_0000006_0000006_0000"
+    for path in (fewer / "bucket_00000", fewer / "_orc_acid_version"):
+        path.unlink()
+    fewer.rmdir()
+    grow(part / PARTITIONS[1], 1 << 20)
+    for name, age in zip(PARTITIONS, (10, 20, 30), strict=True):
+        for path in (part / name).rglob("*"):
+            os.utime(path, (time.time() - age * 60,) * 2)
+    one, two, three = PARTITIONS
+    wanted = {"deltas": [two, three, one], "bytes": [two, three, one], "age": [three, two, one], "name": [one, two, three]}
+    for order, expected in wanted.items():
+        ran = jobs("major_compact", "--location", part, "--all-committed", "--order", order, "--dry-run")
+        assert [e["partition"] for e in ran.compactions if e["partition"] != two] == [e for e in expected if e != two]
+        first = jobs("major_compact", "--location", part, "--all-committed", "--order", order, "--dry-run",
+                     "--max-partitions", "1")  # fmt: skip
+        assert done_partitions(first) == expected[:1], order
+
+
+def test_budgets_stop_what_has_not_begun(jobs: Jobs, part: Path) -> None:
+    named = ("major_compact", "--location", part, "--all-committed", "--order", "name")
+    size = sum(path.stat().st_size for path in (part / PARTITIONS[0]).rglob("*") if path.is_file())
+    nothing = jobs.good(*named, "--time-budget", "0s")
+    assert (nothing.compactions, nothing.document["notes"]) == (
+        [],
+        ["stopped: the time budget is spent; the rest stays as it is"],
+    )
+    assert jobs.good(*named, "--max-partitions", "0").compactions == []
+    one = jobs.good(*named, "--max-partitions", "1")
+    assert done_partitions(one) == PARTITIONS[:1]
+    assert "--max-partitions 1 is reached" in one.document["notes"][0]
+    by_bytes = jobs.good(*named, "--max-bytes", str(size), "--partition", "dt=*-0[23]")
+    assert done_partitions(by_bytes) == [PARTITIONS[1]]  # the first always begins, the second is over the budget
+    assert len(jobs.shown()) == 2
+
+
+def test_a_budget_leaves_requests_queued(jobs: Jobs, part: Path) -> None:
+    jobs.good("initiator", "--location", part, "--all-committed", "--set", "hive.compactor.delta.num.threshold=1")
+    ran = jobs.good("major_compact", "--max-partitions", "2", "--order", "name")
+    assert done_partitions(ran) == PARTITIONS[:2]
+    assert [row["state"] for row in jobs.shown().values()] == ["initiated", "ready for cleaning", "ready for cleaning"]
+
+
+@pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
+@pytest.mark.parametrize("options", [(), TWO_RENAMES])
+def test_a_dry_run_plans_what_then_happens_and_changes_nothing(
+    jobs: Jobs, part: Path, kind: str, options: tuple[str, ...]
+) -> None:
+    before = tree(part)
+    named = (kind, "--location", part, "--all-committed", *options)
+    planned = jobs.good(*named, "--dry-run")
+    assert tree(part) == before
+    assert jobs.shown() == {}
+    assert planned.states == ["planned"] * 3
+    done = jobs.good(*named)
+    assert [results_alike(entry) for entry in planned.compactions] == [results_alike(e) for e in done.compactions]
+    for entry in done.compactions:
+        assert set(entry["output_directories"]) == added(
+            {k.removeprefix(f"{entry['partition']}/"): v for k, v in before.items() if k.startswith(entry["partition"])},
+            {k.removeprefix(f"{entry['partition']}/"): v for k, v in tree(part).items() if k.startswith(entry["partition"])},
+        )  # fmt: skip
+
+
+def test_dry_run_as_text_says_which_stripes_are_copied_and_why(jobs: Jobs, crud: Path) -> None:
+    ran = jobs("major_compact", "--location", crud, "--all-committed", "--dry-run", text=True)
+    assert ran.status == 0
+    for word in ("db.crud", "base_0000004", "rewrite", "rows to leave out: 2 deleted"):
+        assert word in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
+def test_what_is_compact_already_is_refused_with_the_reason(jobs: Jobs, crud: Path, kind: str) -> None:
+    jobs.good(kind, "--location", crud, "--all-committed", *(TWO_RENAMES if kind == "minor_compact" else ()))
+    before = tree(crud)
+    for _ in range(2):
+        ran = jobs(kind, "--location", crud, "--all-committed", *(TWO_RENAMES if kind == "minor_compact" else ()))
+        assert ran.status == 0
+        (entry,) = ran.compactions
+        assert entry["state"] == "refused"
+        assert len(entry["reason"]) > 20
+        assert tree(crud, times=False) == {name: (*facts[:2], 0) for name, facts in before.items()}
+
+
+def test_a_minor_of_inserts_and_deletes_is_a_major_unless_told_otherwise(jobs: Jobs, crud: Path) -> None:
+    rows = merge.read(crud)
+    (entry,) = jobs.good("minor_compact", "--location", crud, "--all-committed").compactions
+    assert (entry["type"], entry["publication"], entry["output_directories"]) == ("major", "one rename", ["base_0000004"])
+    assert merge.read(crud, strict=True) == rows
+
+
+def test_a_minor_in_two_renames(jobs: Jobs, crud: Path) -> None:
+    rows = merge.read(crud)
+    (entry,) = jobs.good("minor_compact", "--location", crud, "--all-committed", *TWO_RENAMES).compactions
+    assert (entry["type"], entry["publication"]) == ("minor", "two renames")
+    assert entry["output_directories"] == ["delta_0000001_0000004", "delete_delta_0000001_0000004"]
+    assert merge.read(crud, strict=True) == rows
+    assert not [name for name in names(crud) if name.startswith("_")]
+
+
+def break_second_rename(monkeypatch: pytest.MonkeyPatch, failing) -> None:
+    rename = LocalFileSystem.rename_noreplace
+
+    def broken(self, source: str, target: str, **more: object) -> None:
+        if Path(target).name.startswith("delete_delta") and "_tmp_" not in Path(target).parent.name:
+            failing()
+        rename(self, source, target, **more)
+
+    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", broken)
+
+
+def raise_retry() -> None:
+    raise RetryError("Cannot rename: because the test says so")
+
+
+NEXT_JOBS = {
+    "minor": ("minor_compact", "--location", "{}", "--all-committed", *TWO_RENAMES),
+    "major": ("major_compact", "--location", "{}", "--all-committed"),
+    "initiator": ("initiator", "--location", "{}", "--all-committed"),
+    "cleaner": ("cleaner",),
+    "queue": ("minor_compact",),
+}
+
+
+def half_published(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> list[merge.Row]:
+    """A table between the two renames of a dead run; returns the rows it had before."""
+    rows = merge.read(crud)
+    with monkeypatch.context() as patch:
+        break_second_rename(patch, raise_retry)
+        ran = jobs("minor_compact", "--location", crud, "--all-committed", *TWO_RENAMES)
+    assert ran.status == 1
+    assert ran.states == ["failed"]
+    assert "the next run on this partition finishes it" in ran.compactions[0]["reason"]
+    assert "delta_0000001_0000004" in visible(crud)
+    assert "delete_delta_0000001_0000004" not in visible(crud)
+    assert merge.read(crud) != rows
+    return rows
+
+
+@pytest.mark.parametrize("following", ["minor", "major", "initiator", "cleaner"])
+def test_any_next_job_finishes_a_publication_that_broke(
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, following: str
+) -> None:
+    rows = half_published(jobs, crud, monkeypatch)
+    planned = tree(crud)
+    for job in ("minor_compact", "major_compact"):
+        dry = jobs(job, "--location", crud, "--all-committed", "--dry-run")
+        assert "unfinished" in dry.compactions[0]["reason"]
+    jobs("initiator", "--location", crud, "--all-committed", "--dry-run")
+    jobs("cleaner", "--dry-run", "--retention", "0s")
+    assert tree(crud) == planned, "a dry run changes nothing"
+    jobs.good(*(word.format(crud) for word in NEXT_JOBS[following]))
+    assert merge.read(crud, strict=True) == rows
+    assert "delete_delta_0000001_0000004" in visible(crud)
+    assert not [name for name in names(crud) if name.startswith("_")]
+    jobs.good("cleaner", "--retention", "0s")
+    assert merge.read(crud, strict=True) == rows
+
+
+def die() -> None:
+    os.kill(os.getpid(), 9)
+
+
+@pytest.mark.parametrize("following", ["minor", "major", "initiator", "cleaner", "queue"])
+def test_a_run_that_was_killed_between_the_renames_is_finished(
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, following: str
+) -> None:
+    rows = merge.read(crud)
+    def killed() -> None:
+        break_second_rename(monkeypatch, die)
+        jobs("minor_compact", "--location", crud, "--all-committed", *TWO_RENAMES, queue_url=f"{jobs.queue_url}2")
+
+    assert forked(killed) == -9
+    assert merge.read(crud) != rows
+    assert "_acidlib_claim" in names(crud)
+    now = jobs(*(word.format(crud) for word in NEXT_JOBS["major"]), queue_url=f"{jobs.queue_url}3")
+    assert (now.status, now.states) == (1, ["conflict"])  # the dead run's claim still counts for ten minutes
+    at_time(monkeypatch, 3600)
+    same = f"{jobs.queue_url}2"
+    jobs("cleaner", "--dry-run", queue_url=same)
+    assert merge.read(crud) != rows
+    ran = jobs(*(word.format(crud) for word in NEXT_JOBS[following]), queue_url=same)
+    # as in Hive: a minor that waits (the dead run's, given back) keeps a major from being queued
+    assert ran.status == (1 if following == "major" else 0), ran
+    assert merge.read(crud, strict=True) == rows
+    assert not [name for name in names(crud) if name.startswith("_")]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, at: int | None) -> list[str]:
+    """Count the steps that change the file system; die before the one numbered `at`."""
+    steps: list[str] = []
+    for name in ("create", "make_directory", "rename_noreplace", "remove_tree", "remove_if"):
+        real = getattr(LocalFileSystem, name)
+
+        def step(self, *args: object, real=real, name=name, **more: object):
+            if at == len(steps):
+                die()
+            steps.append(name)
+            return real(self, *args, **more)
+
+        monkeypatch.setattr(LocalFileSystem, name, step)
+    return steps
+
+
+def test_killed_at_any_step_the_next_run_ends_right(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before every step that changes the file system, of a minor compaction with its two renames."""
+    run = ("minor_compact", "--all-committed", *TWO_RENAMES)
+    with monkeypatch.context() as patch:
+        steps = counted(patch, None)
+        jobs.good(*run, "--location", fixture("hive3/a_crud", tmp_path / "whole"))
+    assert len(steps) > 15
+    half = 0
+    for at in range(len(steps)):
+        place = fixture("hive3/a_crud", tmp_path / f"t{at}")
+        rows = merge.read(place)
+
+        def killed(at: int = at, place: Path = place) -> None:
+            counted(monkeypatch, at)
+            jobs(*run, "--location", place)
+
+        assert forked(killed) == -9, at
+        half += merge.read(place) != rows
+        with monkeypatch.context() as patch:
+            at_time(patch, 3600)
+            again = jobs(*run, "--location", place)
+        assert again.status == 0, (at, again)
+        assert merge.read(place, strict=True) == rows
+        assert "delete_delta_0000001_0000004" in visible(place)
+        with monkeypatch.context() as patch:
+            at_time(patch, 3 * 86_400)
+            jobs.good("cleaner", "--location", place, "--retention", "0s")
+        assert merge.read(place, strict=True) == rows
+        assert not [name for name in names(place) if name.startswith(("_tmp", "_acidlib"))], at
+    assert 0 < half < 5, "only between the two renames a reader sees what it should not"
