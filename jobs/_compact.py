@@ -69,7 +69,11 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             run_id = found.worker_id
         report = RunReport(job=job, version=__version__, run_id=run_id, results=tuple(results), notes=tuple(notes))
         print_notes(common, notes)
-        print_result(common, text=lambda: compactions_text(results, dry_run=dry_run, verbose=dry_run), document=report.document)
+        print_result(
+            common,
+            text=lambda: compactions_text(results, dry_run=dry_run, verbose=dry_run),
+            document=report.document,
+        )
         raise SystemExit(exit_status(results, named=run.named))
 
     return command

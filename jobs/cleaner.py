@@ -14,7 +14,7 @@ from acidlib.engine.command import Common, Duration, common_options, print_resul
 from acidlib.report.decisions import cleanings_document
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 from acidlib.report.text import cleaner_text
-from acidlib.storage.filesystem import open_filesystem
+from acidlib.storage.uris import open_filesystem
 
 
 @click.command(help="Remove what is obsolete for the recorded compactions, once their retention has passed.")

@@ -29,7 +29,7 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.settings import Settings, load_settings, parse_duration, parse_size
-from acidlib.storage.filesystem import open_filesystem
+from acidlib.storage.uris import open_filesystem
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf" / "acidlib.toml"

@@ -11,9 +11,9 @@ from acidlib.model.units import DataFile, Unit, UnitResult
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
-from acidlib.storage.filesystem import open_filesystem
 from acidlib.storage.listing import list_location
 from acidlib.storage.staging import attempt_path
+from acidlib.storage.uris import open_filesystem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -144,24 +145,16 @@ def _shown(action: StripeAction, inputs: OpenInputs) -> PlannedAction:
     )
 
 
-class _sink:  # noqa: N801 - reads as the function it is used as
+@contextmanager
+def _sink(data: DataFiles, path: str) -> Iterator[SinkFile]:
     """A new data file: durable when the block ends, gone when it raises."""
-
-    def __init__(self, data: DataFiles, path: str) -> None:
-        self._file = data.create(path)
-
-    def __enter__(self) -> SinkFile:
-        return self._file
-
-    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
-        if kind is None:
-            try:
-                self._file.close()
-            except BaseException:
-                self._file.abort()
-                raise
-        else:
-            self._file.abort()
+    file = data.create(path)
+    try:
+        yield file
+        file.close()
+    except BaseException:
+        file.abort()
+        raise
 
 
 def _write_rows(

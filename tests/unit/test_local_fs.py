@@ -13,10 +13,11 @@ import pytest
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.storage import local
 from acidlib.storage.discover import discover_location, discover_warehouse
-from acidlib.storage.filesystem import FileSystem, local_path, open_filesystem
+from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import data_format, flush_length, list_location
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.oserrors import as_acid_error
+from acidlib.storage.uris import local_path, open_filesystem
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 FS: FileSystem = LocalFileSystem()
