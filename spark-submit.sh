@@ -14,5 +14,9 @@ if [[ -z "${SPARK_HOME:-}" ]]; then
   SPARK_HOME="$("$python" -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent)')"
   export SPARK_HOME
 fi
+if [[ ! -t 2 ]]; then
+  # the job writes to our standard error beside the JVM: through a pipe neither overwrites the other in a log file
+  exec 2> >(exec cat >&2)
+fi
 exec "$SPARK_HOME/bin/spark-submit" \
   --driver-java-options "-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties" "$@"

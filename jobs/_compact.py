@@ -9,6 +9,7 @@ import click
 from acidlib import __version__
 from acidlib.engine.command import (
     Common,
+    JobCommand,
     Size,
     budget_options,
     common_options,
@@ -29,7 +30,8 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
     """The command of one kind of compaction."""
 
     @click.command(
-        help=f"{kind.label.capitalize()} compaction of a table, of partitions, or of what waits in the queue."
+        cls=JobCommand,
+        help=f"{kind.label.capitalize()} compaction of a table, of partitions, or of what waits in the queue.",
     )
     @selection_options(warehouse=False)
     @budget_options

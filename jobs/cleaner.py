@@ -10,14 +10,16 @@ import click
 
 from acidlib import __version__
 from acidlib.engine.cleaner import run_cleaner
-from acidlib.engine.command import Common, Duration, common_options, print_result, services
+from acidlib.engine.command import Common, Duration, JobCommand, common_options, print_result, services
 from acidlib.report.decisions import cleanings_document
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 from acidlib.report.text import cleaner_text
 from acidlib.storage.uris import open_filesystem
 
 
-@click.command(help="Remove what is obsolete for the recorded compactions, once their retention has passed.")
+@click.command(
+    cls=JobCommand, help="Remove what is obsolete for the recorded compactions, once their retention has passed."
+)
 @click.option("--location", metavar="URI", help="Only requests of this table or partition.")
 @click.option("--retention", type=Duration(), help="How long to leave what was made obsolete, e.g. 1d.")
 @click.option("--trash", is_flag=True, help="Move aside under _acidlib_trash instead of deleting.")

@@ -11,6 +11,7 @@ import click
 from acidlib import __version__
 from acidlib.engine.command import (
     Common,
+    JobCommand,
     common_options,
     print_notes,
     print_result,
@@ -25,7 +26,7 @@ from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 from acidlib.report.text import initiator_text
 
 
-@click.command(help="Look at all tables and queue what is over Hive's thresholds.")
+@click.command(cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
 @selection_options(warehouse=True)
 @click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
 @click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import click
 
 from acidlib.engine.cleaner import run_cleaner
-from acidlib.engine.command import Common, services
+from acidlib.engine.command import Common, JobCommand, services
 from acidlib.engine.compaction import CompactionRun, run_compaction
 from acidlib.engine.initiator import run_initiator
 from acidlib.engine.selection import Selection
@@ -209,7 +209,7 @@ def _tell(show: Quickstart) -> None:
     page.lines(words.COMMANDS)
 
 
-@click.command(help="Compact a copy of two tables that real Hive wrote, and show each step.")
+@click.command(cls=JobCommand, help="Compact a copy of two tables that real Hive wrote, and show each step.")
 @click.option("--keep", is_flag=True, help="Keep the directory of the copy and its queue, and say where it is.")
 def main(*, keep: bool) -> None:
     """Run the whole story; exit status 1 when anything is not as it has to be."""

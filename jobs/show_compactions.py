@@ -9,13 +9,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import Common, common_options, print_result
+from acidlib.engine.command import Common, JobCommand, common_options, print_result
 from acidlib.model.generation import Generation
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.show import show_document, show_text
 
 
-@click.command(help="Show compaction requests: those that wait, work or await cleaning, and the history.")
+@click.command(
+    cls=JobCommand, help="Show compaction requests: those that wait, work or await cleaning, and the history."
+)
 @click.option("--blockers", is_flag=True, hidden=True)
 @common_options
 def main(*, common: Common, blockers: bool) -> Any:

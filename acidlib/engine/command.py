@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 import traceback
 import uuid
@@ -21,6 +22,7 @@ import click
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.services import Services
 from acidlib.engine.spark import SparkSession
+from acidlib.engine.streams import restore_standard_error
 from acidlib.engine.target import Understanding
 from acidlib.errors import AcidError, RefusedError
 from acidlib.metastore.standalone import stated_write_ids
@@ -79,6 +81,20 @@ class Common:
         return self.output == "json"
 
 
+class JobCommand(click.Command):
+    """A job: what goes wrong in it is told in one line, on the real standard error, with the documented exit status."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run as a program."""
+        restore_standard_error(os.environ)
+        return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run what the options ask for."""
+        with _told(debug=bool(ctx.params.get("debug"))):
+            return super().invoke(ctx)
+
+
 def common_options(function: _Command) -> _Command:
     """--queue-url, --set, --output, --debug; passes `common`."""
 
@@ -90,18 +106,17 @@ def common_options(function: _Command) -> _Command:
     def wrapped(
         *, queue_url: str | None, assignments: tuple[str, ...], output: str, debug: bool, **options: Any
     ) -> Any:
-        with _told(debug=debug):
-            settings, warnings = load_settings(
-                conf_dir=_path_of("HIVE_CONF_DIR"), toml=CONF if CONF.exists() else None, assignments=assignments
-            )
-            common = Common(
-                queue_url=queue_url or _default_queue_url(),
-                output=output,
-                debug=debug,
-                settings=settings,
-                warnings=warnings,
-            )
-            return function(common=common, **options)
+        settings, warnings = load_settings(
+            conf_dir=_path_of("HIVE_CONF_DIR"), toml=CONF if CONF.exists() else None, assignments=assignments
+        )
+        common = Common(
+            queue_url=queue_url or _default_queue_url(),
+            output=output,
+            debug=debug,
+            settings=settings,
+            warnings=warnings,
+        )
+        return function(common=common, **options)
 
     return wrapped
 
@@ -159,11 +174,13 @@ def _selection(options: dict[str, Any], *, needs_warehouse: bool, takes_location
 
 def _understanding(options: dict[str, Any], selection: Selection) -> Understanding:
     file: Path | None = options.pop("write_ids_file")
-    stated = stated_write_ids(
-        text=options.pop("write_ids"),
-        file_text=None if file is None else _read_text(file),
-        everything=options.pop("all_committed"),
-    )
+    file_text = None if file is None else _read_text(file)
+    try:
+        stated = stated_write_ids(
+            text=options.pop("write_ids"), file_text=file_text, everything=options.pop("all_committed")
+        )
+    except RefusedError as error:
+        raise click.UsageError(str(error)) from None
     names_something = selection.location is not None or selection.warehouse is not None
     if stated is None and names_something:
         raise click.UsageError(
@@ -215,6 +232,7 @@ def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
         progress.note(f"warning: {warning}")
     fs, _ = open_filesystem("/")
     conf = {"spark.ui.showConsoleProgress": "false", "spark.executorEnv.PYTHONPATH": str(ROOT)}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on the PATH
     yarn_queue = common.settings.text("hive.compactor.job.queue")
     if yarn_queue:
         conf["spark.yarn.queue"] = yarn_queue

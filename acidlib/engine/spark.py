@@ -18,6 +18,7 @@ Value = TypeVar("Value")
 
 _POLL_SECONDS = 0.2
 _MOST_TASKS = 10_000
+_MOST_TOLD = 300
 
 
 class SparkRunner:
@@ -92,9 +93,9 @@ def _attempts(work: Callable[[Any, str], Value]) -> Callable[[Iterable[Any]], It
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error" in line or "Exception" in line]
-    return (told or lines or [type(error).__name__])[-1]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.strip().startswith("at ")]
+    told = [line for line in lines if "Error: " in line or "Exception: " in line]
+    return (told or lines or [type(error).__name__])[-1][:_MOST_TOLD]
 
 
 class SparkSession:

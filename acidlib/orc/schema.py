@@ -84,6 +84,10 @@ def parse_types(types: Any, *, where: str) -> TypeNode:
             or (children and kind not in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION))
         ):
             raise CorruptError(f"Cannot read the schema of {where}: because type {column} has the wrong children")
+        # what is no UTF-8 comes as bytes
+        texts = [*message.field_names, *(text for pair in message.attributes for text in (pair.key, pair.value))]
+        if not all(isinstance(text, str) for text in texts):
+            raise CorruptError(f"Cannot read the schema of {where}: because a name in type {column} is not UTF-8")
         return TypeNode(
             column=column,
             kind=kind,

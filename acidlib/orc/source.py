@@ -52,7 +52,7 @@ class SinkFile(ByteSink, Protocol):
         """Make everything durable; RetryError when that fails."""
 
     def abort(self) -> None:
-        """Drop the file; never raises."""
+        """Drop the file, closed or not; never raises."""
 
 
 class DataFiles(Protocol):

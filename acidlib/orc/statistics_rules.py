@@ -158,7 +158,7 @@ def parse_decimal(text: str) -> tuple[int, int] | None:
     """Unscaled value and scale (not below 0) of a decimal statistic, or None when it is no number Java would hold."""
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
-    except InvalidOperation:
+    except (InvalidOperation, TypeError):  # text that is no UTF-8 comes as bytes
         return None
     if not isinstance(exponent, int) or abs(exponent) > 2 * MAX_DECIMAL_DIGITS or len(digits) > 3 * MAX_DECIMAL_DIGITS:
         return None

@@ -72,6 +72,8 @@ class StripeReader:
         )
         if footer.encryption:
             raise RefusedError(f"Cannot read {self.where}: because it is encrypted")
+        if not isinstance(footer.writer_timezone, str):
+            raise CorruptError(f"Cannot read {self.where}: because the name of its time zone is not UTF-8")
         if len(footer.columns) != self.tail.columns:
             raise CorruptError(
                 f"Cannot read {self.where}: because it has encodings of {len(footer.columns)} columns "

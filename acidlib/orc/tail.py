@@ -24,6 +24,8 @@ ORC_14 = 9
 
 _FIRST_READ = 16 * 1024
 _MAX_POSTSCRIPT = 255
+_MOST_ROWS = (1 << 31) - 1
+"""Java counts the rows of a stripe in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +187,11 @@ def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
             footer_length=int(info.footer_length),
             rows=int(info.number_of_rows),
         )
-        if stripe.offset < end or stripe.offset + stripe.length > limit or stripe.rows >= 1 << 40:
-            raise CorruptError(f"Cannot read stripe {number} of {where}: because it does not lie inside the file")
+        if stripe.offset < end or stripe.offset + stripe.length > limit or stripe.rows > _MOST_ROWS:
+            raise CorruptError(
+                f"Cannot read stripe {number} of {where}: because its {stripe.rows} rows and {stripe.length} bytes at "
+                f"{stripe.offset} do not lie inside the file"
+            )
         end = stripe.offset + stripe.length
         rows += stripe.rows
         stripes.append(stripe)

@@ -29,7 +29,9 @@ def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> t
                 rewritten = []
             rewritten.append(stripe)
     actions += _close(rewritten)
-    return tuple(actions)
+    # a group closes only after the emptied stripes that lie between its members
+    place = {stripe: number for number, stripe in enumerate(stripes)}
+    return tuple(sorted(actions, key=lambda action: place[action.stripes[0]]))
 
 
 def must_rewrite(stripe: StripeFacts) -> str | None:

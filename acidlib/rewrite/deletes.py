@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from acidlib.model.units import DataFile
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.source import DataFiles
-from acidlib.rewrite.inputs import StripeKeys, aborted_rows, open_inputs
+from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows, open_inputs
 from acidlib.rewrite.keys import Keys
 
 
@@ -57,8 +58,7 @@ def read_deletes(
     events_in = aborted = 0
     with open_inputs(files, data) as inputs:
         for file in inputs.files:
-            for number in range(len(file.tail.stripes)):
-                stripe = StripeKeys(file, number)
+            for stripe in _stripes_with_rows(file):
                 if bucket not in stripe.buckets():
                     continue
                 ids = stripe.ids()
@@ -122,6 +122,10 @@ def event_buckets(file: DataFile, data: DataFiles) -> frozenset[int]:
     with open_inputs((file,), data) as inputs:
         found: set[int] = set()
         for opened in inputs.files:
-            for number in range(len(opened.tail.stripes)):
-                found |= StripeKeys(opened, number).buckets()
+            for stripe in _stripes_with_rows(opened):
+                found |= stripe.buckets()
         return frozenset(found)
+
+
+def _stripes_with_rows(file: OpenInput) -> Iterator[StripeKeys]:
+    return (StripeKeys(file, number) for number, stripe in enumerate(file.tail.stripes) if stripe.rows)

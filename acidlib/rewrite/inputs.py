@@ -182,25 +182,28 @@ class StripeKeys:
         """Raise RefusedError or CorruptError for operations or buckets that do not belong here."""
         if self._ranges is not None:
             self._check_operations(*self._ranges[OPERATION - 1])
-            buckets = self._ranges[BUCKET - 1]
-        else:
-            found = self.ids().keys.buckets
-            buckets = (int(found.min()), int(found.max()))
         if not self.file.file.directory.startswith("delete_delta_"):
-            for value in buckets:
-                if decode_bucket(value)[0] != self.file.file.bucket:
-                    raise CorruptError(
-                        f"Cannot compact {self._where}: because bucket property {value} in it belongs to bucket "
-                        f"{decode_bucket(value)[0]}, not {self.file.file.bucket}"
-                    )
+            others = self.buckets() - {self.file.file.bucket}
+            if others:
+                raise CorruptError(
+                    f"Cannot compact {self._where}: because it holds rows of bucket {min(others)}, not only of "
+                    f"{self.file.file.bucket} as its name says"
+                )
 
     def buckets(self) -> frozenset[int]:
-        """The buckets that the keys decode to: exact, or a range that covers them."""
+        """The buckets that the keys decode to, exactly."""
         if self._ranges is not None:
-            low, high = (decode_bucket(value)[0] for value in self._ranges[BUCKET - 1])
-            if low == high:
-                return frozenset({low})
-        return frozenset(decode_bucket(int(value))[0] for value in np.unique(self.ids().keys.buckets))
+            low, high = self._ranges[BUCKET - 1]
+            # between properties of two codec versions, or of two plain buckets, lie those of others
+            if low == high or (low >> 29 and low >> 16 == high >> 16):
+                return frozenset({self._bucket(low)})
+        return frozenset(self._bucket(int(value)) for value in np.unique(self.ids().keys.buckets))
+
+    def _bucket(self, value: int) -> int:
+        try:
+            return decode_bucket(value)[0]
+        except CorruptError as error:
+            raise CorruptError(f"Cannot compact {self._where}: {error}") from None
 
     def box(self) -> tuple[Key, Key]:
         """Component-wise bounds of the keys: no key of the stripe lies outside [low, high] in key order."""
@@ -230,12 +233,16 @@ class StripeKeys:
         return self._decoded_current
 
     def last_key(self) -> Key:
-        """The key of the stripe's last row: the file's own entry where it has one per stripe, else decoded."""
+        """The key of the stripe's last row: decoded before, or the file's own entry, or decoded now.
+
+        An entry counts where the file has one per stripe and it agrees with true statistics.
+        """
         entries = key_index(self.file.tail)
-        if entries is not None:
-            low, high = self.box()
-            if low <= entries[self.number] <= high:
-                return entries[self.number]
+        if self._decoded_box is None and self._ranges is not None and entries is not None:
+            entry = entries[self.number]
+            bounds = self._ranges[WRITE_ID - 1 : ROW_ID]
+            if all(low <= part <= high for part, (low, high) in zip(entry, bounds, strict=True)):
+                return entry
         if self._decoded_box is None:
             self.ids()
             self.forget()

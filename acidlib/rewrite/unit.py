@@ -72,7 +72,10 @@ def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
         by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
         with _sink(data, path) as sink:
             written = _write_rows(sink, unit, options, actions, by_facts, deleted)
-    return _prove(unit, data, replace(result, path=path, length=sink.position), written, deleted)
+    result = replace(result, path=path, length=sink.position)
+    with _dropped_if_wrong(sink):
+        rows = _prove(unit, data, result, written, deleted)
+    return replace(result, rows_out=rows)
 
 
 def _in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
@@ -157,6 +160,15 @@ def _sink(data: DataFiles, path: str) -> Iterator[SinkFile]:
         raise
 
 
+@contextmanager
+def _dropped_if_wrong(file: SinkFile) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        file.abort()
+        raise
+
+
 def _write_rows(
     sink: SinkFile,
     unit: Unit,
@@ -235,8 +247,8 @@ def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: _Written) -> Pa
     )
 
 
-def _prove(unit: Unit, data: DataFiles, result: UnitResult, written: _Written, deleted: Keys) -> UnitResult:
-    """Check the file as it lies there: its tail, and the id columns of every rewritten stripe."""
+def _prove(unit: Unit, data: DataFiles, result: UnitResult, written: _Written, deleted: Keys) -> int:
+    """Check the file as it lies there: its tail, and the id columns of every rewritten stripe. Returns its rows."""
     assert result.path is not None
     found = read_back(result.path, result.length, data, written.copied, written.last_keys, written.first_keys, deleted)
     Proof(
@@ -251,7 +263,7 @@ def _prove(unit: Unit, data: DataFiles, result: UnitResult, written: _Written, d
         index_entries=found.index_entries,
         where=f"{unit.directory}/{unit.file_name}",
     ).check()
-    return replace(result, rows_out=found.rows)
+    return found.rows
 
 
 # --- delete events --------------------------------------------------------------------------------------------------
@@ -282,7 +294,10 @@ def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     options = file_options(acid_tree(read_row_struct(unit.schema, data)), tails, unit.generation, unit.settings)
     with _sink(data, path) as sink:
         last_keys = _write_events(sink, events, options)
-    return _prove_events(unit, data, replace(result, path=path, length=sink.position), last_keys, events)
+    result = replace(result, path=path, length=sink.position)
+    with _dropped_if_wrong(sink):
+        _prove_events(unit, data, result, last_keys, events)
+    return result
 
 
 def _write_events(sink: SinkFile, events: DeleteEvents, options: FileOptions) -> list[Key]:
@@ -302,7 +317,7 @@ def _slices(total: int, size: int) -> Iterator[slice]:
 
 def _prove_events(
     unit: Unit, data: DataFiles, result: UnitResult, last_keys: list[Key], events: DeleteEvents
-) -> UnitResult:
+) -> None:
     assert result.path is not None
     found = read_back(result.path, result.length, data, set(), last_keys, [], Keys.empty(), events=events)
     Proof(
@@ -317,4 +332,3 @@ def _prove_events(
         index_entries=found.index_entries,
         where=f"{unit.directory}/{unit.file_name}",
     ).check()
-    return result

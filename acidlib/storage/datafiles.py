@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ class LocalSource:
         self.name = path
         self.length = length
         with told_as_acid_error("read", path):
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            # without blocking: a pipe would wait for its writer
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size < length:
             self.close()
@@ -98,15 +100,18 @@ class LocalSink:
         """Make the bytes durable and close."""
         with told_as_acid_error("write", self.name):
             os.fsync(self._descriptor)
-            os.close(self._descriptor)
-        self._descriptor = -1
+            # closed even where closing fails: the number may be another file's by then
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
     def abort(self) -> None:
-        """Close and remove the unfinished file."""
+        """Close, if it is open, and remove the file; what fails of that is left to whoever clears the directory."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-        Path(self.name).unlink(missing_ok=True)
+            descriptor, self._descriptor = self._descriptor, -1
+            with suppress(OSError):
+                os.close(descriptor)
+        with suppress(OSError):
+            Path(self.name).unlink(missing_ok=True)
 
 
 def _copy_range(source: int, target: int, count: int, offset: int) -> int:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from integration.harness import Jobs, Ran, forked, tree, visible
 from judges import merge
+
+from integration.harness import Jobs, Ran, forked, tree
 
 _SECONDS = 60
 _BYTES = 6 << 30
@@ -79,43 +80,60 @@ class Verdict:
     wrong: str | None = None
 
 
-def judge(jobs: Jobs, place: Path, file: str, damage: Damage, write_ids: str, generation: int) -> Verdict:
-    """Compact a spoilt copy of a table and say whether what came of it is allowed."""
-    answer = place.with_name("answer")
-    spoilt = place.with_name("spoilt")
-    shutil.rmtree(spoilt, ignore_errors=True)
-    shutil.copytree(place, spoilt)
-    (spoilt / file).write_bytes(damage.apply((place / file).read_bytes()))
-    before = tree(spoilt)
+class Table:
+    """A whole table, spoilt copies of which are compacted and judged."""
 
-    def compacted() -> Ran:
-        stated = ("--write-ids", write_ids) if write_ids else ("--all-committed",)
-        return jobs("major_compact", "--location", spoilt, *stated, queue_url="sqlite://")
+    def __init__(self, jobs: Jobs, place: Path, write_ids: str, generation: int) -> None:
+        self._jobs, self._place, self._write_ids, self._generation = jobs, place, write_ids, generation
+        self._answer = place.parent / "answer"
+        self._rows = self._read(place)
+        assert isinstance(self._rows, list)
+        assert self._rows
+        # in this process: what is compiled here, no child has to load again
+        whole = shutil.copytree(place, place.parent / "whole" / place.name)
+        assert self._compact(whole).states == ["ready for cleaning"]
 
-    def rows(where: Path) -> Any:
-        return in_child(lambda: merge.read(where, write_ids, generation=generation), answer)
+    def size(self, file: str) -> int:
+        return (self._place / file).stat().st_size
 
-    ran = in_child(compacted, answer)
-    if isinstance(ran, str):
-        return Verdict(outcome="crash", wrong=ran)
-    if not ran.out:
-        return _untouched(before, spoilt, ran.err, "not begun", ran.status == 1)
-    (entry,) = ran.compactions
-    if entry["state"] != "ready for cleaning":
-        return _untouched(before, spoilt, entry["reason"], entry["state"], ran.status == (entry["state"] == "failed"))
-    found = rows(spoilt)
-    if found == rows(place):
-        return Verdict(outcome="every value right")
-    for name in visible(spoilt):
-        if name in entry["output_directories"]:
+    def _read(self, place: Path) -> Any:
+        return in_child(lambda: merge.read(place, self._write_ids, generation=self._generation), self._answer)
+
+    def _compact(self, place: Path) -> Ran:
+        stated = ("--write-ids", self._write_ids) if self._write_ids else ("--all-committed",)
+        return self._jobs("major_compact", "--location", place, *stated, queue_url="sqlite://")
+
+    def judge(self, file: str, damage: Damage) -> Verdict:
+        """Compact a spoilt copy and say whether what came of it is allowed."""
+        spoilt = self._place.parent / "spoilt" / self._place.name
+        shutil.rmtree(spoilt, ignore_errors=True)
+        shutil.copytree(self._place, spoilt)
+        (spoilt / file).write_bytes(damage.apply((self._place / file).read_bytes()))
+        before = tree(spoilt)
+        ran = in_child(lambda: self._compact(spoilt), self._answer)
+        if isinstance(ran, str):
+            return Verdict(outcome="crash", wrong=ran)
+        if not ran.out:
+            return _untouched(before, spoilt, ran.err, "not begun", ran.status == 1)
+        (entry,) = ran.compactions
+        if entry["state"] != "ready for cleaning":
+            status_is_right = ran.status == (entry["state"] == "failed")
+            return _untouched(before, spoilt, entry["reason"], entry["state"], status_is_right)
+        return self._compare(spoilt, entry)
+
+    def _compare(self, spoilt: Path, entry: dict[str, Any]) -> Verdict:
+        found = self._read(spoilt)
+        if found == self._rows:
+            return Verdict(outcome="every value right")
+        for name in entry["output_directories"]:
             shutil.rmtree(spoilt / name)
-    shown = rows(spoilt)
-    if found == shown or (isinstance(found, str) and isinstance(shown, str)):
-        return Verdict(outcome="what pyorc shows of the damaged file")
-    return Verdict(outcome="wrong", wrong=f"result {str(found)[:300]} | damaged input {str(shown)[:300]}")
+        shown = self._read(spoilt)
+        if found == shown or (isinstance(found, str) and isinstance(shown, str)):
+            return Verdict(outcome="what pyorc shows of the damaged file")
+        return Verdict(outcome="wrong", wrong=f"result {str(found)[:300]} | damaged input {str(shown)[:300]}")
 
 
-def _untouched(before: dict, place: Path, reason: str, outcome: str, status_is_right: bool) -> Verdict:  # noqa: FBT001 - private
+def _untouched(before: dict, place: Path, reason: str, outcome: str, status_is_right: bool) -> Verdict:
     problems = []
     after = tree(place)
     changed = [name for name in before.keys() | after.keys() if not _alike(before.get(name), after.get(name))]

@@ -19,12 +19,12 @@ from typing import Any
 
 import click
 from click.testing import CliRunner
+from conformance.hive_tables import FIXTURES
+from judges import merge
 
 from acidlib.engine.runner import LocalRunner
 from acidlib.queue.sql import SqlQueue
-from conformance.hive_tables import FIXTURES
 from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
-from judges import merge
 
 ROOT = Path(__file__).parents[2]
 COMMANDS: dict[str, click.Command] = {

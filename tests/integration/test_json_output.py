@@ -53,7 +53,7 @@ def test_compaction_jobs(jobs: Jobs, crud: Path, job: str) -> None:
     for unknown in ("rows_in", "bytes_copied", "rewrite_seconds", "publication", "partition"):
         assert by_table["compacted"][unknown] is None
     assert document["totals"]["rows_in"] == by_table["crud"]["rows_in"]
-    assert document["totals"]["states"] == {state: 0 for state in STATES} | {
+    assert document["totals"]["states"] == dict.fromkeys(STATES, 0) | {
         "ready for cleaning": 1, "refused": 1, "failed": 1,
     }  # fmt: skip
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from judges import merge
 
 from acidlib.model.requests import CompactionRequest, CompactionType
 from integration.harness import Jobs, fixture, names, tree, visible
-from judges import merge
 
 LISTS = (
     "db.f_abort:7:9223372036854775807::2,3,6\n"

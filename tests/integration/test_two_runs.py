@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from judges import merge
 
 from acidlib.engine import worker
 from integration.harness import Jobs, fixture, forked, names, tree, visible
-from judges import merge
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Java's ORC reader (from pyspark's jars) as a judge: values, seeks by the row index, pruning by statistics.
 
-One JVM serves a whole test session and answers requests line by line. Its class is compiled once into the cache folder
-of the checkout.
+One JVM serves a whole test session and answers requests line by line. Its classes are compiled once into the cache
+folder of the checkout. It also writes files: see ``java_files``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyspark
 from judges import orc_tail as o
 from judges.values import canonical_rows, from_json
 
-SOURCE = Path(__file__).parent / "java" / "OrcJudge.java"
+SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
 CACHE = Path(__file__).parents[2] / ".cache" / "orc-judge"
 ID_COLUMNS = ("operation_", "originalTransaction", "bucket", "rowId", "currentTransaction")
 
@@ -65,12 +65,13 @@ def _tool(name: str) -> str:
 
 
 def _classes(jars: str) -> Path:
-    """The folder of compiled classes, made if it is not there; named after the source, so never stale."""
-    folder = CACHE / hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    """The folder of compiled classes, made if it is not there; named after the sources, so never stale."""
+    sources = b"".join(source.read_bytes() for source in SOURCES)
+    folder = CACHE / hashlib.sha256(sources).hexdigest()[:16]
     if not folder.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=CACHE))
-        subprocess.run([_tool("javac"), "-nowarn", "-cp", jars, "-d", str(fresh), str(SOURCE)], check=True)
+        subprocess.run([_tool("javac"), "-nowarn", "-cp", jars, "-d", str(fresh), *map(str, SOURCES)], check=True)
         try:
             fresh.rename(folder)
         except OSError:  # another process was first
@@ -164,6 +165,10 @@ class JavaOrc:
     def dump(self, path: Path) -> list[str]:
         """Every row as one JSON line of the form of ``values``, without the padding of CHAR."""
         return self.ask("dump", str(path))
+
+    def dump_in_zone(self, path: Path, zone: str) -> list[str]:
+        """``dump`` by a reader whose default time zone is ``zone``; timestamps are seconds since 1970 in UTC."""
+        return self.ask("dumplocal", str(path), zone)
 
     def rows(self, path: Path) -> list[Any]:
         """Every row in canonical form, without the padding of CHAR."""

@@ -46,6 +46,7 @@ _UNION_CLASSES: dict[TypeKind, type] = {
     TypeKind.BINARY: bytes,
     TypeKind.LIST: list,
     TypeKind.MAP: dict,
+    TypeKind.STRUCT: tuple,
 }
 
 

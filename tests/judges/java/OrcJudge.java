@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.ByteBuffer;
@@ -13,6 +14,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
 import java.util.Set;
+import java.util.TimeZone;
 import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -42,7 +44,8 @@ import org.apache.orc.TypeDescription;
  * Reads ORC files with Java's own reader on behalf of the tests.
  *
  * <p>One request per line on standard input, fields separated by tabs: "dump path", "seek path randomRows", "sarg path
- * maxGroups columns". The answer is "OK n" and n lines, or "ERR message". JSON values have the form of judges/values.py.
+ * maxGroups columns", "dumplocal path zone", and "write spec path" of OrcMaker. The answer is "OK n" and n lines, or
+ * "ERR message". JSON values have the form of judges/values.py.
  */
 public final class OrcJudge {
   private static final Configuration CONF = new Configuration();
@@ -72,6 +75,10 @@ public final class OrcJudge {
     switch (fields[0]) {
       case "dump":
         return dump(fields[1]);
+      case "dumplocal":
+        return dumpLocal(fields[1], fields[2]);
+      case "write":
+        return OrcMaker.write(CONF, fields[1], fields[2]);
       case "seek":
         return seek(fields[1], Integer.parseInt(fields[2]));
       case "sarg":
@@ -93,7 +100,7 @@ public final class OrcJudge {
   }
 
   static Reader open(String path) throws Exception {
-    Path file = new Path(new java.io.File(path).toURI());
+    Path file = new Path(new File(path).toURI());
     boolean proleptic;
     try (Reader first = OrcFile.createReader(file, OrcFile.readerOptions(CONF))) {
       proleptic = first.writerUsedProlepticGregorian();
@@ -102,9 +109,26 @@ public final class OrcJudge {
         file, OrcFile.readerOptions(CONF).useUTCTimestamp(true).convertToProlepticGregorian(proleptic));
   }
 
+  /** What a reader in some zone gets: milliseconds since 1970 of the wall clock there. */
+  private static List<String> dumpLocal(String path, String zone) throws Exception {
+    TimeZone before = TimeZone.getDefault();
+    TimeZone.setDefault(TimeZone.getTimeZone(zone));
+    try (Reader reader = OrcFile.createReader(new Path(new File(path).toURI()), OrcFile.readerOptions(CONF))) {
+      return dump(reader);
+    } finally {
+      TimeZone.setDefault(before);
+    }
+  }
+
   private static List<String> dump(String path) throws Exception {
+    try (Reader reader = open(path)) {
+      return dump(reader);
+    }
+  }
+
+  private static List<String> dump(Reader reader) throws Exception {
     List<String> lines = new ArrayList<>();
-    try (Reader reader = open(path); RecordReader rows = reader.rows()) {
+    try (RecordReader rows = reader.rows()) {
       TypeDescription schema = reader.getSchema();
       VectorizedRowBatch batch = schema.createRowBatch();
       while (rows.nextBatch(batch)) {
