@@ -166,7 +166,8 @@ def _publications(services: Services, request: CompactionRequest) -> tuple[float
     published: dict[str, float] = {}
     newest: float | None = None
     for other in services.queue.show():
-        if other.entity != request.entity or other.property("location") != request.property("location"):
+        # by place alone: another run may have called it by another name
+        if other.property(LOCATION) != request.property(LOCATION):
             continue
         published.update(json.loads(other.property(FIRST_SEEN) or "{}"))
         at = other.property(PUBLISHED_MS)

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
 import traceback
 import uuid
@@ -48,8 +47,8 @@ class Duration(click.ParamType[float]):
         """Seconds."""
         try:
             return parse_duration(str(value)) / 1000
-        except AcidError as error:
-            self.fail(str(error), param, ctx)
+        except (AcidError, ValueError):
+            self.fail(f"{value!r} is not a duration such as 30s, 12h or 1d", param, ctx)
 
 
 class Size(click.ParamType[int]):
@@ -61,8 +60,8 @@ class Size(click.ParamType[int]):
         """Bytes."""
         try:
             return parse_size(str(value))
-        except AcidError as error:
-            self.fail(str(error), param, ctx)
+        except (AcidError, ValueError):
+            self.fail(f"{value!r} is not a size such as 1024, 256m or 1g", param, ctx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +231,6 @@ def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
         progress.note(f"warning: {warning}")
     fs, _ = open_filesystem("/")
     conf = {"spark.ui.showConsoleProgress": "false", "spark.executorEnv.PYTHONPATH": str(ROOT)}
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on the PATH
     yarn_queue = common.settings.text("hive.compactor.job.queue")
     if yarn_queue:
         conf["spark.yarn.queue"] = yarn_queue

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from acidlib.engine.leftovers import finish_publications, give_back_abandoned
 from acidlib.engine.selection import Budget, Looked, Order, Selection, Spending, look_at, ordered, select_targets
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target, Understanding, request_of, target_of
+from acidlib.engine.target import REASON, Target, Understanding, request_of, target_of
 from acidlib.engine.worker import Job, Worker
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -74,8 +74,9 @@ def _named_jobs(
             continue
         try:
             finish_publications(services, one.target.location)
-            request = request_of(one.target, run.kind, one.listing, initiator=f"{services.host}-manual")
-            yield Job(target=one.target, kind=run.kind, request_id=_enqueue_and_claim(services, request), named=True)
+            target = one.target.as_listed(one.listing)
+            request = request_of(target, run.kind, one.listing, initiator=f"{services.host}-manual")
+            yield Job(target=target, kind=run.kind, request_id=_enqueue_and_claim(services, request), named=True)
         except AcidError as error:
             early.append(ended(one.target, run.kind, error))
 
@@ -115,14 +116,15 @@ def _look_at_requests(
 def _queued_jobs(
     services: Services, run: CompactionRun, looked: Iterator[Looked], requests: Sequence[CompactionRequest]
 ) -> Iterator[Job]:
-    ids = {(request.entity, request.property("location")): request.id for request in requests}
+    queued = {(request.entity, request.property("location")): request for request in requests}
     for one in looked:
         target = one.target
-        request_id = ids[(target.database, target.table, target.partition), target.location]
+        request = queued[(target.database, target.table, target.partition), target.location]
+        why = request.property(REASON)
         if run.dry_run:
-            yield Job(target=target, kind=run.kind, request_id=None, named=False)
-        elif services.queue.claim_id(request_id, services.worker_id, services.now_ms()) is not None:
-            yield Job(target=target, kind=run.kind, request_id=request_id, named=False)
+            yield Job(target=target, kind=run.kind, request_id=None, named=False, why=why)
+        elif services.queue.claim_id(request.id, services.worker_id, services.now_ms()) is not None:
+            yield Job(target=target, kind=run.kind, request_id=request.id, named=False, why=why)
 
 
 def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionResult:

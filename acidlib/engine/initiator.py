@@ -7,7 +7,7 @@ from dataclasses import replace
 from acidlib.engine.leftovers import finish_publications, give_back_abandoned
 from acidlib.engine.selection import Looked, Selection, look_at, select_targets
 from acidlib.engine.services import Services
-from acidlib.engine.target import BYTES, DELTAS, Target, Understanding, request_of
+from acidlib.engine.target import BYTES, DELTAS, REASON, Target, Understanding, request_of
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
@@ -60,7 +60,7 @@ def _decided(services: Services, one: Looked, *, dry_run: bool, force: bool) -> 
     request = replace(
         request,
         highest_write_id=state.high_water_mark,
-        properties=(*request.properties, (DELTAS, str(one.deltas)), (BYTES, str(one.bytes))),
+        properties=(*request.properties, (DELTAS, str(one.deltas)), (BYTES, str(one.bytes)), (REASON, decision.reason)),
     )
     reason = None if force else _blocked(services, request, generation, dry_run=dry_run)
     if reason is not None:

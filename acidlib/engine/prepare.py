@@ -57,6 +57,8 @@ class Prepared:
 
 def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_major_bytes: int) -> Prepared | Refusal:
     """List a target and find what a compaction of it would read and write, or why there is none."""
+    if target.understanding.table_kind == "insert-only":
+        raise RefusedError(f"Cannot compact {target.name}: because insert-only tables are not supported yet")
     listing = list_location(fs, target.location, missing=RefusedError)
     generation = target.generation(listing)
     write_ids = target.write_ids(listing).for_compactor()
@@ -99,8 +101,6 @@ def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -
 
 def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str, int]) -> None:
     """Refuse what is not proven to hold ACID events: the engine must not treat an insert-only table as another."""
-    if target.understanding.table_kind == "insert-only":
-        raise RefusedError(f"Cannot compact {target.name}: because insert-only tables are not supported yet")
     files = [
         (file, directory)
         for directory in inputs.directories

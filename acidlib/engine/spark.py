@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,6 +112,9 @@ class SparkSession:
 
     def __enter__(self) -> SparkRunner:
         with self._lock:
+            if str(self._conf.get("spark.master", "local[*]")).startswith("local"):
+                # workers on this machine need this environment, and Spark would look for any python3
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             self._context = SparkContext.getOrCreate(self._conf)
             self._context.setLogLevel("ERROR")
         return SparkRunner(self._context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from acidlib.errors import RefusedError
 from acidlib.metastore.standalone import StatedWriteIds
@@ -19,11 +19,12 @@ LOCATION, WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY = (
     "acidlib.table.kind",
     "acidlib.visibility.txn",
 )
-OUTPUTS, PUBLISHED_MS, DELTAS, BYTES = (
+OUTPUTS, PUBLISHED_MS, DELTAS, BYTES, REASON = (
     "acidlib.outputs",
     "acidlib.published.ms",
     "acidlib.deltas",
     "acidlib.bytes",
+    "acidlib.reason",
 )
 
 
@@ -66,6 +67,15 @@ class Target:
         """The reader's list of the table; RefusedError when nothing states it."""
         stated = self.understanding.write_ids or StatedWriteIds()
         return stated.of(self.database, self.table, listing)
+
+    def as_listed(self, listing: Listing) -> Target:
+        """The same target, understood for good as this listing shows it: what is written later is not committed."""
+        fixed = replace(
+            self.understanding,
+            write_ids=StatedWriteIds(single=self.write_ids(listing)),
+            generation=self.generation(listing),
+        )
+        return replace(self, understanding=fixed)
 
 
 def request_of(target: Target, kind: CompactionType, listing: Listing, *, initiator: str) -> CompactionRequest:

@@ -14,9 +14,10 @@ from itertools import islice
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done
 from acidlib.engine.services import Services
-from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
+from acidlib.engine.target import LOCATION, OUTPUTS, PUBLISHED_MS, Target
 from acidlib.engine.tasks import UnitTask, event_buckets_task, run_unit_task
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
+from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import Refusal
@@ -38,12 +39,14 @@ class Job:
 
     request_id  of our claimed request; None plans only (dry run)
     named       asked for by name in this run: after a conflict it is not left in the queue
+    why         the initiator's reason, where there is one
     """
 
     target: Target
     kind: CompactionType
     request_id: int | None
     named: bool
+    why: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,11 +122,31 @@ class Worker:
             )
         found = prepare(services.fs, target, one.job.kind, minor_as_major_bytes=self._minor_as_major_bytes)
         if isinstance(found, Refusal):
-            one.result = self._result(one, Outcome.REFUSED, found.reason)
+            one.result = self._left_to_the_cleaner(one, found) or self._result(one, Outcome.REFUSED, found.reason)
             return
         one.prepared = found
         if one.job.request_id is not None:
             services.queue.set_highest_write_id(one.job.request_id, services.worker_id, found.inputs.high_water_mark)
+
+    def _left_to_the_cleaner(self, one: _Running, refusal: Refusal) -> CompactionResult | None:
+        """Nothing to merge, but something obsolete: a request to clean only (Hive Worker), unless one waits already.
+
+        Obsolete may be what a run made so that died before it could tell the queue. What covers it counts as published
+        now, for it is not known when it was.
+        """
+        queue, request_id, mark = self._services.queue, one.job.request_id, refusal.high_water_mark
+        if request_id is None or not refusal.cleaning_only or mark is None or not 0 < mark < LONG_MAX:
+            return None
+        if any(other.property(LOCATION) == one.job.target.location for other in queue.ready_for_cleaning()):
+            return None
+        now_ms = self._services.now_ms()
+        queue.set_highest_write_id(request_id, self._services.worker_id, mark)
+        queue.mark_compacted(
+            request_id, self._services.worker_id, now_ms, properties={OUTPUTS: "", PUBLISHED_MS: str(now_ms)}
+        )
+        return self._result(
+            one, Outcome.READY_FOR_CLEANING, f"{refusal.reason}; what is obsolete there is left to the cleaner"
+        )
 
     def _plan_units(self, running: list[_Running]) -> None:
         """Route delete events to buckets for all partitions of the wave in one job."""
@@ -167,11 +190,11 @@ class Worker:
         assert one.prepared is not None
         units = tuple(done.get() for done in one.done)
         if one.job.request_id is None:
-            one.result = self._result(one, Outcome.PLANNED, one.prepared.inputs.reason, units=units)
+            one.result = self._result(one, Outcome.PLANNED, self._why(one), units=units)
             return
         published = self._publish(one, one.prepared, units)
         one.result = self._result(
-            one, Outcome.READY_FOR_CLEANING, one.prepared.inputs.reason, units=units, published=published
+            one, Outcome.READY_FOR_CLEANING, self._why(one), units=units, published=published
         )
         services = self._services
         now_ms = services.now_ms()
@@ -197,6 +220,11 @@ class Worker:
         def last_check() -> None:
             assert one.claim is not None
             one.claim.assert_mine()
+            if one.job.request_id is not None:
+                # refused when the request was given to another worker meanwhile
+                services.queue.set_highest_write_id(
+                    one.job.request_id, services.worker_id, prepared.inputs.high_water_mark
+                )
             now = list_location(services.fs, location, missing=ConflictError)
             reason = overlapping_outputs(now, prepared.inputs, prepared.state, generation=prepared.generation)
             if reason is not None:
@@ -225,6 +253,15 @@ class Worker:
             staged.append(StagedDirectory(name=path, files=tuple(files)))
         return tuple(staged)
 
+    @staticmethod
+    def _why(one: _Running) -> str:
+        """Why this was done, in this way."""
+        assert one.prepared is not None
+        inputs = one.prepared.inputs
+        changed = inputs.kind is not inputs.requested
+        parts = [one.job.why] if one.job.why is not None else []
+        return "; ".join(parts + ([inputs.reason] if changed or not parts else []))
+
     # --- endings --------------------------------------------------------------------------------------------------
 
     def _guarded(self, one: _Running, step: Callable[[], object]) -> None:
@@ -250,11 +287,13 @@ class Worker:
         assert result is not None
         one.closed = True
         try:
-            if request_id is not None:
-                self._tell_queue(request_id, result, named=one.job.named)
-            self._remove_staging(one)
-            if one.claim is not None:
-                one.claim.release()
+            try:
+                if request_id is not None:
+                    self._tell_queue(request_id, result, named=one.job.named)
+            finally:
+                self._remove_staging(one)
+                if one.claim is not None:
+                    one.claim.release()
         except AcidError as error:
             services.progress.note(f"{result.name}: {error}")
             if result.state is not Outcome.READY_FOR_CLEANING:
@@ -310,6 +349,7 @@ class Worker:
             max_write_id=None if inputs is None else inputs.max_write_id,
             high_water_mark=None if inputs is None else inputs.high_water_mark,
             inputs=() if inputs is None else tuple(entry.path or "original files" for entry in inputs.directories),
+            empty_files=() if inputs is None else inputs.empty_files,
             output_directories=_outputs(inputs, units, published),
             units=units,
             seconds=self._services.clock() - one.start,

@@ -10,6 +10,8 @@ Where this differs from Hive on purpose:
 * By Hive 3's names wholly aborted directories at or below the mark are inputs whose rows are dropped, as in Hive 3.1,
   so that the result's name covers them; by Hive 4's they are not, its cleaner removes them.
 * Files whose names follow no pattern are refused: leaving them out would lose rows.
+* A delta that reaches above the mark and begins within the inputs is refused: the list is older than the compaction
+  that made it, and a reader would take its rows from it and from the result.
 * A table without a visibility suffix cannot publish two directories at one moment. A wide directory makes every
   narrower one of either kind obsolete, so a mixed minor is done as a major while the base is small, else needs two
   renames.
@@ -152,10 +154,14 @@ class CompactionInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Nothing is compacted, and why. With `cleaning_only` something obsolete is there, which a cleaning may remove."""
+    """Nothing is compacted, and why.
+
+    With `cleaning_only` something obsolete is there, which a cleaning for this `high_water_mark` may remove.
+    """
 
     reason: str
     cleaning_only: bool = False
+    high_water_mark: int | None = None
 
 
 def compaction_inputs(
@@ -184,13 +190,32 @@ def compaction_inputs(
         raise RefusedError(f"Cannot compact {above[0]}: because it reaches above the mark {state.high_water_mark}")
     if (reason := not_enough(state, kind)) is not None:
         removable = bool(state.obsolete or state.aborted)
-        return Refusal(reason=f"{REFUSED_MESSAGE} ({reason})", cleaning_only=removable)
+        return Refusal(
+            reason=f"{REFUSED_MESSAGE} ({reason})",
+            cleaning_only=removable,
+            high_water_mark=state.high_water_mark,
+        )
+    if (reason := _straddling(state)) is not None:
+        return Refusal(reason=reason)
     done, publication, why = _way(state, listing, kind, visible_on_commit, minor_as_major_bytes)
     outputs = _outputs(state, done, visibility_txn or 0)
     taken = set(listing.top_directories())
     if existing := [output.path for output in outputs if output.path in taken]:
         return Refusal(reason=f"{existing[0]}, the name of the result, exists already")
     return _assemble(state, listing, done, kind, outputs, publication, why)
+
+
+def _straddling(state: AcidState) -> str | None:
+    """Why a delta that is no input forbids to merge those that are, or None."""
+    high = max((delta.name.max_write_id for delta in state.deltas), default=LONG_MIN)
+    for entry in state.ignored:
+        name = entry.name
+        if isinstance(name, DeltaDir) and name.min_write_id <= high < name.max_write_id:
+            return (
+                f"{entry.path} reaches above the high-water mark {state.high_water_mark} and overlaps the inputs, which"
+                f" end at {high}: the write-id list is older than that directory"
+            )
+    return None
 
 
 def _way(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, has_hidden_part
-from acidlib.model.names import BaseDir, DeltaDir, parse_directory
+from acidlib.model.names import BaseDir, DeltaDir, SideFile, parse_directory, parse_file
 from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import CompactionInputs, Role
@@ -25,14 +25,15 @@ def overlapping_outputs(
 ) -> str | None:
     """Why the result of `inputs`, planned from `state`, must not be published now; None when nothing speaks against it.
 
-    Conflicts are: an input file that vanished or changed its length; a result's name that exists; a directory that was
-    not there (or whose transaction had not committed) when the inputs were listed and that shares a write id with the
-    result, for a major also anything below it and new original files. Whether such a directory has committed cannot be
-    told from its name, so it counts unless `txns` says that its transaction is aborted. Directories wholly above the
-    result's range are no conflict.
+    Conflicts are: an input file that vanished, changed its length or joined the others; a result's name that exists; a
+    directory that was not there (or whose transaction had not committed) when the inputs were listed and that shares a
+    write id with the result, for a major also anything below it and new original files. Whether such a directory has
+    committed cannot be told from its name, so it counts unless `txns` says that its transaction is aborted. Directories
+    wholly above the result's range are no conflict.
     """
     return (
         _changed_input(listing_now, inputs)
+        or _grown_input(listing_now, inputs)
         or _taken_name(listing_now, inputs)
         or _new_directory(listing_now, inputs, state, generation, txns)
         or _new_original(listing_now, inputs)
@@ -51,6 +52,18 @@ def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
                 return f"the input {file.path} had {file.length} bytes and has {lengths[file.path]} now"
         if directory.path and directory.files and directory.path not in directories:
             return f"the input {directory.path} is gone"
+    return None
+
+
+def _grown_input(listing: Listing, inputs: CompactionInputs) -> str | None:
+    """A file with bytes that was not read: the result's name covers its directory, and its rows would be lost."""
+    directories = {directory.path for directory in inputs.directories if directory.path}
+    seen = {file.path for directory in inputs.directories for file in directory.files}
+    for file in listing.files:
+        if file.path in seen or file.length == 0 or file.path.partition("/")[0] not in directories:
+            continue
+        if not has_hidden_part(file.path) and not isinstance(parse_file(file.name), SideFile):
+            return f"the file {file.path} has appeared in an input, or been filled, since the inputs were listed"
     return None
 
 

@@ -29,6 +29,7 @@ class CompactionResult:
     id           of the request in the queue; None when there is none (dry run)
     type         major or minor as carried out
     publication  "one rename", "two renames" or "commit"
+    empty_files  paths below the location of files of zero bytes among the inputs, which count as empty
     units        per bucket file what was or would be done; the sums of the JSON come from them
     seconds      from claim to published
     """
@@ -46,6 +47,7 @@ class CompactionResult:
     max_write_id: int | None = None
     high_water_mark: int | None = None
     inputs: tuple[str, ...] = ()
+    empty_files: tuple[str, ...] = ()
     output_directories: tuple[str, ...] = ()
     units: tuple[UnitResult, ...] | None = None
     seconds: float | None = None
@@ -95,6 +97,7 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
             "high_water_mark": result.high_water_mark,
         },
         "inputs": list(result.inputs),
+        "empty_files": list(result.empty_files),
         "output_directories": list(result.output_directories),
         **{figure: result.total(figure) for figure in FIGURES},
         "seconds": _rounded(result.seconds),

@@ -185,7 +185,8 @@ def _figures(result: CompactionResult, units: Sequence[UnitResult], *, dry_run: 
         f"{figure['stripes_copied']} {copied} ({human_bytes(result.total('bytes_copied'))}),"
         f" {figure['stripes_rewritten']} {rewritten} ({human_bytes(result.total('bytes_rewritten'))})",
     )
-    empty = [_relative(path, result.location) for unit in units for path in unit.empty_files]
+    empty = [*result.empty_files]
+    empty += [_relative(path, result.location) for unit in units for path in unit.empty_files]
     return lines + (_field("empty files", ", ".join(_shortened(empty, _NAMES_SHOWN))) if empty else [])
 
 

@@ -315,9 +315,7 @@ def _slices(total: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, total)) for start in range(0, total, size))
 
 
-def _prove_events(
-    unit: Unit, data: DataFiles, result: UnitResult, last_keys: list[Key], events: DeleteEvents
-) -> None:
+def _prove_events(unit: Unit, data: DataFiles, result: UnitResult, last_keys: list[Key], events: DeleteEvents) -> None:
     assert result.path is not None
     found = read_back(result.path, result.length, data, set(), last_keys, [], Keys.empty(), events=events)
     Proof(

@@ -22,11 +22,14 @@ COLUMNS = (
     "u:uniontype<int,string,struct<x:int,y:timestamp>>,nu:array<uniontype<bigint,array<int>>>,"
     "same:string,none:string,late:int>"
 )
-BLOOM = "row.id,row.big,row.d,row.s,row.c,row.n,row.w,row.ts,row.day"
+BLOOM = "id,big,d,s,c,n,w,ts,day"
 
-BASE_ROWS, SECOND_ROWS, ABORTED_ROWS, FOURTH_ROWS = 2500, 1100, 100, 300
-DELETED_OF_BASE = range(2048, 2500, 9)
-"""Only in the second stripe of a base with stripes of 2048 rows."""
+BASE_ROWS, SECOND_ROWS, ABORTED_ROWS, FOURTH_ROWS = 1300, 250, 40, 60
+STRIPE_ROWS = 1024
+DELETED_OF_BASE = range(STRIPE_ROWS, BASE_ROWS, 9)
+"""Only in the second stripe of a base with stripes of STRIPE_ROWS."""
+DELETED_OF_SECOND = (0, 1, 2, 100, SECOND_ROWS - 1)
+VISIBLE_ROWS = BASE_ROWS + SECOND_ROWS + FOURTH_ROWS + 40 - len(DELETED_OF_BASE) - len(DELETED_OF_SECOND)
 
 Visible = list[tuple[int, int, int, str]]
 
@@ -54,7 +57,7 @@ def row(i: int, total: int) -> tuple[Any, ...]:
         None if null else i % 3 == 0,
         i % 256 - 128,
         None if null else rng.randrange(-(2**15), 2**15),
-        None if null else (i - 1000) * 10**12 + rng.randrange(1000),
+        None if null else (i - 600) * 10**12 + rng.randrange(1000),
         single(i / 7),
         (real(-0.0), real(float("nan")) if i < 40 else real(1e300), real(i / 3 - 100))[min(i % 50, 2)],
         f"s:{text}",
@@ -65,7 +68,7 @@ def row(i: int, total: int) -> tuple[Any, ...]:
         f"n:{rng.randrange(-(10**27), 10**27)}.{rng.randrange(1, 10)}" if i % 6 else f"n:{i + 1}",
         None if null else f"t:{1_400_000_000 + i * 86_413}:{rng.choice([0, 1000, 123_456_789])}",
         f"t:{i * 7000 - 3_000_000}:{i % 3}",
-        None if null else f"d:{i * 3 - 2000}",
+        None if null else f"d:{i * 3 - 1500}",
         None if i % 5 == 0 else tuple(None if k == 1 else (k, None if k else (f"s:{i}", None)) for k in range(i % 4)),
         None if null else ((f"s:k{i % 6}", None if i % 4 == 1 else (i, ((i, real(i)), (0, None))[: i % 3])),),
         union,
@@ -104,13 +107,13 @@ def write_table(java: JavaOrc, location: Path, base: Options, *others: Options, 
     base_id = 0 if original else 1
     first = rows(0, BASE_ROWS)
     if original:
-        java_files.write_orc(java, location / "000000_0", COLUMNS, first[:2048], base)
-        java_files.write_orc(java, location / "000000_0_copy_1", COLUMNS, first[2048:], base)
+        java_files.write_orc(java, location / "000000_0", COLUMNS, first[:STRIPE_ROWS], base)
+        java_files.write_orc(java, location / "000000_0_copy_1", COLUMNS, first[STRIPE_ROWS:], base)
     else:
         java_files.write_dir(java, location, "base_0000001", COLUMNS, inserts(1, first), base)
     second = inserts(2, rows(BASE_ROWS, SECOND_ROWS)) + inserts(2, rows(100, 40), writer=1)
     gone = [(base_id, bucket_property(0, 0), i) for i in DELETED_OF_BASE]
-    gone += [(2, bucket_property(0, 0), i) for i in (0, 1, 2, 500, SECOND_ROWS - 1)]
+    gone += [(2, bucket_property(0, 0), i) for i in DELETED_OF_SECOND]
     for number, (write_id, delete, events) in enumerate(
         (
             (2, False, second),

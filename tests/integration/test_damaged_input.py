@@ -6,11 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from conformance.hive_tables import hive_table
+from judges import tables
+
 from integration.damage import Damage, Table, damages
 from integration.harness import Jobs
-from judges import tables
 
 EACH = 16
 FILES = [
@@ -49,9 +49,7 @@ def test_files_of_hive(jobs: Jobs, tmp_path: Path, name: str, file: str) -> None
 
 @pytest.mark.parametrize("compression", ["none", "zlib"])
 @pytest.mark.parametrize("joined", [False, True], ids=["copied", "rewritten"])
-def test_files_whose_stripes_are_copied_or_joined(
-    jobs: Jobs, tmp_path: Path, compression: str, joined: bool
-) -> None:
+def test_files_whose_stripes_are_copied_or_joined(jobs: Jobs, tmp_path: Path, compression: str, joined: bool) -> None:
     """Without compression most flips hit values, which nothing covers."""
     place, columns = tmp_path / "t", "struct<a:bigint,b:string,c:double,d:array<int>>"
     layout = tables.Layout(compression=compression, stride=100, dictionary=0.8)

@@ -119,7 +119,12 @@ def test_order(jobs: Jobs, part: Path) -> None:
         for path in (part / name).rglob("*"):
             os.utime(path, (time.time() - age * 60,) * 2)
     one, two, three = PARTITIONS
-    wanted = {"deltas": [two, three, one], "bytes": [two, three, one], "age": [three, two, one], "name": [one, two, three]}
+    wanted = {
+        "deltas": [two, three, one],
+        "bytes": [two, three, one],
+        "age": [three, two, one],
+        "name": [one, two, three],
+    }
     for order, expected in wanted.items():
         ran = jobs("major_compact", "--location", part, "--all-committed", "--order", order, "--dry-run")
         assert [e["partition"] for e in ran.compactions if e["partition"] != two] == [e for e in expected if e != two]
@@ -165,11 +170,15 @@ def test_a_dry_run_plans_what_then_happens_and_changes_nothing(
     assert planned.states == ["planned"] * 3
     done = jobs.good(*named)
     assert [results_alike(entry) for entry in planned.compactions] == [results_alike(e) for e in done.compactions]
+    after = tree(part)
     for entry in done.compactions:
-        assert set(entry["output_directories"]) == added(
-            {k.removeprefix(f"{entry['partition']}/"): v for k, v in before.items() if k.startswith(entry["partition"])},
-            {k.removeprefix(f"{entry['partition']}/"): v for k, v in tree(part).items() if k.startswith(entry["partition"])},
-        )  # fmt: skip
+        new = added(below(before, entry["partition"]), below(after, entry["partition"]))
+        assert set(entry["output_directories"]) == new
+
+
+def below(found: dict[str, tuple], folder: str) -> dict[str, tuple]:
+    """The part of a tree that lies in one of its directories."""
+    return {name.removeprefix(f"{folder}/"): facts for name, facts in found.items() if name.startswith(f"{folder}/")}
 
 
 def test_dry_run_as_text_says_which_stripes_are_copied_and_why(jobs: Jobs, crud: Path) -> None:
@@ -195,7 +204,11 @@ def test_what_is_compact_already_is_refused_with_the_reason(jobs: Jobs, crud: Pa
 def test_a_minor_of_inserts_and_deletes_is_a_major_unless_told_otherwise(jobs: Jobs, crud: Path) -> None:
     rows = merge.read(crud)
     (entry,) = jobs.good("minor_compact", "--location", crud, "--all-committed").compactions
-    assert (entry["type"], entry["publication"], entry["output_directories"]) == ("major", "one rename", ["base_0000004"])
+    assert (entry["type"], entry["publication"], entry["output_directories"]) == (
+        "major",
+        "one rename",
+        ["base_0000004"],
+    )
     assert merge.read(crud, strict=True) == rows
 
 
@@ -276,6 +289,7 @@ def test_a_run_that_was_killed_between_the_renames_is_finished(
     jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, following: str
 ) -> None:
     rows = merge.read(crud)
+
     def killed() -> None:
         break_second_rename(monkeypatch, die)
         jobs("minor_compact", "--location", crud, "--all-committed", *TWO_RENAMES, queue_url=f"{jobs.queue_url}2")

@@ -25,7 +25,7 @@ class Options:
     stride        rows per row group: 0 for no row index, else 1000 or more
     stripe_rows   rows of a stripe at most
     block         bytes of a compression block
-    bloom         names of columns with bloom filters, separated by commas; in ACID files ``row.x``
+    bloom         names of columns with bloom filters, separated by commas; in ACID files those inside ``row``
     dictionary    share of distinct strings up to which a dictionary is kept
     dictionary_impl  "rbtree" sorts the dictionary, "hash" does not
     timezone      default zone of the writing JVM

@@ -208,6 +208,11 @@ class JavaOrc:
             for a in answers
         ]
 
+    def rows_left(self, path: Path, column: str, text: str) -> int:
+        """How many rows Java reads when it looks for a text in a string column: those of row groups that may have it."""
+        [rows] = self.ask("lookup", str(path), column, text)
+        return int(rows)
+
     def sarg_check_ids(self, path: Path, *, max_groups: int = 4) -> list[Pruning]:
         """``sarg_check`` for the five id columns of an ACID file.
 

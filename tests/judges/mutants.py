@@ -48,6 +48,23 @@ def replace_stream(orc: o.OrcFile, stripe: int, column: int, kind: int, content:
     return o.with_tail(moved, {**orc.footer, 2: [content_length], 3: infos})
 
 
+def change_stripe_footer(orc: o.OrcFile, stripe: int, change: Callable[[o.Message], o.Message]) -> bytes:
+    """The file with another footer of its stripe; what lies behind moves."""
+    old = orc.stripes[stripe]
+    start = old.offset + old.index_length + old.data_length
+    end = start + old.footer_length
+    footer = o.parse(o.inflate(orc.data[start:end], orc.compression, orc.block))
+    new = o.stored(o.encode(change(footer)), orc.compression, orc.block)
+    moved = len(new) - old.footer_length
+    infos = [o.parse(info) for info in orc.footer[3]]
+    infos[stripe][4] = [len(new)]
+    for info in infos[stripe + 1 :]:
+        info[1] = [o.one(info, 1, 0) + moved]
+    whole = dataclasses.replace(orc, data=orc.data[:start] + new + orc.data[end:])
+    content_length = o.one(orc.footer, 2) + moved
+    return o.with_tail(whole, {**orc.footer, 2: [content_length], 3: [o.encode(info) for info in infos]})
+
+
 def change_index(
     orc: o.OrcFile, stripe: int, column: int, group: int, change: Callable[[o.Message], o.Message]
 ) -> bytes:

@@ -44,7 +44,7 @@ import org.apache.orc.TypeDescription;
  * Reads ORC files with Java's own reader on behalf of the tests.
  *
  * <p>One request per line on standard input, fields separated by tabs: "dump path", "seek path randomRows", "sarg path
- * maxGroups columns", "dumplocal path zone", and "write spec path" of OrcMaker. The answer is "OK n" and n lines, or
+ * maxGroups columns", "lookup path column text", "dumplocal path zone", and "write spec path" of OrcMaker. The answer is "OK n" and n lines, or
  * "ERR message". JSON values have the form of judges/values.py.
  */
 public final class OrcJudge {
@@ -77,6 +77,8 @@ public final class OrcJudge {
         return dump(fields[1]);
       case "dumplocal":
         return dumpLocal(fields[1], fields[2]);
+      case "lookup":
+        return new Sargs(fields[1], 0, fields[2]).lookup(fields[3]);
       case "write":
         return OrcMaker.write(CONF, fields[1], fields[2]);
       case "seek":
@@ -382,23 +384,38 @@ public final class OrcJudge {
       this.wanted = columns.isEmpty() ? null : new HashSet<>(Arrays.asList(columns.split(",")));
     }
 
+    /** The number of rows left by a search for a text in the one wanted column. */
+    List<String> lookup(String text) throws Exception {
+      try (Reader opened = open(path)) {
+        begin(opened);
+        String name = wanted.iterator().next();
+        int index = parent.getFieldNames().indexOf(name);
+        List<Object> left = new ArrayList<>();
+        Query query = new Query(PredicateLeaf.Type.STRING, "=", text);
+        read(index, parent.getChildren().get(index), query.sarg(name), name, left);
+        return List.of(String.valueOf(left.size()));
+      }
+    }
+
+    private void begin(Reader opened) {
+      reader = opened;
+      schema = reader.getSchema();
+      List<String> acidNames =
+          List.of("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row");
+      boolean isAcid = schema.getFieldNames().equals(acidNames);
+      acid = isAcid ? 5 : -1;
+      parent = isAcid ? schema.getChildren().get(5) : schema;
+    }
+
     List<String> run() throws Exception {
-      reader = open(path);
-      try {
-        schema = reader.getSchema();
-        List<String> acidNames =
-            List.of("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row");
-        boolean isAcid = schema.getFieldNames().equals(acidNames);
-        acid = isAcid ? 5 : -1;
-        parent = isAcid ? schema.getChildren().get(5) : schema;
+      try (Reader opened = open(path)) {
+        begin(opened);
         for (int c = 0; c < parent.getChildren().size(); c++) {
           String name = parent.getFieldNames().get(c);
           if (wanted == null || wanted.contains(name)) {
             column(c, name, parent.getChildren().get(c));
           }
         }
-      } finally {
-        reader.close();
       }
       return found;
     }

@@ -1,0 +1,57 @@
+"""What tests run on Spark's workers in place of the unit task; each leaves marks beside the staging directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from acidlib.engine.tasks import UnitTask, run_unit_task
+from acidlib.model.units import UnitResult
+
+
+def _beside(task: UnitTask, name: str) -> Path:
+    assert task.staging is not None
+    return Path(task.staging).parent / name
+
+
+def killed_once(task: UnitTask, attempt: str) -> UnitResult:
+    """The worker process dies at the first try, after it has written its file."""
+    mark = _beside(task, "_killed_once")
+    if not mark.exists():
+        mark.touch()
+        run_unit_task(task, attempt)
+        os.kill(os.getpid(), 9)
+    return run_unit_task(task, attempt)
+
+
+def always_killed(task: UnitTask, attempt: str) -> UnitResult:
+    """The worker process dies whenever it tries."""
+    os.kill(os.getpid(), 9)
+    return run_unit_task(task, attempt)
+
+
+def done_twice(task: UnitTask, attempt: str) -> UnitResult:
+    """A second attempt does the same, as under speculation, and one that is not finished has left its half."""
+    run_unit_task(task, f"{attempt}-other")
+    assert task.staging is not None
+    (Path(task.staging) / "_attempts" / f"{task.unit.directory}.{task.unit.file_name}.half").write_bytes(b"ORC")
+    return run_unit_task(task, attempt)
+
+
+def described(task: UnitTask, attempt: str) -> UnitResult:
+    """Notes what Spark calls the job it belongs to."""
+    context = TaskContext.get()
+    assert context is not None
+    names = [context.getLocalProperty(key) or "" for key in ("spark.job.description", "spark.jobGroup.id")]
+    _beside(task, "_described").write_text("\n".join(names))
+    return run_unit_task(task, attempt)
+
+
+def never_done(task: UnitTask, attempt: str) -> UnitResult:
+    """Says that it has begun, and does not end."""
+    _beside(task, "_begun").touch()
+    time.sleep(300)
+    return run_unit_task(task, attempt)

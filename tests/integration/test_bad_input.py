@@ -1,0 +1,407 @@
+"""What cannot be done: one clear line, the documented exit status, and the table as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from judges import merge
+
+from integration.harness import Jobs, added, fixture, names, tree
+
+NAMED = ("--all-committed", "--location")
+
+
+@pytest.fixture
+def crud(tmp_path: Path) -> Path:
+    return fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
+
+
+WRONG_USAGE = [
+    (["--location", "{}"], "what is committed cannot be known from files"),
+    (["--location", "{}", "--all-committed", "--warehouse", "{}"], "exclude each other"),
+    (["--location", "{}", "--all-committed", "--table", "a.b"], "--table goes with --warehouse"),
+    (["--table", "a.b", "--all-committed"], "--table needs --warehouse"),
+    (["--warehouse", "{}", "--all-committed"], "--warehouse needs --table"),
+    (["--warehouse", "{}", "--table", "a.b", "--write-ids", "a:1:2::"], "--write-ids is for one table"),
+    (["--location", "{}", "--all-committed", "--metastore-uri", "thrift://h:9083"], "metastores are not supported yet"),
+    (["--location", "{}", "--all-committed", "--max-bytes", "many"], "--max-bytes"),
+    (["--location", "{}", "--all-committed", "--max-partitions", "-1"], "--max-partitions"),
+    (["--location", "{}", "--all-committed", "--time-budget", "soon"], "--time-budget"),
+    (["--location", "{}", "--all-committed", "--idle", "1x"], "--idle"),
+    (["--location", "{}", "--all-committed", "--order", "random"], "--order"),
+    (["--location", "{}", "--all-committed", "--hive-version", "2"], "--hive-version"),
+    (["--location", "{}", "--all-committed", "--table-kind", "parquet"], "--table-kind"),
+    (["--location", "{}", "--all-committed", "--no-such-option"], "No such option"),
+    (["--location", "{}", "--all-committed", "--write-ids", "db.crud:4:5::"], "contradict"),
+    (
+        ["--location", "{}", "--write-ids", "db.crud"],
+        "Cannot read the write-id list 'db.crud': because it has 1 fields",
+    ),
+    (["--location", "{}", "--write-ids", "db.crud:four:5::"], "because 'four' in field 2 is not a write id"),
+    (["--location", "{}", "--write-ids", ""], "Cannot read the write-id list ''"),
+    (["stray"], "unexpected extra argument"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), WRONG_USAGE)
+def test_wrong_usage_ends_with_2(jobs: Jobs, crud: Path, options: list[str], told: str) -> None:
+    before = tree(crud)
+    ran = jobs("major_compact", *(option.format(crud) for option in options))
+    assert ran.status == 2
+    assert told in " ".join(ran.err.split())
+    assert ran.out == ""
+    assert tree(crud) == before
+
+
+NOT_DONE = [
+    (["--location", "s3://bucket/t", "--all-committed"], "a client for Amazon S3 is not built yet"),
+    (["--location", "hdfs://nn/t", "--all-committed"], "a client for HDFS is not built yet"),
+    (["--location", "file://other/t", "--all-committed"], "names this machine only"),
+    (["--location", "{}/nothing", "--all-committed"], "no such file"),
+    (["--location", "{}/delta_0000001_0000001_0000/bucket_00000", "--all-committed"], "not a directory"),
+    (["--location", "{}/delta_0000001_0000001_0000", "--all-committed"], "original files only"),
+    (["--location", "{}", "--write-ids-file", "{}/no-file"], "Cannot read the write-id lists"),
+    (["--location", "{}", "--all-committed", "--set", "hive.compactor.no.such.key=1"], "hive.compactor.no.such.key"),
+    (["--location", "{}", "--all-committed", "--set", "hive.compactor.delta.num.threshold=x"], "delta.num.threshold"),
+    (["--location", "{}", "--all-committed", "--set", "hive.compactor.delta.num.threshold"], "delta.num.threshold"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), NOT_DONE)
+def test_what_cannot_be_done_ends_with_1_and_one_line(jobs: Jobs, crud: Path, options: list[str], told: str) -> None:
+    before = tree(crud)
+    ran = jobs("major_compact", *(option.format(crud) for option in options))
+    assert ran.status == 1
+    assert len(ran.err.strip().splitlines()) == 1
+    assert ran.err.startswith("error: Cannot ")
+    assert told in ran.err
+    assert "unexpected" not in ran.err
+    assert ran.out == ""
+    assert tree(crud) == before
+
+
+def test_a_list_of_another_table_is_refused(jobs: Jobs, crud: Path) -> None:
+    before = tree(crud)
+    ran = jobs("major_compact", "--location", crud, "--write-ids", "db.other:4:9223372036854775807::")
+    assert (ran.status, ran.states) == (0, ["refused"])
+    assert "Cannot use the write-id list of db.other: because the table is db.crud" in ran.compactions[0]["reason"]
+    assert tree(crud) == before
+
+
+@pytest.mark.parametrize("url", ["nonsense", "oracle+none://h/q", "sqlite:////proc/none/queue.db"])
+def test_a_queue_that_cannot_be_opened(jobs: Jobs, crud: Path, url: str) -> None:
+    before = tree(crud)
+    ran = jobs("major_compact", "--location", crud, "--all-committed", queue_url=url)
+    assert ran.status == 1
+    assert len(ran.err.strip().splitlines()) == 1
+    assert ran.err.startswith("error: Cannot open the queue")
+    assert tree(crud) == before
+
+
+def test_a_queue_file_that_is_no_database(jobs: Jobs, crud: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is no database" * 100)
+    ran = jobs("major_compact", "--location", crud, "--all-committed", queue_url=f"sqlite:///{tmp_path / 'text.db'}")
+    assert ran.status == 1
+    assert "Cannot open the queue" in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
+
+
+INSERT_ONLY = [
+    "hive3/h_mm_orc", "hive3/h_mm_parquet", "hive3/h_mm_textfile", "hive3/h2_mm_part", "hive4/insert_only_orc",
+    "hive4/insert_only_parquet",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INSERT_ONLY)
+@pytest.mark.parametrize("said", [(), ("--table-kind", "insert-only")])
+@pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
+def test_insert_only_tables_are_refused(
+    jobs: Jobs, tmp_path: Path, name: str, said: tuple[str, ...], kind: str
+) -> None:
+    place = fixture(name, tmp_path / "db.db" / "t")
+    before = tree(place)
+    ran = jobs(kind, *NAMED, place, *said)
+    assert ran.status == 0, ran
+    assert set(ran.states) == {"refused"}
+    reasons = [entry["reason"] for entry in ran.compactions]
+    if said:
+        assert all("insert-only tables are not supported yet" in reason for reason in reasons)
+    else:
+        assert any("if the table is insert-only" in r or "whether the table is full ACID or" in r for r in reasons)
+    after = tree(place)
+    assert added(before, after) == set()
+
+
+def test_original_files_alone_are_not_proven_transactional(jobs: Jobs, tmp_path: Path) -> None:
+    place = fixture("hive3/g_orig", tmp_path / "t")
+    for path in list(place.iterdir()):
+        if path.is_dir():
+            shutil.rmtree(path)
+    ran = jobs("major_compact", *NAMED, place)
+    assert ran.status == 1
+    assert "do not prove that the table is transactional" in ran.err
+
+
+def spoil(place: Path, how: str) -> None:
+    if how == "unknown directory":
+        (place / "delta_1_x").mkdir()
+    elif how == "stray file in a delta":
+        (place / "delta_0000001_0000001_0000" / "notes.txt").write_text("hello")
+    elif how == "symlink":
+        (place / "delta_0000009_0000009_0000").symlink_to(place / "delta_0000001_0000001_0000")
+    elif how == "symlink to a file":
+        (place / "delta_0000001_0000001_0000" / "bucket_00001").symlink_to("bucket_00000")
+    elif how == "fifo":
+        os.mkfifo(place / "delta_0000001_0000001_0000" / "bucket_00001")
+    elif how == "directory as file":
+        (place / "delta_0000001_0000001_0000" / "bucket_00001").mkdir()
+        (place / "delta_0000001_0000001_0000" / "bucket_00001" / "bucket_00000").write_bytes(b"x")
+    elif how == "name that is not UTF-8":
+        os.mkdir(os.fsencode(place) + b"/delta_\xff")  # noqa: PTH102 - a path of bytes
+    elif how == "base with an unknown kind":
+        (place / "base_0000001").mkdir()
+        (place / "base_0000001" / "bucket_00000").write_bytes(b"")
+        (place / "base_0000001" / "_metadata_acid").write_text('{"thisFileVersion":"0","dataFormat":"new"}')
+    elif how == "damaged side file":
+        (place / "delta_0000001_0000001_0000" / "bucket_00000_flush_length").write_bytes(b"1234")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "unknown directory", "stray file in a delta", "symlink", "symlink to a file", "fifo", "directory as file",
+        "name that is not UTF-8", "base with an unknown kind", "damaged side file",
+    ],
+)  # fmt: skip
+def test_what_does_not_belong_in_a_table(jobs: Jobs, crud: Path, how: str) -> None:
+    spoil(crud, how)
+    before = sorted(os.listdir(os.fsencode(crud)))  # noqa: PTH208 - names of bytes
+    contents = {path: path.read_bytes() for path in crud.glob("d*/bucket_00000") if path.is_file()}
+    ran = jobs("major_compact", *NAMED, crud)
+    if ran.out:
+        assert ran.states[0] in ("failed", "refused", "conflict"), how
+        assert ran.status == (0 if ran.states == ["refused"] else 1)
+        told = ran.compactions[0]["reason"]
+    else:
+        assert ran.status == 1
+        told = ran.err.removeprefix("error: ")
+    assert told.startswith("Cannot ")
+    assert "unexpected" not in told
+    assert "\n" not in told.strip()
+    assert sorted(os.listdir(os.fsencode(crud))) == before  # noqa: PTH208 - names of bytes
+    assert {path: path.read_bytes() for path in contents} == contents
+
+
+def test_a_hidden_directory_and_a_foreign_staging_are_nothing_to_us(jobs: Jobs, crud: Path) -> None:
+    (crud / ".hive-staging_1").mkdir()
+    (crud / ".hive-staging_1" / "bucket_00000").write_bytes(b"x")
+    (crud / "_tmp_space").mkdir()
+    (crud / "_link").symlink_to("/")
+    assert jobs.good("major_compact", *NAMED, crud).states == ["ready for cleaning"]
+    assert {".hive-staging_1", "_tmp_space", "_link"} <= set(names(crud))
+
+
+def test_zero_byte_files_are_empty_and_listed(jobs: Jobs, crud: Path) -> None:
+    empty = crud / "delta_0000002_0000002_0000" / "bucket_00000"
+    empty.write_bytes(b"")
+    rows = merge.read(crud)
+    (entry,) = jobs.good("major_compact", *NAMED, crud).compactions
+    assert merge.read(crud, strict=True) == rows
+    assert entry["empty_files"] == [str(empty.relative_to(crud))]
+
+
+def test_only_zero_byte_files(jobs: Jobs, crud: Path) -> None:
+    for file in crud.glob("*delta*/bucket_00000"):
+        file.write_bytes(b"")
+    ran = jobs("major_compact", *NAMED, crud)
+    assert ran.status == 0
+    assert "unexpected" not in ran.out
+    assert merge.read(crud) == []
+
+
+NOBODY = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes away the right to read from another user")
+@pytest.mark.parametrize("where", ["delta_0000001_0000001_0000/bucket_00000", "delta_0000001_0000001_0000", "."])
+def test_unreadable_paths(jobs: Jobs, tmp_path: Path, crud: Path, where: str) -> None:
+    """Run as somebody else: root may read everything."""
+    import json
+
+    from integration.harness import forked
+
+    before = tree(crud)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    (crud / where).chmod(0)
+    out = tmp_path / "out.json"
+    out.touch()
+    os.chown(out, NOBODY, NOBODY)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o005:
+            parent.chmod(parent.stat().st_mode | 0o055)
+
+    def work() -> None:
+        os.setuid(NOBODY)
+        ran = jobs("major_compact", *NAMED, crud)
+        out.write_text(json.dumps([ran.status, ran.out, ran.err]))
+
+    assert forked(work) == 0
+    status, printed, told = json.loads(out.read_text())
+    assert status == 1
+    reason = json.loads(printed)["compactions"][0]["reason"] if printed else told.removeprefix("error: ")
+    assert "the permission is missing" in reason
+    assert "unexpected" not in reason
+    (crud / where).chmod(before[where][1] & 0o7777)
+    assert {name: facts[0] for name, facts in tree(crud).items()} == {name: facts[0] for name, facts in before.items()}
+
+
+@pytest.mark.parametrize("allowed", [0, 400, 2000])
+def test_no_space_in_the_middle(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
+    """The disk takes so many more bytes of data files and then no more."""
+    from acidlib.storage import datafiles
+
+    left = [allowed]
+
+    def write(descriptor: int, data) -> int:
+        left[0] -= len(data)
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(descriptor, data)
+
+    class Full:
+        def __getattr__(self, name: str):
+            return write if name == "write" else getattr(os, name)
+
+    monkeypatch.setattr(datafiles, "os", Full())
+    before = tree(crud)
+    ran = jobs("major_compact", *NAMED, crud)
+    if allowed == 2000:
+        assert ran.states == ["ready for cleaning"]
+        return
+    assert (ran.status, ran.states) == (1, ["failed"])
+    assert "no space is left on the device" in ran.compactions[0]["reason"]
+    assert added(before, tree(crud)) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+def test_a_disk_that_is_really_full(jobs: Jobs, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=False, capture_output=True
+    ).returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        place = fixture("hive3/a_crud", disk / "crud")
+        filler = disk / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(b"x" * 4096):
+                pass
+        rows, before = merge.read(place), tree(place)
+        ran = jobs("major_compact", *NAMED, place)
+        assert (ran.status, ran.states) == (1, ["failed"])
+        assert "no space is left on the device" in ran.compactions[0]["reason"]
+        assert added(before, tree(place)) == set()
+        filler.unlink()
+        assert jobs.good("major_compact", *NAMED, place).states == ["ready for cleaning"]
+        assert merge.read(place, strict=True) == rows
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> None:
+    part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
+    rows = {path.name: merge.read(path) for path in part.iterdir()}
+    damaged = part / "dt=2024-01-02" / "delete_delta_0000004_0000004_0000" / "bucket_00000"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    before = tree(damaged.parents[1])
+    ran = jobs("major_compact", *NAMED, part, "--order", "name")
+    assert ran.status == 3
+    assert ran.states == ["ready for cleaning", "failed", "ready for cleaning"]
+    assert str(damaged) in ran.compactions[1]["reason"]
+    assert added(before, tree(damaged.parents[1])) == set()
+    for name in ("dt=2024-01-01", "dt=2024-01-03"):
+        assert merge.read(part / name, strict=True) == rows[name]
+    assert [row["state"] for row in jobs.shown().values()] == ["ready for cleaning", "failed", "ready for cleaning"]
+
+
+@pytest.mark.parametrize("step", ["prepare", "publish", "overlapping_outputs", "accept_attempt"])
+def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    from acidlib.engine import worker
+
+    part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
+    real, calls = getattr(worker, step), []
+
+    def faulty(*args, **more):
+        calls.append(step)
+        if len(calls) == 2:
+            raise IndexError("a mistake")
+        return real(*args, **more)
+
+    monkeypatch.setattr(worker, step, faulty)
+    ran = jobs("major_compact", *NAMED, part, "--order", "name")
+    assert ran.status == 3
+    assert ran.states == ["ready for cleaning", "failed", "ready for cleaning"]
+    assert "unexpected IndexError: a mistake" in ran.compactions[1]["reason"]
+    assert not [name for name in names(part / "dt=2024-01-02") if name.startswith("_")]
+
+
+def test_a_source_file_that_vanishes(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's cleaner has taken an input while we read: nothing is published."""
+    from acidlib.engine import worker
+
+    real = worker.create_staging
+
+    def vanished(*args, **more):
+        shutil.rmtree(crud / "delta_0000002_0000002_0000")
+        return real(*args, **more)
+
+    monkeypatch.setattr(worker, "create_staging", vanished)
+    ran = jobs("major_compact", *NAMED, crud)
+    assert (ran.status, ran.states) == (1, ["failed"])
+    assert "delta_0000002_0000002_0000" in ran.compactions[0]["reason"]
+    assert not [name for name in names(crud) if name.startswith(("_", "base"))]
+
+
+def test_an_interrupt_gives_everything_back(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from acidlib.engine import worker
+
+    before = tree(crud)
+
+    def interrupted(*args, **more):
+        os.kill(os.getpid(), 15)
+        raise AssertionError("the signal was not seen")
+
+    monkeypatch.setattr(worker, "publish", interrupted)
+    ran = jobs("major_compact", *NAMED, crud)
+    assert ran.status == 1
+    assert ran.err.strip().splitlines()[-1].startswith("error: interrupted")
+    assert ran.out == ""
+    assert added(before, tree(crud)) == set()
+    assert jobs.shown()[1]["state"] == "initiated"
+    monkeypatch.undo()
+
+
+def test_an_interrupt_between_two_renames_leaves_what_finishes_them(
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from integration.test_named_compaction import TWO_RENAMES, break_second_rename
+
+    rows = merge.read(crud)
+    with monkeypatch.context() as patch:
+        break_second_rename(patch, lambda: os.kill(os.getpid(), 15))
+        ran = jobs("minor_compact", *NAMED, crud, *TWO_RENAMES)
+    assert ran.status == 1
+    assert "_acidlib_claim" not in names(crud)
+    assert merge.read(crud) != rows
+    jobs.good("cleaner")
+    assert merge.read(crud, strict=True) == rows

@@ -1,0 +1,217 @@
+"""Units as Spark tasks: one session for all tests, and two real runs of spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from judges import merge
+
+from acidlib.engine import worker
+from acidlib.engine.spark import SparkRunner, SparkSession
+from acidlib.errors import RetryError
+from integration import spark_tasks
+from integration.harness import ROOT, Jobs, added, fixture, names, tree, visible
+
+pytestmark = pytest.mark.spark
+NAMED = ("--all-committed", "--location")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[SparkRunner]:
+    """A Spark context in which a task may fail three times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'tests'}")
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        conf = {"spark.master": "local[2,4]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+        with SparkSession(name="acidlib-tests", conf=conf) as found:
+            yield found
+
+
+@pytest.fixture
+def spark_jobs(jobs: Jobs, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """The jobs with that one context."""
+
+    @contextmanager
+    def session(*, name: str, conf: dict[str, str]) -> Iterator[SparkRunner]:
+        yield runner
+
+    monkeypatch.setattr("acidlib.engine.command.SparkSession", session)
+    return jobs
+
+
+@pytest.fixture
+def crud(tmp_path: Path) -> Path:
+    return fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
+
+
+def test_the_whole_cycle(spark_jobs: Jobs, tmp_path: Path) -> None:
+    part = fixture("hive3/b_part", tmp_path / "w" / "db.db" / "part")
+    rows = {path.name: merge.read(path) for path in part.iterdir()}
+    damaged = part / "dt=2024-01-02" / "delta_0000001_0000001_0000" / "bucket_00000"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:400])
+    spark_jobs.good("initiator", "--warehouse", tmp_path / "w", "--all-committed",
+                    "--set", "hive.compactor.delta.num.threshold=1")  # fmt: skip
+    ran = spark_jobs("major_compact")
+    assert ran.status == 3
+    assert sorted(ran.states) == ["failed", "ready for cleaning", "ready for cleaning"]
+    damaged.write_bytes(whole)
+    spark_jobs.good("minor_compact", *NAMED, part, "--partition", "dt=*-02", "--minor-as-major-bytes", "0")
+    spark_jobs.good("cleaner", "--retention", "0s")
+    assert {path.name: merge.read(path, strict=True) for path in part.iterdir()} == rows
+    assert visible(part / "dt=2024-01-02") == ["delete_delta_0000001_0000006", "delta_0000001_0000006"]
+
+
+def test_a_task_whose_process_dies_is_tried_again(
+    spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = merge.read(crud)
+    monkeypatch.setattr(worker, "run_unit_task", spark_tasks.killed_once)
+    attempts = attempts_at_publication(monkeypatch)
+    (entry,) = spark_jobs.good("major_compact", *NAMED, crud).compactions
+    assert (crud / "_killed_once").exists()
+    assert len(attempts) == 1, "what the dead attempt wrote was there, and was left"
+    assert entry["rows_out"] == len(rows)
+    assert merge.read(crud, strict=True) == rows
+    assert names(crud / "base_0000004") == ["_metadata_acid", "_orc_acid_version", "bucket_00000"]
+    assert not [name for name in names(crud) if name.startswith(("_tmp", "_acidlib"))]
+
+
+def attempts_at_publication(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the attempts that lie in staging, beside the accepted ones, when these are published."""
+    found: list[str] = []
+    publish = worker.publish
+
+    def looked(fs, location, staging, directories, **more):
+        found.extend(names(Path(staging) / "_attempts"))
+        return publish(fs, location, staging, directories, **more)
+
+    monkeypatch.setattr(worker, "publish", looked)
+    return found
+
+
+def test_second_attempts_are_not_published(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = merge.read(crud)
+    monkeypatch.setattr(worker, "run_unit_task", spark_tasks.done_twice)
+    attempts = attempts_at_publication(monkeypatch)
+    spark_jobs.good("minor_compact", *NAMED, crud, "--minor-as-major-bytes", "0")
+    assert len(attempts) == 4
+    for name in ("delta_0000001_0000004", "delete_delta_0000001_0000004"):
+        assert names(crud / name) == ["_orc_acid_version", "bucket_00000"]
+    assert merge.read(crud, strict=True) == rows
+
+
+def test_when_spark_gives_up_the_table_is_untouched(
+    spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(crud)
+    monkeypatch.setattr(worker, "run_unit_task", spark_tasks.always_killed)
+    ran = spark_jobs("major_compact", *NAMED, crud)
+    assert (ran.status, ran.states) == (1, ["failed"])
+    assert "because Spark gave it up" in ran.compactions[0]["reason"]
+    assert "\n" not in ran.compactions[0]["reason"]
+    assert added(before, tree(crud)) == set()
+
+
+def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "run_unit_task", spark_tasks.described)
+    spark_jobs.good("major_compact", *NAMED, crud)
+    description, group = (crud / "_described").read_text().splitlines()
+    assert description.endswith("-compactor-db.crud")
+    assert group.startswith(description)
+
+
+def broken(item: int, attempt: str) -> str:
+    if item == 3:
+        raise RetryError(f"Cannot do {item}: because of the test")
+    if item == 4:
+        raise IndexError(item)
+    return f"{item * 2} {attempt}"
+
+
+def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) -> None:
+    progress: list[int] = []
+    done = runner.run(broken, list(range(40)), group="test", on_progress=progress.append)
+    assert [one.value.split()[0] for one in done if one.value] == [str(i * 2) for i in range(40) if i not in (3, 4)]
+    assert len({one.value for one in done if one.value}) == 38
+    assert str(done[3].error) == "Cannot do 3: because of the test"
+    assert "unexpected IndexError" in str(done[4].error)
+    assert progress[-1] == 40
+    assert progress == sorted(progress)
+    assert runner.run(broken, [], group="nothing", on_progress=progress.append) == []
+
+
+def submit(*words: str | Path, home: Path) -> subprocess.Popen[str]:
+    """Spark's own command line, in a session of its own."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
+    environment |= {"ACIDLIB_HOME": str(home), "PYTHONPATH": str(ROOT / "tests")}
+    return subprocess.Popen(
+        [str(ROOT / "spark-submit.sh"), *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_spark_submit(jobs: Jobs, tmp_path: Path) -> None:
+    """One document on standard output, the exit status, the default place of the queue."""
+    part = fixture("hive4/part_table", tmp_path / "db.db" / "part")
+    places = sorted(part.glob("*/*"))
+    rows = [merge.read(place, generation=4) for place in places]
+    damaged = places[1] / "delta_0000001_0000001_0000" / "bucket_00000_0"
+    damaged.write_bytes(b"ORC")
+    home = tmp_path / "home"
+    process = submit(ROOT / "jobs" / "major_compact.py", *NAMED, part, "--output", "json", home=home)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 3, err
+    states = {entry["partition"]: entry["state"] for entry in json.loads(out)["compactions"]}
+    assert states == {
+        "p=1/q=x": "ready for cleaning", "p=2/q=y y": "failed", "p=3/q=z": "ready for cleaning",
+    }  # fmt: skip
+    assert "Traceback" not in err
+    assert "Exception" not in err
+    for place, before in zip(places, rows, strict=True):
+        if place != places[1]:
+            assert merge.read(place, generation=4, strict=True) == before
+    shown = Jobs(queue_url=f"sqlite:///{home / 'queue.db'}").shown()
+    assert sorted(row["state"] for row in shown.values()) == ["failed", "ready for cleaning", "ready for cleaning"]
+
+
+@pytest.mark.slow
+def test_spark_submit_that_is_terminated(jobs: Jobs, tmp_path: Path, crud: Path) -> None:
+    """A scheduler that cancels a job sends SIGTERM to all of its processes."""
+    before = tree(crud)
+    home = tmp_path / "home"
+    process = submit(Path(__file__).with_name("endless_job.py"), *NAMED, crud, "--output", "json", home=home)
+    try:
+        end = time.monotonic() + 200
+        while not (crud / "_begun").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert out == ""
+    assert process.returncode in (1, 143), "143 is spark-submit's own way to end by SIGTERM"
+    assert "Traceback" not in err
+    (crud / "_begun").unlink()
+    wait_until_gone(crud)
+    assert added(before, tree(crud)) == set()
+    assert Jobs(queue_url=f"sqlite:///{home / 'queue.db'}").shown()[1]["state"] == "initiated"
+
+
+def wait_until_gone(place: Path) -> None:
+    """The JVM may end before the Python process that it started has tidied up."""
+    end = time.monotonic() + 30
+    while any(name.startswith(("_tmp", "_acidlib")) for name in names(place)) and time.monotonic() < end:
+        time.sleep(0.1)

@@ -1,0 +1,41 @@
+"""One item's fate is a value, whatever it is."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from acidlib.engine.runner import Done, LocalRunner, attempt
+from acidlib.errors import ConflictError, DefectError
+
+
+def work(item: int, unique: str) -> str:
+    if item < 0:
+        raise ConflictError(f"Cannot take {item}: because it is negative")
+    return f"{100 // item}:{unique}"
+
+
+def test_attempt() -> None:
+    assert attempt(work, 5, "u") == Done(value="20:u")
+    assert isinstance(attempt(work, -1, "u").error, ConflictError)
+    fault = attempt(work, 0, "u").error
+    assert isinstance(fault, DefectError)
+    assert "unexpected ZeroDivisionError" in str(fault)
+
+
+def test_an_interrupt_is_no_value() -> None:
+    def interrupted(item: int, unique: str) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attempt(interrupted, 1, "u")
+
+
+def test_local_runner_keeps_the_order_and_gives_each_attempt_a_name() -> None:
+    counter, progress = itertools.count(), list[int]()
+    done = LocalRunner(lambda: str(next(counter))).run(work, [1, -2, 4], group="g", on_progress=progress.append)
+    assert [one.value for one in done] == ["100:0", None, "25:2"]
+    assert progress == [1, 2, 3]
+    with pytest.raises(ConflictError, match="-2"):
+        done[1].get()
