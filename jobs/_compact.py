@@ -24,6 +24,18 @@ from acidlib.engine.target import Understanding
 from acidlib.model.requests import CompactionType
 from acidlib.report.results import RunReport, exit_status
 from acidlib.report.text import compactions_text
+from acidlib.storage.discover import discover_location
+from acidlib.storage.uris import open_filesystem
+
+
+def _about(selection: Selection) -> str:
+    """What is compacted, for the name of the Spark application. A location that is no ACID table is refused here."""
+    if selection.location is None:
+        return ",".join(selection.tables) or "queue"
+    fs, path = open_filesystem(selection.location)
+    table = discover_location(fs, path)
+    partition = table.partitions[0].name if len(table.partitions) == 1 else None
+    return f"{table.database}.{table.table}" + (f".{partition.path}" if partition is not None else "")
 
 
 def compaction_command(kind: CompactionType, job: str) -> click.Command:
@@ -65,8 +77,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             dry_run=dry_run,
             minor_as_major_bytes=limit if minor_as_major_bytes is None else minor_as_major_bytes,
         )
-        about = ",".join(selection.tables) or (selection.location or "queue")
-        with services(common, job=job, about=about) as found:
+        with services(common, job=job, about=_about(selection)) as found:
             results, notes = run_compaction(found, run)
             run_id = found.worker_id
         report = RunReport(job=job, version=__version__, run_id=run_id, results=tuple(results), notes=tuple(notes))

@@ -117,6 +117,8 @@ def compact_directory(
     """
     inputs, units = plan(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, settings)
     staging = Path(location) / STAGING
+    for unit in units:
+        (staging / unit.directory).mkdir(parents=True, exist_ok=True)
     try:
         results = tuple(
             run_unit(unit, LocalDataFiles(), f"{staging}/{unit.directory}/{unit.file_name}", time.perf_counter)

@@ -95,7 +95,7 @@ def _clean(
 ) -> CleaningResult:
     target = target_of(request)
     if not services.fs.exists(target.location):
-        return _gone(services, request, dry_run=dry_run)
+        return _gone(services, request, target, dry_run=dry_run)
     if not dry_run and (waits := _retry_wait(services, request)) is not None:
         return _result(request, "ready for cleaning", waits)
     if dry_run:
@@ -232,7 +232,12 @@ def _planned(request: CompactionRequest, plan: CleanPlan, litter: tuple[RemovedP
     )
 
 
-def _gone(services: Services, request: CompactionRequest, *, dry_run: bool) -> CleaningResult:
+def _gone(services: Services, request: CompactionRequest, target: Target, *, dry_run: bool) -> CleaningResult:
+    if not services.fs.exists(target.location.rpartition("/")[0]):
+        raise RetryError(
+            f"Cannot clean {target.location}: because neither it nor the directory above it is there; "
+            "a mount may be missing"
+        )
     if not dry_run:
         services.queue.mark_cleaned(request.id, services.now_ms())
     return _result(request, "planned" if dry_run else "succeeded", "the location does not exist any more")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acidlib.engine.target import Target
-from acidlib.errors import CorruptError, RefusedError
+from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.names import SIDE_FILE_SUFFIX
@@ -72,7 +72,8 @@ def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_ma
         minor_as_major_bytes=minor_as_major_bytes,
     )
     if isinstance(inputs, Refusal):
-        return inputs
+        unproven = inputs.cleaning_only and not _holds_events(target, listing)
+        return replace(inputs, cleaning_only=False) if unproven else inputs
     lengths = _logical_lengths(fs, target, inputs)
     _prove_full_acid(target, inputs, lengths)
     return Prepared(
@@ -99,6 +100,25 @@ def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -
     return lengths
 
 
+def _holds_events(target: Target, listing: Listing) -> bool:
+    """Whether a file proves the table full ACID, or the caller says so: else nothing of it may be removed either."""
+    if target.understanding.table_kind == "full":
+        return True
+    for file in listing.files:
+        if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
+            try:
+                source = LocalDataFiles().open(f"{target.location}/{file.path}", file.length)
+            except AcidError:
+                return False
+            try:
+                return is_acid(read_tail(source).root)
+            except AcidError:
+                return False
+            finally:
+                source.close()
+    return False
+
+
 def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str, int]) -> None:
     """Refuse what is not proven to hold ACID events: the engine must not treat an insert-only table as another."""
     files = [
@@ -107,9 +127,9 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str
         for file in directory.files
         if directory.role is not Role.DELETE_DELTA or file.kind is FileKind.ACID
     ]
-    for file, _ in files:
+    for file, directory in files:
         length = lengths.get(file.path, file.length)
-        if file.kind is FileKind.ACID and length:
+        if file.kind is FileKind.ACID and length and not directory.wholly_aborted:
             source = LocalDataFiles().open(f"{target.location}/{file.path}", length)
             try:
                 if is_acid(read_tail(source).root):

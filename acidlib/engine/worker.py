@@ -135,7 +135,7 @@ class Worker:
         now, for it is not known when it was.
         """
         queue, request_id, mark = self._services.queue, one.job.request_id, refusal.high_water_mark
-        if request_id is None or not refusal.cleaning_only or mark is None or not 0 < mark < LONG_MAX:
+        if request_id is None or not refusal.cleaning_only or mark is None or not 0 <= mark < LONG_MAX:
             return None
         if any(other.property(LOCATION) == one.job.target.location for other in queue.ready_for_cleaning()):
             return None
@@ -193,9 +193,7 @@ class Worker:
             one.result = self._result(one, Outcome.PLANNED, self._why(one), units=units)
             return
         published = self._publish(one, one.prepared, units)
-        one.result = self._result(
-            one, Outcome.READY_FOR_CLEANING, self._why(one), units=units, published=published
-        )
+        one.result = self._result(one, Outcome.READY_FOR_CLEANING, self._why(one), units=units, published=published)
         services = self._services
         now_ms = services.now_ms()
         try:

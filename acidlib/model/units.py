@@ -28,6 +28,7 @@ class DataFile:
     bucket     number from the file's name
     form       what the rows look like
     write_id, statement_id  of rows without ACID columns: their synthetic keys (0 and 0 for original files)
+    aborted    every write id of its directory is aborted: none of its rows stays, so it need not be readable
     """
 
     path: str
@@ -37,6 +38,7 @@ class DataFile:
     form: FileForm = FileForm.EVENTS
     write_id: int = 0
     statement_id: int = 0
+    aborted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ class UnitResult:
     """What one unit did, or in a dry run would do. Sizes in bytes, `seconds` inside the task.
 
     path       of the file written, or None when there is none
-    empty_files  zero-byte inputs, which count as empty
+    empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and not readable
     """
 
     directory: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from acidlib.orc.column import Bytes, Column, Dictionary, Longs
-from acidlib.orc.kernels.jit import kernel
+from acidlib.orc.kernels.jit import byte_at, kernel
 from acidlib.orc.kernels.vectors import gather_bytes
 from acidlib.orc.transform import as_direct
 
@@ -45,8 +45,9 @@ def _rebuild(dictionary: Dictionary, values: Longs, used: Longs) -> tuple[Dictio
 @kernel
 def _compare(data: Bytes, a: int, a_length: int, b: int, b_length: int) -> int:  # pragma: no cover
     for i in range(min(a_length, b_length)):
-        if data[a + i] != data[b + i]:
-            return int(data[a + i]) - int(data[b + i])
+        difference = byte_at(data, a + i) - byte_at(data, b + i)
+        if difference != 0:
+            return difference
     return a_length - b_length
 
 

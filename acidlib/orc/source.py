@@ -62,4 +62,4 @@ class DataFiles(Protocol):
         """A file of `length` logical bytes; CorruptError when it is missing or shorter."""
 
     def create(self, path: str) -> SinkFile:
-        """A new file, which must not exist; its directory is made when missing."""
+        """A new file, which must not exist, in a directory that must."""

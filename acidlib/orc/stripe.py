@@ -30,6 +30,7 @@ from acidlib.orc.source import ByteSource
 from acidlib.orc.tail import Stripe, Tail, parse_message
 
 _DATA_STREAMS = frozenset(StreamKind) - INDEX_STREAMS - {StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA}
+_ENCODINGS = frozenset(Encoding)
 _GMT = frozenset({"", "GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
 MAX_SLOTS = 1 << 31
 
@@ -48,7 +49,7 @@ class StreamPlace:
 
 
 class StripeReader:
-    """One stripe of one file, open for reading columns.
+    """One stripe of one file, open for reading columns. What its footer says is checked when it is opened.
 
     Raises CorruptError and RefusedError that name the file, the stripe and the column.
     """
@@ -79,6 +80,11 @@ class StripeReader:
                 f"Cannot read {self.where}: because it has encodings of {len(footer.columns)} columns "
                 f"and the file has {self.tail.columns}"
             )
+        for column, encoding in enumerate(footer.columns):
+            if encoding.kind not in _ENCODINGS:
+                raise RefusedError(
+                    f"Cannot read column {column} in {self.where}: because column encoding {encoding.kind} is not known"
+                )
         return footer
 
     def _place_streams(self) -> dict[tuple[int, int], StreamPlace]:
@@ -231,11 +237,7 @@ class StripeReader:
         return decode_ints(self._bytes(node, kind), count, signed=signed, version=version)
 
     def _encoding(self, node: TypeNode) -> Encoding:
-        value = self._footer.columns[node.column].kind
-        try:
-            return Encoding(value)
-        except ValueError:
-            raise RefusedError(f"because column encoding {value} is not known") from None
+        return Encoding(self._footer.columns[node.column].kind)
 
     def _bytes(self, node: TypeNode, kind: StreamKind) -> Bytes:
         place = self._streams.get((node.column, kind))

@@ -8,8 +8,9 @@ Differences on purpose:
   for the truth and what it "replaces" is deleted. Here aborted ids stay exceptions for bases.
 * Nothing is removed while the newest publication, or the first sight of somebody else's directory that covers it, is
   younger than the retention: a reader that listed the directories before that may still be reading.
-* Nothing is removed while a publication in two steps is unfinished: half of it makes delete events look obsolete that
-  are in the other half.
+
+A publication in two steps that is unfinished is for the caller to finish first: half of it makes delete events look
+obsolete that are in the other half.
 """
 
 from __future__ import annotations
@@ -24,9 +25,6 @@ from acidlib.model.names import LONG_MAX
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.state import AcidState, acid_state
-
-PUBLISH_RECORD = "publish.json"
-STAGING_PREFIX = "_tmp_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +84,14 @@ def cleanable(
     Times are epoch seconds. `newest_publication` is that of the newest publication on this partition, by whatever
     request (None when there never was one: then nothing may go). `published_at` tells when each directory (relative
     path) was published by us or first seen. Raises what `acid_state` raises, but for bases that the list may not use:
-    nothing is obsolete because of such a one. Raises RefusedError without a real mark: writes newer than the
-    compaction, committed or not, would decide what is deleted.
+    nothing is obsolete because of such a one. Raises RefusedError without a real mark (0 is one, when
+    nothing but original files was merged): writes newer than the compaction would decide what is deleted.
     """
-    if not 0 < high_water_mark < LONG_MAX:
+    if not 0 <= high_water_mark < LONG_MAX:
         raise RefusedError(f"Cannot clean {listing.location}: because the request recorded no high-water mark")
     listed = _state(listing, high_water_mark, write_ids, generation, txns, sees_empty_directories)
     candidates = _candidates(listed, generation)
     sizes = _sizes(listing)
-    if (record := _unfinished(listing)) is not None:
-        reason = f"a publication is unfinished, {record} has to be completed first"
-        return _plan((), tuple(Blocked(path=path, reason=reason) for path, _, _ in candidates), (), high_water_mark)
     remove: list[Removal] = []
     blocked: list[Blocked] = []
     unseen: dict[str, None] = {}
@@ -179,13 +174,6 @@ def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
         length, files, _ = sizes.get(top, (0, 0, True))
         sizes[top] = (length + file.length, files + 1, bool(slash))
     return sizes
-
-
-def _unfinished(listing: Listing) -> str | None:
-    for file in listing.files:
-        if file.name == PUBLISH_RECORD and file.path.startswith(STAGING_PREFIX):
-            return file.path
-    return None
 
 
 def _plan(

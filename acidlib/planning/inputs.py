@@ -19,7 +19,7 @@ Where this differs from Hive on purpose:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from acidlib.errors import CorruptError, RefusedError
@@ -90,7 +90,8 @@ class InputDirectory:
 
     Raw files get the ids (`synthetic_write_id`, bucket with `synthetic_statement`, ordinal), the ordinal counting on
     over the files of one bucket number in the order of `files`. `lone_side_files` are side files without a data file:
-    readable length 0 is the only one that they may note.
+    readable length 0 is the only one that they may note. A `wholly_aborted` directory is covered by the result's name,
+    and nothing of it is in the result.
     """
 
     role: Role
@@ -98,6 +99,7 @@ class InputDirectory:
     name: BaseDir | DeltaDir | None
     files: tuple[InputFile, ...]
     lone_side_files: tuple[str, ...] = ()
+    wholly_aborted: bool = False
 
     @property
     def synthetic_write_id(self) -> int:
@@ -189,10 +191,9 @@ def compaction_inputs(
     if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
         raise RefusedError(f"Cannot compact {above[0]}: because it reaches above the mark {state.high_water_mark}")
     if (reason := not_enough(state, kind)) is not None:
-        removable = bool(state.obsolete or state.aborted)
         return Refusal(
             reason=f"{REFUSED_MESSAGE} ({reason})",
-            cleaning_only=removable,
+            cleaning_only=_removable(state, visibility_txn or 0, visible_on_commit),
             high_water_mark=state.high_water_mark,
         )
     if (reason := _straddling(state)) is not None:
@@ -203,6 +204,21 @@ def compaction_inputs(
     if existing := [output.path for output in outputs if output.path in taken]:
         return Refusal(reason=f"{existing[0]}, the name of the result, exists already")
     return _assemble(state, listing, done, kind, outputs, publication, why)
+
+
+def _removable(
+    state: AcidState,
+    own_txn: int,
+    knows_txns: bool,  # noqa: FBT001 - private, and passed on by one caller
+) -> bool:
+    """Whether a cleaning may be asked for: not because of a directory that nobody knows to be committed."""
+    if not (state.obsolete or state.aborted):
+        return False
+    names: dict[str, BaseDir | DeltaDir] = {delta.path: delta.name for delta in state.deltas}
+    if state.base is not None:
+        names[state.base.path] = state.base.name
+    covering = {path for entry in state.obsolete for path in entry.covered_by}
+    return knows_txns or all(names[path].visibility_txn in (0, own_txn) for path in covering)
 
 
 def _straddling(state: AcidState) -> str | None:
@@ -279,7 +295,8 @@ def _assemble(
         directories.append(files.originals(state.originals))
     for delta in state.deltas:
         role = Role.DELETE_DELTA if delta.name.is_delete else Role.DELTA
-        directories.append(files.directory(role, delta.path, delta.name))
+        directory = files.directory(role, delta.path, delta.name)
+        directories.append(replace(directory, wholly_aborted=delta.wholly_aborted))
     names = [delta.name for delta in state.deltas]
     return CompactionInputs(
         kind=done,

@@ -18,7 +18,7 @@ Where Hive is wrong, this differs on purpose, because its answers decide what is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from acidlib.errors import RefusedError
@@ -62,10 +62,14 @@ class ParsedBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedDelta:
-    """A delta or delete delta directory; `path` is relative to the location."""
+    """A delta or delete delta directory; `path` is relative to the location.
+
+    `wholly_aborted` (Hive 3 only, where such a directory is still an input): no row in it was ever committed.
+    """
 
     path: str
     name: DeltaDir
+    wholly_aborted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +286,8 @@ class _Walk:
             if self._write_ids.range_valid(low, high) is Range.NONE:
                 self._ignore(delta.path, delta.name, NotTaken.NO_VALID_WRITE_ID)
             else:
-                kept.append(delta)
+                aborted = self._write_ids.range_aborted(low, high) is Range.ALL
+                kept.append(replace(delta, wholly_aborted=aborted))
         self._deltas = sorted(kept, key=_delta_order)
 
     def _is_aborted(self, delta: ParsedDelta) -> bool:

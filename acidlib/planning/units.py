@@ -40,6 +40,7 @@ def data_file(location: str, directory: InputDirectory, file: InputFile, lengths
         form=FileForm.ORIGINAL if file.kind is FileKind.RAW else FileForm.EVENTS,
         write_id=directory.synthetic_write_id,
         statement_id=directory.synthetic_statement,
+        aborted=directory.wholly_aborted,
     )
 
 
@@ -121,5 +122,9 @@ def _files(
 
 
 def _schema(files: tuple[DataFile, ...]) -> DataFile | None:
-    """The file whose columns are the table's: the last that has any bytes, for inputs come by write id."""
-    return next((file for file in reversed(files) if file.length), None)
+    """The file whose columns are the table's: the last that has any bytes, for inputs come by write id.
+
+    A writer that was aborted may have died before its file was whole, so others are preferred.
+    """
+    filled = [file for file in reversed(files) if file.length]
+    return next((file for file in filled if not file.aborted), filled[0] if filled else None)

@@ -44,7 +44,8 @@ def row_stripes(
 ) -> tuple[RowStripe, ...]:
     """Every stripe of the inputs in key order, with what has to go and whether it may be copied.
 
-    Raises RefusedError when the keys of two stripes interleave, CorruptError for rows in the wrong bucket.
+    Raises RefusedError when the keys of two stripes interleave or a stripe holds what is not understood, CorruptError
+    for rows in the wrong bucket.
     """
     zones = any(True for _ in walk_timestamps(options.root))
     found = []
@@ -52,6 +53,8 @@ def row_stripes(
         for number, stripe in enumerate(file.tail.stripes):
             if not stripe.rows:
                 continue
+            # opened even if it will be copied: nobody looks for unknown kinds below a new footer
+            reader = StripeReader(file.source, file.tail, number)
             keys = StripeKeys(file, number)
             keys.check()
             check_calendar(file, keys, alignment, options)
@@ -63,7 +66,7 @@ def row_stripes(
                 length=stripe.length,
                 deleted=gone,
                 aborted=aborted,
-                timezone=StripeReader(file.source, file.tail, number).timezone if zones else "UTC",
+                timezone=reader.timezone if zones else "UTC",
                 no_copy=why_not_copied(file, keys, alignment, options),
             )
             keys.box()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from acidlib.errors import CorruptError, RefusedError
+from acidlib.errors import ConflictError, CorruptError, RefusedError
 from acidlib.storage.oserrors import told_as_acid_error
 
 _COPY_AT_MOST = 1 << 30
@@ -65,8 +65,7 @@ class LocalSink:
     def __init__(self, path: str) -> None:
         self.name = path
         self.position = 0
-        with told_as_acid_error("write", path):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with told_as_acid_error("write", path, missing=ConflictError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(path, flags, 0o666)
 
@@ -84,8 +83,10 @@ class LocalSink:
         if not isinstance(source, LocalSource):
             self.write(source.read(offset, size))
             return
-        if offset + size > source.length:
-            raise CorruptError(f"Cannot copy from {source.name}: because bytes up to {offset + size} are outside it")
+        if offset < 0 or size < 0 or offset + size > source.length:
+            raise CorruptError(
+                f"Cannot copy from {source.name}: because bytes {offset} to {offset + size} are outside it"
+            )
         with told_as_acid_error("write", self.name):
             while size:
                 count = min(size, _COPY_AT_MOST)
@@ -133,5 +134,5 @@ class LocalDataFiles:
         return LocalSource(path, length)
 
     def create(self, path: str) -> LocalSink:
-        """A new file; its directory is made when missing."""
+        """A new file; its directory has to be there: an attempt that outlived its run must not bring staging back."""
         return LocalSink(path)

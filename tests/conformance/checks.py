@@ -58,12 +58,15 @@ def statistics_problems(path: Path, generation: int, *, copied: bool = False) ->
     return statistics_report(path, generation, copied=copied).problems
 
 
-def java_problems(java: JavaOrc, path: Path) -> list[str]:
-    """What Java's reader finds wrong: values, seeks to row groups, rows lost to search arguments."""
+def java_problems(java: JavaOrc, path: Path, *, max_groups: int = 4) -> list[str]:
+    """What Java's reader finds wrong: values, seeks to row groups, rows lost to search arguments at some of them."""
     found = list(java.differences(path))
     if not o.read_orc(path).rows:
         return found
     found += java.seek_check(path).problems
-    for pruning in (*java.sarg_check(path), *java.sarg_check_ids(path)):
+    for pruning in (
+        *java.sarg_check(path, max_groups=max_groups),
+        *java.sarg_check_ids(path, max_groups=max_groups),
+    ):
         found += [f"{pruning.column}: {lost}" for lost in pruning.lost]
     return found

@@ -129,7 +129,12 @@ def write_table(java: JavaOrc, location: Path, base: Options, *others: Options, 
 
 
 def visible(
-    java: JavaOrc, directories: Iterable[Path], aborted: Iterable[int] = (), *, zone: str = "", location: Path | None = None
+    java: JavaOrc,
+    directories: Iterable[Path],
+    aborted: Iterable[int] = (),
+    *,
+    zone: str = "",
+    location: Path | None = None,
 ) -> Visible:
     """What a reader sees in some directories, and in the original files of a location, all read by Java.
 

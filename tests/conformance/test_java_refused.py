@@ -25,9 +25,7 @@ SETTINGS = [pytest.param(RewriteSettings(copy_bytes=0), id="copy"), pytest.param
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("column", ["b", "c"])
-def test_an_encrypted_column_is_refused(
-    column: str, settings: RewriteSettings, java: JavaOrc, tmp_path: Path
-) -> None:
+def test_an_encrypted_column_is_refused(column: str, settings: RewriteSettings, java: JavaOrc, tmp_path: Path) -> None:
     location = tmp_path / "table"
     batches = [(ROWS, Options()), (ROWS, Options(encrypt=column))]
     deltas = one_delta_each(java, location, COLUMNS, batches, delete=False)

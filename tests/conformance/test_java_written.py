@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -42,14 +43,15 @@ pytestmark = pytest.mark.java
 COPY = RewriteSettings(copy_bytes=0)
 RECODE = RewriteSettings(copy_bytes=1 << 40)
 
+UNSORTED = Options(
+    compression="lz4", dictionary_impl="hash", dictionary=1.0, timezone="Asia/Kolkata", stripe_rows=STRIPE_ROWS
+)
 LAYOUTS: dict[str, tuple[Options, ...]] = {
     "zlib": (Options(stripe_rows=STRIPE_ROWS),),
     "bloom": (Options(stripe_rows=STRIPE_ROWS, bloom=BLOOM), Options(bloom=BLOOM, bloom_version="original")),
     "no-index-below-zlib": (Options(stride=0, compression="none"), Options()),
     "0.11": (Options(version="0.11", compression="snappy", block=4096),),
-    "unsorted-dictionaries": (
-        Options(compression="lz4", dictionary_impl="hash", timezone="Asia/Kolkata", stripe_rows=STRIPE_ROWS, dictionary=1.0),
-    ),
+    "unsorted-dictionaries": (UNSORTED,),
     "originals": (Options(compression="zstd", stride=10_000, decimal64=True), Options(compression="zstd", block=1024)),
     "proleptic": (Options(compression="none", proleptic=True, dictionary=0.0, stripe_rows=STRIPE_ROWS),),
 }
@@ -84,6 +86,25 @@ def test_java_reads_what_java_wrote(layout: str, made: MakeTable, java: JavaOrc)
     assert len(seen) == VISIBLE_ROWS
 
 
+def test_the_tables_are_what_they_are_called(made: MakeTable) -> None:
+    def base(layout: str) -> o.OrcFile:
+        return o.read_orc(made(layout)[0].location / "base_0000001" / "bucket_00000")
+
+    text = 7 + COLUMNS.split("uniontype")[0].split(",").index("s:string")
+    unsorted = base("unsorted-dictionaries")
+    stream = unsorted.stripes[0].stream(text, o.DICTIONARY_DATA)
+    assert stream is not None
+    words = re.findall(rb"word \d+", unsorted.stream_bytes(stream))
+    assert len(words) == 40
+    assert words != sorted(words)
+    assert unsorted.stripes[0].timezone == "Asia/Kolkata"
+    assert o.packed(base("0.11").postscript[4]) == [0, 11]
+    assert [stripe.rows for stripe in base("zlib").stripes] == [STRIPE_ROWS, BASE_ROWS - STRIPE_ROWS]
+    assert base("no-index-below-zlib").stride == 0
+    assert base("bloom").stripes[0].stream(text, o.BLOOM_UTF8)
+    assert base("proleptic").footer[11] == [2]
+
+
 @pytest.mark.parametrize("settings", [pytest.param(COPY, id="copy"), pytest.param(RECODE, id="recode")])
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("kind", [MAJOR, MINOR], ids=["major", "minor"])
@@ -109,7 +130,13 @@ def test_java_sees_the_same_rows(
     else:
         below = [location / "base_0000001"] if layout != "originals" else []
         assert visible(java, [*below, *outputs], location=location) == before
-    if generation == (4 if settings is COPY else 3) and (kind is MAJOR or layout == "zlib"):
+    # judging takes long: once for what is copied, once for what is rewritten
+    copied = any(result.stripes_copied for result in compacted.results)
+    if (
+        generation == (4 if settings is COPY else 3)
+        and copied == (settings is COPY)
+        and (kind is MAJOR or layout == "zlib")
+    ):
         judge(compacted, location, generation, java)
 
 
@@ -118,7 +145,7 @@ def judge(compacted: Compacted, location: Path, generation: int, java: JavaOrc) 
     for result in compacted.results:
         [path] = [p for p in bucket_files(location, [result.directory]) if p.name == f"bucket_{result.bucket:05d}"]
         assert statistics_problems(path, generation, copied=result.stripes_copied > 0) == []
-        assert java_problems(java, path) == []
+        assert java_problems(java, path, max_groups=1) == []  # the first row group and the last
 
 
 @pytest.mark.parametrize("layout", ["zlib", "unsorted-dictionaries", "proleptic"])
@@ -194,8 +221,7 @@ def controls_1(data: bytes) -> set[int]:
 # --- bloom filters ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("generation", [3, 4])
-@pytest.mark.parametrize("version", ["utf8", "original"])
+@pytest.mark.parametrize(("version", "generation"), [("utf8", 3), ("original", 4)])
 def test_bloom_filters_stay_in_copied_stripes(version: str, generation: int, java: JavaOrc, tmp_path: Path) -> None:
     options = Options(bloom=BLOOM, bloom_version=version)
     location = tmp_path / "table"
@@ -209,7 +235,7 @@ def test_bloom_filters_stay_in_copied_stripes(version: str, generation: int, jav
     assert len(blooms) >= 9
     assert not [s for s in rewritten.streams if s.kind in (o.BLOOM, o.BLOOM_UTF8)]
     assert not [e for e in rewritten.encodings if 3 in e]
-    assert java_problems(java, path) == []
+    assert java_problems(java, path, max_groups=1) == []
     # a text between the bounds that is not there: only the filter of the copied stripe can tell
     assert java.rows_left(path, "s", "word 7x") == 59
     assert java.rows_left(path, "s", "word 7") > 59

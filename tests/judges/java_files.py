@@ -60,7 +60,7 @@ def write_orc(
     spec = dataclasses.asdict(options)
     spec["conf"] = {
         "orc.dictionary.key.threshold": str(options.dictionary),
-        "orc.dictionary.impl": options.dictionary_impl,
+        "orc.dictionary.implementation": options.dictionary_impl,
         "orc.stripe.row.count": str(options.stripe_rows),
         **options.conf,
     }

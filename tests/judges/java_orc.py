@@ -79,6 +79,15 @@ def _classes(jars: str) -> Path:
     return folder
 
 
+def _bloom_column(path: Path) -> str:
+    """The name of a top-level column with a bloom filter, or nothing."""
+    orc = o.read_orc(path)
+    filtered = {s.column for stripe in orc.stripes for s in stripe.streams if s.kind in (o.BLOOM, o.BLOOM_UTF8)}
+    root = orc.types[0]
+    top = orc.types[root.children[-1]] if root.names[-1:] == ("row",) else root
+    return next((name for name, column in zip(top.names, top.children, strict=True) if column in filtered), "")
+
+
 class JavaOrc:
     """The JVM. Use as a context manager; every call raises JudgeError if Java cannot read the file."""
 
@@ -187,7 +196,7 @@ class JavaOrc:
 
         A file without row index is refused: Java's seeks only work with one.
         """
-        tried, *problems = self.ask("seek", str(path), str(random_rows))
+        tried, *problems = self.ask("seek", str(path), str(random_rows), _bloom_column(path))
         return Seeks(tried=int(tried), problems=tuple(problems))
 
     def sarg_check(self, path: Path, *, max_groups: int = 4, columns: tuple[str, ...] = ()) -> list[Pruning]:
@@ -209,7 +218,7 @@ class JavaOrc:
         ]
 
     def rows_left(self, path: Path, column: str, text: str) -> int:
-        """How many rows Java reads when it looks for a text in a string column: those of row groups that may have it."""
+        """How many rows Java reads when it looks for a text in a string column: row groups that may have it."""
         [rows] = self.ask("lookup", str(path), column, text)
         return int(rows)
 

@@ -142,10 +142,16 @@ def test_writes_after_the_mark_are_never_looked_at() -> None:
         assert removed(names, 6, generation, all_committed("t", LONG_MAX)) == []
 
 
-@pytest.mark.parametrize("mark", [0, LONG_MAX])
+@pytest.mark.parametrize("mark", [-1, LONG_MAX])
 def test_without_a_recorded_mark_nothing_is_cleaned(mark: int) -> None:
     with pytest.raises(RefusedError, match="recorded no high-water mark"):
         plan(["base_5", "delta_4_4"], mark)
+
+
+def test_a_mark_of_0_is_that_of_original_files_alone() -> None:
+    names = ["000000_0", "base_-9223372036854775808", "delta_1_1", "delta_1_2"]
+    for generation in (HIVE3, HIVE4):
+        assert removed(names, 0, generation) == ["000000_0"]
 
 
 def test_what_is_removed_is_told() -> None:
@@ -186,13 +192,3 @@ def test_nothing_goes_without_a_publication() -> None:
     found = plan(["delta_3_3", "base_5"], 5, published=None)
     assert found.remove == ()
     assert [entry.reason for entry in found.blocked] == ["no publication on this partition is known"]
-
-
-def test_nothing_goes_while_a_publication_is_half_done() -> None:
-    # the wide insert half is there, its delete half is not: delete_delta_4_4 looks obsolete and is needed
-    names = ["delta_3_3", "delete_delta_4_4", "delta_3_4", "_tmp_7/publish.json"]
-    found = plan(names, 5)
-    assert found.remove == ()
-    assert [entry.path for entry in found.blocked] == ["delta_3_3", "delete_delta_4_4"]
-    assert "_tmp_7/publish.json has to be completed first" in found.blocked[0].reason
-    assert removed(names[:-1], 5) == ["delete_delta_4_4", "delta_3_3"]

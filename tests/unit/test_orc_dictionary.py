@@ -46,6 +46,8 @@ def values_of(found: Column) -> list[bytes]:
         ([b"\x80", b"\x7f", b"\xff", "é".encode()], [0, 1, 2, 3] * 2),
         ([b"prefix-z", b"prefix-a", b"prefix-", b"prefix-aa"], [0, 1, 2, 3] * 2),
         ([b"a" * 300 + b"2", b"a" * 300 + b"1"], [0, 1] * 2),
+        ([b"prefix-a", b"prefix-z", b"prefix-m", b"unused"], [0, 1, 2] * 2),
+        ([b"prefix-\x7f", b"prefix-\x80", b"prefix-", b"prefix-\x7f"], [0, 1, 2, 3] * 2),
     ],
 )
 def test_entries_are_used_distinct_and_ascending_and_values_the_same(words: list[bytes], entries: list[int]) -> None:
@@ -57,14 +59,15 @@ def test_entries_are_used_distinct_and_ascending_and_values_the_same(words: list
 
 
 def test_a_dictionary_in_order_stays() -> None:
-    given = column([b"", b"a", b"ab", b"b"], [3, 2, 1, 0] * 2)
+    given = column([b"", b"a", b"ab", b"b", b"same start 1", b"same start 2"], [5, 4, 3, 2, 1, 0] * 2)
     assert canonical(given).dictionary is given.dictionary
 
 
 def test_random_dictionaries_agree_with_pythons_sorting() -> None:
     generator = random.Random(3)
     for _ in range(60):
-        words = [bytes(generator.choices(b"\x00a\xff", k=generator.randrange(10))) for _ in range(40)]
+        start = b"the same start" * generator.randrange(2)
+        words = [start + bytes(generator.choices(b"\x00a\xff", k=generator.randrange(10))) for _ in range(40)]
         entries = [generator.randrange(generator.choice([1, 40])) for _ in range(100)]
         found = canonical(column(words, entries))
         assert found.dictionary is not None

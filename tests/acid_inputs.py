@@ -1,0 +1,98 @@
+"""Unit inputs for tests: ACID and original files on disk as planning names them, and write-id lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from judges import mutants, tables
+from judges import orc_tail as o
+
+from acidlib.model.units import DataFile, FileForm
+from acidlib.model.writeids import ValidWriteIdList
+from acidlib.orc.source import SourceFile
+from acidlib.rewrite.inputs import OpenInput, open_inputs
+from acidlib.storage.datafiles import LocalDataFiles
+
+COLUMNS = "struct<a:int,s:string>"
+STRIPES = tables.Layout(compression="none", stripe_size=1, stride=5, batch=10)
+"""A stripe of ten rows each, two row groups in it."""
+
+B0, B1, B3 = (tables.bucket_property(number, 0) for number in (0, 1, 3))
+
+
+@dataclass(slots=True)
+class CountedFiles:
+    """Local files, and the names of those that are open."""
+
+    opened: list[str] = field(default_factory=list)
+
+    def open(self, path: str, length: int) -> SourceFile:
+        source = LocalDataFiles().open(path, length)
+        self.opened.append(path)
+        return _Counted(source, self)
+
+    def create(self, path: str) -> Any:
+        return LocalDataFiles().create(path)
+
+
+class _Counted:
+    def __init__(self, source: SourceFile, files: CountedFiles) -> None:
+        self._source, self._files = source, files
+        self.name, self.length, self.read = source.name, source.length, source.read
+
+    def close(self) -> None:
+        self._files.opened.remove(self.name)
+        self._source.close()
+
+
+def write(path: Path, data: bytes, *, bucket: int = 0, **changes: Any) -> DataFile:
+    """A data file with this content; its directory is the one it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    values: dict[str, Any] = {"directory": path.parent.name, "length": len(data), "bucket": bucket}
+    return DataFile(path=str(path), **{**values, **changes})
+
+
+def events(
+    path: Path, found: Sequence[tables.Event], layout: tables.Layout = STRIPES, *, bucket: int = 0, **changes: Any
+) -> DataFile:
+    """A file of ACID events."""
+    return write(path, tables.acid_bytes(COLUMNS, found, layout), bucket=bucket, **changes)
+
+
+def original(path: Path, rows: Sequence[Any], *, bucket: int = 0, **changes: Any) -> DataFile:
+    """A file of rows without ACID columns."""
+    data = tables.orc_bytes(COLUMNS, rows, STRIPES)
+    return write(path, data, bucket=bucket, **{"form": FileForm.ORIGINAL, "directory": "", **changes})
+
+
+def rows(count: int, first: int = 0) -> list[tuple[int, str]]:
+    return [(first + number, f"row {first + number}") for number in range(count)]
+
+
+def without_key_index(data: bytes) -> bytes:
+    return mutants.with_user_metadata(o.read_orc(data), {"hive.acid.key.index": None})
+
+
+def with_key_index(data: bytes, entries: str) -> bytes:
+    return mutants.with_user_metadata(o.read_orc(data), {"hive.acid.key.index": entries.encode()})
+
+
+def without_stride(data: bytes) -> bytes:
+    """The same file whose footer says that it has no row index: its statistics may not be believed then."""
+    orc = o.read_orc(data)
+    return o.with_tail(orc, {**orc.footer, 8: [0]})
+
+
+def ids(mark: int = 1000, aborted: str = "") -> ValidWriteIdList:
+    return ValidWriteIdList.parse(f"default.t:{mark}:9223372036854775807::{aborted}").for_compactor()
+
+
+@contextmanager
+def opened(*files: DataFile) -> Iterator[tuple[OpenInput, ...]]:
+    with open_inputs(files, LocalDataFiles()) as inputs:
+        yield inputs.files

@@ -1,0 +1,241 @@
+"""Which tables and partitions a run is about, in which order, and what a budget lets start."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acidlib.engine.runner import LocalRunner
+from acidlib.engine.selection import (
+    Budget,
+    Looked,
+    Order,
+    Selection,
+    Spending,
+    look_at,
+    ordered,
+    select_targets,
+)
+from acidlib.engine.services import Services
+from acidlib.engine.target import Target, Understanding
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.metastore.standalone import StatedWriteIds
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.report.progress import SilentProgress
+from acidlib.storage.local import LocalFileSystem
+
+ALL = Understanding(write_ids=StatedWriteIds(everything=True))
+NOW = 2_000_000_000.0
+
+
+@pytest.fixture
+def services() -> Services:
+    numbers = itertools.count()
+    nothing: Any = None  # neither queue nor settings is asked here
+    return Services(
+        fs=LocalFileSystem(),
+        runner=LocalRunner(lambda: str(next(numbers))),
+        queue=nothing,
+        settings=nothing,
+        host="host",
+        worker_id="worker",
+        clock=lambda: NOW,
+        unique=lambda: str(next(numbers)),
+        progress=SilentProgress(),
+    )
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Tables default.Logs (two days, three hours), default.other, sales.logs, and a directory that is no table."""
+    for day, hour in (("2026-01-01", "0"), ("2026-01-01", "1"), ("2026-02-01", "0")):
+        put(tmp_path / f"Logs/ds={day}/h={hour}/delta_0000001_0000001_0000/bucket_00000")
+    put(tmp_path / "other/delta_0000001_0000001_0000/bucket_00000")
+    put(tmp_path / "sales.db/logs/base_0000001/bucket_00000")
+    put(tmp_path / "files/000000_0")
+    return tmp_path
+
+
+def put(path: Path, size: int = 10, age: float = 0.0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(size))
+    os.utime(path, (NOW - age, NOW - age))
+
+
+def names(services: Services, **selection: Any) -> list[str]:
+    return [target.name for target in select_targets(services, Selection(**selection), ALL)[0]]
+
+
+LOGS = [f"default.logs.ds={day}/h={hour}" for day, hour in (("2026-01-01", 0), ("2026-01-01", 1), ("2026-02-01", 0))]
+
+
+# --- patterns ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({}, [*LOGS, "default.other", "sales.logs"]),
+        ({"tables": ("default.*",)}, [*LOGS, "default.other"]),
+        ({"tables": ("*.logs",)}, [*LOGS, "sales.logs"]),
+        ({"tables": ("DEFAULT.Other",)}, ["default.other"]),
+        ({"tables": ("default.o*", "sales.*")}, ["default.other", "sales.logs"]),
+        ({"exclude": ("*.logs",)}, ["default.other"]),
+        ({"tables": ("*.logs",), "exclude": ("SALES.*",)}, LOGS),
+        ({"tables": ("default.logs",), "partitions": ("ds=2026-01-*",)}, LOGS[:2]),
+        ({"tables": ("default.logs",), "partitions": ("ds=2026-01-*,h=1",)}, [LOGS[1]]),
+        ({"tables": ("default.logs",), "partitions": ("ds=2026-02-01", "h=1")}, LOGS[1:]),
+    ],
+)
+def test_what_is_named_is_selected_in_path_order(
+    services: Services, warehouse: Path, selection: dict[str, Any], expected: list[str]
+) -> None:
+    assert names(services, warehouse=str(warehouse), **selection) == expected
+
+
+def test_an_exclusion_wins_over_the_same_name(services: Services, warehouse: Path) -> None:
+    with pytest.raises(RefusedError, match=r"Cannot find default\.other: because no ACID table there"):
+        names(services, warehouse=str(warehouse), tables=("default.other",), exclude=("default.other",))
+
+
+def test_names_that_match_nothing_are_refused(services: Services, warehouse: Path) -> None:
+    with pytest.raises(RefusedError, match=r"Cannot find default\.files, x\.y: because no ACID table"):
+        names(services, warehouse=str(warehouse), tables=("default.files", "x.y"))
+    with pytest.raises(RefusedError, match=r"partitions of default\.logs: because none matches ds=2027-\*"):
+        names(services, warehouse=str(warehouse), tables=("default.logs",), partitions=("ds=2027-*",))
+    with pytest.raises(RefusedError, match="'day' is no partition key"):
+        names(services, warehouse=str(warehouse), tables=("default.logs",), partitions=("day=1",))
+
+
+def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services, warehouse: Path) -> None:
+    with pytest.raises(RefusedError, match=r"Cannot find partitions of default\.other"):
+        names(services, warehouse=str(warehouse), tables=("default.other",), partitions=("ds=1",))
+
+
+def test_what_is_passed_over_is_told(services: Services, warehouse: Path) -> None:
+    _, notes = select_targets(services, Selection(warehouse=str(warehouse)), ALL)
+    assert [note for note in notes if note.startswith(f"{warehouse}/files is skipped: ")]
+
+
+def test_a_location_is_one_table_or_one_partition(services: Services, warehouse: Path) -> None:
+    assert names(services, location=str(warehouse / "other")) == ["default.other"]
+    assert names(services, location=str(warehouse / "Logs")) == LOGS
+    assert names(services, location=str(warehouse / "Logs/ds=2026-01-01/h=1")) == [LOGS[1]]
+    (target,), _ = select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), ALL)
+    assert (target.name, target.location) == ("sales.logs", str(warehouse / "sales.db/logs"))
+    assert target.understanding is ALL
+    with pytest.raises(RefusedError, match="original files only"):
+        names(services, location=str(warehouse / "files"))
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_look_measures_deltas_and_their_bytes(services: Services, tmp_path: Path) -> None:
+    put(tmp_path / "t/base_0000005/bucket_00000", 1000, age=50)
+    put(tmp_path / "t/delta_0000003_0000003_0000/bucket_00000", 500)  # below the base: nobody reads it
+    put(tmp_path / "t/delta_0000006_0000006_0000/bucket_00000", 30, age=40)
+    put(tmp_path / "t/delete_delta_0000007_0000007_0000/bucket_00000", 4, age=60)
+    targets, _ = select_targets(services, Selection(location=str(tmp_path / "t")), ALL)
+    (one,) = look_at(services, targets, Selection())
+    assert (one.deltas, one.bytes, one.error) == (2, 34, None)
+    assert one.listing is not None
+
+
+def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
+    services: Services, tmp_path: Path
+) -> None:
+    for name, age in (("old", 100), ("edge", 60), ("young", 59)):
+        put(tmp_path / name / "delta_0000001_0000001_0000/bucket_00000", age=500)
+        put(tmp_path / name / "delta_0000002_0000002_0000/bucket_00000", age=age)
+        put(tmp_path / name / "_tmp_x/bucket_00000", age=0)
+    selection = Selection(warehouse=str(tmp_path), idle_seconds=60)
+    targets, _ = select_targets(services, selection, ALL)
+    assert [one.target.table for one in look_at(services, targets, selection)] == ["edge", "old"]
+
+
+def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(services: Services, tmp_path: Path) -> None:
+    put(tmp_path / "good/delta_0000001_0000001_0000/bucket_00000")
+    put(tmp_path / "bad/delta_0000001_0000001_0000/bucket_00000")
+    put(tmp_path / "bad/delta_x/bucket_00000")
+    gone = Target(database="default", table="gone", partition=None, location=str(tmp_path / "gone"), understanding=ALL)
+    unstated = Target(database="default", table="good", partition=None, location=str(tmp_path / "good"))
+    targets, _ = select_targets(services, Selection(warehouse=str(tmp_path)), ALL)
+    selection = Selection(idle_seconds=1e9)
+    found = look_at(services, [*targets, gone, unstated], selection)
+    assert [one.target.table for one in found] == ["bad", "gone", "good"]  # the good one is not idle long enough
+    errors = [type(one.error) for one in found]
+    assert errors[0] is CorruptError
+    assert errors[1] in (CorruptError, RefusedError)
+    assert errors[2] is RefusedError
+    assert found[2].target is unstated
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> Looked:
+    files = (ListedFile(path="f", length=total, modified=modified),)
+    return Looked(
+        target=Target(database="d", table=name, partition=None, location=f"/w/{name}"),
+        listing=Listing(location=f"/w/{name}", files=files),
+        deltas=deltas,
+        bytes=size,
+        modified=modified,
+    )
+
+
+FOUR = [
+    looked("c", deltas=1, size=50, modified=30),
+    looked("a", deltas=3, size=10, modified=20),
+    looked("d", deltas=3, size=90, modified=10),
+    looked("b", deltas=1, size=50, modified=30),
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [(Order.DELTAS, "adbc"), (Order.BYTES, "dbca"), (Order.AGE, "dabc"), (Order.NAME, "abcd")]
+)
+def test_the_most_urgent_goes_first_and_equal_ones_by_name(order: Order, expected: str) -> None:
+    for given in itertools.permutations(FOUR):
+        assert "".join(one.target.table for one in ordered(given, order)) == expected
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def started(budget: Budget, sizes: list[int], clock: Callable[[], float] = lambda: 0.0) -> tuple[int, str | None]:
+    spending = Spending(budget, clock)
+    given = [looked(str(number), total=size) for number, size in enumerate(sizes)]
+    return len(list(spending.within(given))), spending.stopped
+
+
+@pytest.mark.parametrize(
+    ("budget", "sizes", "expected"),
+    [
+        (Budget(), [1, 2, 3], (3, None)),
+        (Budget(partitions=2), [1, 2, 3], (2, "--max-partitions 2 is reached")),
+        (Budget(partitions=3), [1, 2, 3], (3, None)),
+        (Budget(partitions=0), [1], (0, "--max-partitions 0 is reached")),
+        (Budget(bytes=30), [10, 20, 1], (2, "--max-bytes 30 is reached")),
+        (Budget(bytes=30), [10, 20], (2, None)),
+        (Budget(bytes=30), [10, 21, 1], (1, "--max-bytes 30 is reached")),
+        # what is larger than the whole budget would never be compacted
+        (Budget(bytes=30), [100, 1], (1, "--max-bytes 30 is reached")),
+        (Budget(deadline=5.0), [], (0, None)),
+    ],
+)
+def test_a_budget_stops_before_what_goes_beyond_it(
+    budget: Budget, sizes: list[int], expected: tuple[int, str | None]
+) -> None:
+    assert started(budget, sizes) == expected
+
+
+def test_after_the_deadline_nothing_starts() -> None:
+    times = iter([1.0, 4.9, 5.0])
+    assert started(Budget(deadline=5.0), [1, 1, 1, 1], lambda: next(times)) == (2, "the time budget is spent")
