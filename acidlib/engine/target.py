@@ -110,6 +110,13 @@ def target_of(request: CompactionRequest) -> Target:
             "committed in it"
         )
     visibility = request.property(VISIBILITY)
+    try:
+        generation = Generation(int(request.property(HIVE_VERSION) or 3))
+        visibility_txn = int(visibility) if visibility else None
+    except ValueError as error:
+        raise RefusedError(
+            f"Cannot compact {request.full_name}: because request {request.id} is not understood: {error}"
+        ) from None
     return Target(
         database=request.database,
         table=request.table,
@@ -117,8 +124,8 @@ def target_of(request: CompactionRequest) -> Target:
         location=location,
         understanding=Understanding(
             write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)),
-            generation=Generation(int(request.property(HIVE_VERSION) or 3)),
+            generation=generation,
             table_kind=request.property(TABLE_KIND),
-            visibility_txn=int(visibility) if visibility else None,
+            visibility_txn=visibility_txn,
         ),
     )

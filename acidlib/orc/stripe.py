@@ -31,12 +31,12 @@ from acidlib.orc.tail import Stripe, Tail, parse_message
 
 _DATA_STREAMS = frozenset(StreamKind) - INDEX_STREAMS - {StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA}
 _ENCODINGS = frozenset(Encoding)
-_GMT = frozenset({"", "GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
+_GMT = frozenset({"GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
 MAX_SLOTS = 1 << 31
 
 
 def canonical_timezone(name: str) -> str:
-    """One name for all spellings of UTC; other zones stay as written. A missing zone is read as UTC."""
+    """One name for all spellings of UTC. Others stay as written; so does a missing one, which means the reader's."""
     return "UTC" if name in _GMT else name
 
 

@@ -75,9 +75,9 @@ class OrcWriter:
         self._statistics.append(statistics)
 
     def write_stripe(self, columns: Sequence[EncodedColumn], *, rows: int, timezone: str) -> None:
-        """Append a stripe of encoded columns, which must be all of the tree in column order."""
+        """Append a stripe of encoded columns, which must be all of the tree in column order; "" means no time zone."""
         offset = self._sink.position
-        footer = proto.StripeFooter(writer_timezone=timezone)
+        footer = proto.StripeFooter(writer_timezone=timezone or None)
         for column in columns:
             data = self._compressed(column.index)
             footer.streams.add(kind=StreamKind.ROW_INDEX, column=column.column, length=len(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -285,7 +286,8 @@ def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None
             f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: because it holds write id {high}, "
             f"above the high-water mark {write_ids.high_water_mark}"
         )
-    suspects = [write_id for write_id in write_ids.aborted_ids if low <= write_id <= high]
+    aborted = write_ids.aborted_ids
+    suspects = aborted[bisect_left(aborted, low) : bisect_right(aborted, high)]
     if not suspects:
         return None
     mask = np.isin(stripe.ids().current, np.array(suspects, dtype=np.int64))

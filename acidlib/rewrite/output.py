@@ -10,7 +10,7 @@ from typing import TypeVar
 from acidlib.errors import CorruptError
 from acidlib.model.generation import Generation
 from acidlib.model.units import RewriteSettings
-from acidlib.orc.proto import Compression
+from acidlib.orc.proto import Calendar, Compression
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics_rules import StatisticsRules
 from acidlib.orc.tail import JAVA_WRITER, ORC_14, ORC_135, ORC_517, Tail
@@ -43,9 +43,16 @@ def file_options(
         block_size=max(blocks, default=settings.block_bytes),
         stride=settings.stride if stride is None else stride,
         writer_version=min([newest, *versions]),
-        calendar=_most_bytes((tail.calendar, tail.length) for tail in tails) or 0,
+        calendar=_calendar(tails),
         rules=StatisticsRules(generation=int(generation), writer_timezone="UTC"),
     )
+
+
+def _calendar(tails: Sequence[Tail]) -> int:
+    """The calendar of most bytes. No calendar, as older writers leave it, means the hybrid one as well."""
+    if _most_bytes((tail.calendar == Calendar.PROLEPTIC_GREGORIAN, tail.length) for tail in tails):
+        return Calendar.PROLEPTIC_GREGORIAN
+    return max((tail.calendar for tail in tails if tail.calendar != Calendar.PROLEPTIC_GREGORIAN), default=0)
 
 
 def _most_bytes(sizes: Iterable[tuple[_T, int]]) -> _T | None:

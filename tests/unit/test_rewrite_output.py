@@ -164,6 +164,7 @@ def test_nothing_is_left_of_a_file_whose_proof_fails(
     assert [unit.is_delete for unit in units] == ([False] if kind is MAJOR else [False, True])
     for unit in units:
         path = tmp_path / "_tmp_x" / unit.directory / unit.file_name
+        path.parent.mkdir(parents=True)
         assert run_unit(unit, LocalDataFiles(), str(path), lambda: 0.0).path == str(path)
         path.unlink()
         with monkeypatch.context() as patch:

@@ -6,12 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from acidlib.engine.target import Target, Understanding, request_of, target_of
+from acidlib.engine.target import (
+    HIVE_VERSION,
+    LOCATION,
+    VISIBILITY,
+    WRITE_IDS,
+    Target,
+    Understanding,
+    request_of,
+    target_of,
+)
 from acidlib.errors import RefusedError
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.requests import CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.writeids import ValidWriteIdList
 
 MAJOR = CompactionType.MAJOR
@@ -89,3 +98,13 @@ def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -
     poor = replace(request, id=7, properties=tuple(pair for pair in request.properties if pair[0] != missing))
     with pytest.raises(RefusedError, match=r"Cannot compact default\.t: because request 7 does not say where"):
         target_of(poor)
+
+
+@pytest.mark.parametrize(("key", "value"), [(HIVE_VERSION, "four"), (HIVE_VERSION, "5"), (VISIBILITY, "x")])
+def test_a_request_that_is_not_understood_is_refused(key: str, value: str) -> None:
+    properties = {LOCATION: "/t", WRITE_IDS: "d.t:3:9223372036854775807::", key: value}
+    request = CompactionRequest(
+        id=7, database="d", table="t", type=CompactionType.MAJOR, properties=tuple(properties.items())
+    )
+    with pytest.raises(RefusedError, match="request 7 is not understood"):
+        target_of(request)
