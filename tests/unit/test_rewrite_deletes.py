@@ -94,6 +94,7 @@ def test_a_file_of_no_bytes_is_reported_and_holds_no_event(tmp_path: Path) -> No
 def test_a_stripe_without_rows_holds_no_event(tmp_path: Path) -> None:
     sample = deletes(tmp_path, 5, (1, B0, 1))
     path = tmp_path / "delete_delta_0000009_0000009" / "bucket_00000"
+    path.parent.mkdir()
     root = acid_tree(row_struct(read_row_struct(sample, DATA)))
     options = file_options(root, compression=Compression.NONE)
     sink = DATA.create(str(path))
