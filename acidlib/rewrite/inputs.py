@@ -207,7 +207,10 @@ class StripeKeys:
             # between properties of two codec versions, or of two plain buckets, lie those of others
             if low == high or (low >> 29 and low >> 16 == high >> 16):
                 return frozenset({self._bucket(low)})
-        return frozenset(self._bucket(int(value)) for value in np.unique(self.ids().keys.buckets))
+        found = self.ids().keys.buckets
+        if found.min() == found.max():
+            return frozenset({self._bucket(int(found[0]))})
+        return frozenset(self._bucket(int(value)) for value in np.unique(found))
 
     def _bucket(self, value: int) -> int:
         try:
