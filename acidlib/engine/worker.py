@@ -6,13 +6,14 @@ to the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 from acidlib.engine.prepare import Prepared, prepare
-from acidlib.engine.runner import Done
+from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
 from acidlib.engine.target import LOCATION, OUTPUTS, PUBLISHED_MS, Target
 from acidlib.engine.tasks import UnitTask, event_buckets_task, run_unit_task
@@ -83,12 +84,12 @@ class Worker:
         with ExitStack() as stack:
             try:
                 for one in running:
-                    self._guarded(one, lambda one=one: self._begin(one, stack))  # type: ignore[misc] # bound as default
+                    self._guarded(one, self._begin, one, stack)
                 self._plan_units([one for one in running if one.result is None])
                 self._run_units([one for one in running if one.result is None])
                 for one in running:
                     if one.result is None:
-                        self._guarded(one, lambda one=one: self._finish(one))  # type: ignore[misc] # bound as default
+                        self._guarded(one, self._finish, one)
                     self._close(one)
                     assert one.result is not None
                     self._services.progress.note(f"{one.result.name}: {one.result.state.value}, {one.result.reason}")
@@ -154,20 +155,17 @@ class Worker:
         found = self._run(event_buckets_task, [file for _, file in files], running, "delete events")
         for one in running:
             assert one.prepared is not None
-            mine = [(file, done) for (owner, file), done in zip(files, found, strict=True) if owner is one]
-            self._guarded(
-                one,
-                lambda one=one, mine=mine: setattr(  # type: ignore[misc] # bound as defaults
-                    one,
-                    "units",
-                    one.prepared.units({file.path: done.get() for file, done in mine}, self._settings),
-                ),
-            )
+            mine = {file.path: done for (owner, file), done in zip(files, found, strict=True) if owner is one}
+            self._guarded(one, self._route, one, mine)
+
+    def _route(self, one: _Running, found: Mapping[str, Done[frozenset[int]]]) -> None:
+        assert one.prepared is not None
+        one.units = one.prepared.units({path: done.get() for path, done in found.items()}, self._settings)
 
     def _run_units(self, running: list[_Running]) -> None:
         for one in running:
             if one.job.request_id is not None:
-                self._guarded(one, lambda one=one: self._stage(one))  # type: ignore[misc] # bound as a default
+                self._guarded(one, self._stage, one)
         running = [one for one in running if one.result is None]
         tasks = [(one, UnitTask(unit=unit, staging=one.staging)) for one in running for unit in one.units]
         # the largest first: a long one that starts last would be waited for alone
@@ -262,10 +260,10 @@ class Worker:
 
     # --- endings --------------------------------------------------------------------------------------------------
 
-    def _guarded(self, one: _Running, step: Callable[[], object]) -> None:
+    def _guarded(self, one: _Running, step: Callable[..., object], *given: Any) -> None:
         """Run a step; what it raises ends this compaction and no other."""
         try:
-            step()
+            step(*given)
         except ConflictError as error:
             one.result = self._result(one, Outcome.CONFLICT, str(error))
         except RefusedError as error:
@@ -353,7 +351,10 @@ class Worker:
             seconds=self._services.clock() - one.start,
         )
 
-    def _run(self, work, items, running: Sequence[_Running], what: str):  # type: ignore[no-untyped-def] # as Runner.run
+    def _run(
+        self, work: Callable[[Any, str], Value], items: Sequence[Any], running: Sequence[_Running], what: str
+    ) -> list[Done[Value]]:
+        """One Spark job for a wave, named after what it compacts."""
         progress = self._services.progress
         if not items:
             return []
