@@ -217,7 +217,7 @@ def main(*, keep: bool) -> None:
     try:
         settings, warnings = load_settings(conf_dir=None, toml=None, assignments=(THRESHOLD,))
         url = f"sqlite:///{home / 'queue.db'}"
-        common = Common(queue_url=url, output="text", debug=False, settings=settings, warnings=warnings)
+        common = Common(queue_url=url, output="text", settings=settings, warnings=warnings)
         warehouse = home / "warehouse"
         warehouse.mkdir()
         with services(common, job="quickstart", about="") as found:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.services import Services
-from acidlib.engine.target import LOCATION, OUTPUTS, PUBLISHED_MS, Target, target_of
+from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target, target_of
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, cleanable, left_over
+from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
-from acidlib.storage.claims import claim
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import roll_forward, unfinished_publications
 from acidlib.storage.removing import remove_paths
@@ -64,7 +64,7 @@ def _leftovers(services: Services, request: CompactionRequest, *, dry_run: bool)
         told = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
         if dry_run:
             return replace(result, reason=told, removed=_litter(services, place))
-        with claim(services.fs, place, owner=services.worker_id, token=services.unique(), clock=services.clock) as held:
+        with services.claim(place) as held:
             roll_forward(services.fs, place)
             removed = _remove_litter(services, place, token=held.info.token)
         return replace(result, state="succeeded", reason=told, removed=removed)
@@ -75,7 +75,7 @@ def _leftovers(services: Services, request: CompactionRequest, *, dry_run: bool)
 
 
 def _is_at(request: CompactionRequest, location: str) -> bool:
-    place = request.property("location") or ""
+    place = request.property(LOCATION) or ""
     return place == location or place.startswith(f"{location}/")
 
 
@@ -103,9 +103,7 @@ def _clean(
             return _result(request, "planned", "a publication there is unfinished; the run finishes it first")
         plan = _plan(services, request, target, retention_seconds)
         return _planned(request, plan, _litter(services, target.location))
-    with claim(
-        services.fs, target.location, owner=services.worker_id, token=services.unique(), clock=services.clock
-    ) as held:
+    with services.claim(target.location) as held:
         roll_forward(services.fs, target.location)
         plan = _plan(services, request, target, retention_seconds)
         _remember_first_seen(services, request, plan)
@@ -119,7 +117,7 @@ def _clean(
     result = replace(
         _result(request, "ready for cleaning", ""),
         removed=removed + litter,
-        blocked=tuple(f"{blocked.path}: {blocked.reason}" for blocked in plan.blocked),
+        blocked=_waiting(plan),
     )
     return _concluded(services, request, result, left, problems)
 
@@ -228,8 +226,12 @@ def _planned(request: CompactionRequest, plan: CleanPlan, litter: tuple[RemovedP
     return replace(
         _result(request, "planned", f"{len(plan.remove)} to remove, {len(plan.blocked)} wait"),
         removed=removed + litter,
-        blocked=tuple(f"{blocked.path}: {blocked.reason}" for blocked in plan.blocked),
+        blocked=_waiting(plan),
     )
+
+
+def _waiting(plan: CleanPlan) -> tuple[str, ...]:
+    return tuple(f"{blocked.path}: {blocked.reason}" for blocked in plan.blocked)
 
 
 def _gone(services: Services, request: CompactionRequest, target: Target, *, dry_run: bool) -> CleaningResult:
@@ -270,7 +272,7 @@ def _result(request: CompactionRequest, state: str, reason: str) -> CleaningResu
         database=request.database,
         table=request.table,
         partition=request.partition,
-        location=request.property("location") or "",
+        location=request.property(LOCATION) or "",
         state=state,
         reason=reason,
     )

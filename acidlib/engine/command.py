@@ -70,7 +70,6 @@ class Common:
 
     queue_url: str
     output: str
-    debug: bool
     settings: Settings
     warnings: tuple[str, ...]
 
@@ -105,13 +104,13 @@ def common_options(function: _Command) -> _Command:
     def wrapped(
         *, queue_url: str | None, assignments: tuple[str, ...], output: str, debug: bool, **options: Any
     ) -> Any:
+        del debug  # JobCommand has it
         settings, warnings = load_settings(
             conf_dir=_path_of("HIVE_CONF_DIR"), toml=CONF if CONF.exists() else None, assignments=assignments
         )
         common = Common(
             queue_url=queue_url or _default_queue_url(),
             output=output,
-            debug=debug,
             settings=settings,
             warnings=warnings,
         )
@@ -120,7 +119,7 @@ def common_options(function: _Command) -> _Command:
     return wrapped
 
 
-def selection_options(*, warehouse: bool, location: bool = True) -> Callable[[_Command], _Command]:
+def selection_options(*, warehouse: bool) -> Callable[[_Command], _Command]:
     """Where and what; passes `selection` and `understanding`."""
 
     def decorate(function: _Command) -> _Command:
@@ -139,7 +138,7 @@ def selection_options(*, warehouse: bool, location: bool = True) -> Callable[[_C
         @click.option("--visibility-txn", type=click.IntRange(min=1), help="A committed transaction for the names.")
         @functools.wraps(function)
         def wrapped(**options: Any) -> Any:
-            options["selection"] = _selection(options, needs_warehouse=warehouse, takes_location=location)
+            options["selection"] = _selection(options, needs_warehouse=warehouse)
             options["understanding"] = _understanding(options, options["selection"])
             return function(**options)
 
@@ -148,7 +147,7 @@ def selection_options(*, warehouse: bool, location: bool = True) -> Callable[[_C
     return decorate
 
 
-def _selection(options: dict[str, Any], *, needs_warehouse: bool, takes_location: bool) -> Selection:
+def _selection(options: dict[str, Any], *, needs_warehouse: bool) -> Selection:
     if options.pop("metastore_uri") is not None:
         raise click.UsageError("metastores are not supported yet: give --location or --warehouse")
     location, root = options.pop("location"), options.pop("warehouse")
@@ -160,7 +159,7 @@ def _selection(options: dict[str, Any], *, needs_warehouse: bool, takes_location
     if root is None and tables:
         raise click.UsageError("--table needs --warehouse, the directory of its database")
     if needs_warehouse and location is None and root is None:
-        raise click.UsageError("give --warehouse or --location" if takes_location else "give --warehouse")
+        raise click.UsageError("give --warehouse or --location")
     return Selection(
         location=None if location is None else open_filesystem(location)[1],
         warehouse=None if root is None else open_filesystem(root)[1],
@@ -214,11 +213,6 @@ def budget_options(function: _Command) -> _Command:
         return function(order=Order(order), budget=budget, **options)
 
     return wrapped
-
-
-def parse_size_option(text: str) -> int:
-    """Bytes of a size such as 256m."""
-    return parse_size(text)
 
 
 @contextmanager
@@ -288,9 +282,6 @@ def _told(*, debug: bool) -> Iterator[None]:
         raise
     except KeyboardInterrupt:
         click.echo("error: interrupted; what was published stays, everything else was left as it was", err=True)
-        raise SystemExit(EXIT_NOT_DONE) from None
-    except RefusedError as error:
-        _tell(error, debug=debug)
         raise SystemExit(EXIT_NOT_DONE) from None
     except Exception as error:
         _tell(error, debug=debug)

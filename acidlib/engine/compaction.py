@@ -13,7 +13,7 @@ from acidlib.engine.worker import Job, Worker
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import RewriteSettings
-from acidlib.queue.rules import Retention
+from acidlib.queue.rules import LOCATION, Retention
 from acidlib.report.results import CompactionResult, Outcome
 
 
@@ -116,7 +116,7 @@ def _look_at_requests(
 def _queued_jobs(
     services: Services, run: CompactionRun, looked: Iterator[Looked], requests: Sequence[CompactionRequest]
 ) -> Iterator[Job]:
-    queued = {(request.entity, request.property("location")): request for request in requests}
+    queued = {(request.entity, request.property(LOCATION)): request for request in requests}
     for one in looked:
         target = one.target
         request = queued[(target.database, target.table, target.partition), target.location]

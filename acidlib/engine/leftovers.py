@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from acidlib.engine.services import Services
-from acidlib.engine.target import LOCATION
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.storage.claims import STALE_SECONDS, claim, is_claimed
+from acidlib.queue.rules import LOCATION
+from acidlib.storage.claims import STALE_SECONDS, is_claimed
 from acidlib.storage.publishing import RolledForward, roll_forward, unfinished_publications
 
 
@@ -44,5 +44,5 @@ def finish_publications(services: Services, location: str) -> tuple[RolledForwar
     """Finish the publications of dead runs at a place, under a claim of our own. ConflictError while another works."""
     if not unfinished_publications(services.fs, location):
         return ()
-    with claim(services.fs, location, owner=services.worker_id, token=services.unique(), clock=services.clock):
+    with services.claim(location):
         return roll_forward(services.fs, location)

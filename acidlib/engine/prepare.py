@@ -107,16 +107,18 @@ def _holds_events(target: Target, listing: Listing) -> bool:
     for file in listing.files:
         if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
             try:
-                source = LocalDataFiles().open(f"{target.location}/{file.path}", file.length)
+                return _has_acid_columns(target, file.path, file.length)
             except AcidError:
                 return False
-            try:
-                return is_acid(read_tail(source).root)
-            except AcidError:
-                return False
-            finally:
-                source.close()
     return False
+
+
+def _has_acid_columns(target: Target, path: str, length: int) -> bool:
+    source = LocalDataFiles().open(f"{target.location}/{path}", length)
+    try:
+        return is_acid(read_tail(source).root)
+    finally:
+        source.close()
 
 
 def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str, int]) -> None:
@@ -130,12 +132,8 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str
     for file, directory in files:
         length = lengths.get(file.path, file.length)
         if file.kind is FileKind.ACID and length and not directory.wholly_aborted:
-            source = LocalDataFiles().open(f"{target.location}/{file.path}", length)
-            try:
-                if is_acid(read_tail(source).root):
-                    return
-            finally:
-                source.close()
+            if _has_acid_columns(target, file.path, length):
+                return
             raise RefusedError(
                 f"Cannot compact {target.name}: because {file.path} has no ACID columns; if the table is insert-only, "
                 "these are not supported yet"

@@ -9,6 +9,7 @@ from typing import Protocol
 from acidlib.engine.runner import Runner
 from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Settings
+from acidlib.storage.claims import Claim, claim
 from acidlib.storage.filesystem import FileSystem
 
 
@@ -47,6 +48,10 @@ class Services:
     clock: Callable[[], float]
     unique: Callable[[], str]
     progress: Progress
+
+    def claim(self, location: str) -> Claim:
+        """A claim of this run on a place, to be used as a context manager; ConflictError while another works there."""
+        return claim(self.fs, location, owner=self.worker_id, token=self.unique(), clock=self.clock)
 
     def now_ms(self) -> int:
         """Epoch milliseconds."""

@@ -11,9 +11,9 @@ from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.generation import detect_generation
+from acidlib.queue.rules import LOCATION
 
-LOCATION, WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY = (
-    "location",
+WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY = (
     "acidlib.write.ids",
     "acidlib.hive.version",
     "acidlib.table.kind",

@@ -15,7 +15,7 @@ from typing import Any
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
-from acidlib.engine.target import LOCATION, OUTPUTS, PUBLISHED_MS, Target
+from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
 from acidlib.engine.tasks import UnitTask, event_buckets_task, run_unit_task
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
@@ -23,8 +23,9 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.overlap import overlapping_outputs
+from acidlib.queue.rules import LOCATION
 from acidlib.report.results import CompactionResult, Outcome
-from acidlib.storage.claims import Claim, claim
+from acidlib.storage.claims import Claim
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Publication, publish, roll_forward, unfinished_publications
 from acidlib.storage.records import StagedDirectory, StagedFile
@@ -103,15 +104,7 @@ class Worker:
     def _begin(self, one: _Running, stack: ExitStack) -> None:
         services, target = self._services, one.job.target
         if one.job.request_id is not None:
-            one.claim = stack.enter_context(
-                claim(
-                    services.fs,
-                    target.location,
-                    owner=services.worker_id,
-                    token=services.unique(),
-                    clock=services.clock,
-                )
-            )
+            one.claim = stack.enter_context(services.claim(target.location))
             for record in roll_forward(services.fs, target.location):
                 services.progress.note(
                     f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}"

@@ -105,12 +105,13 @@ def read_tail(source: ByteSource) -> Tail:
     if footer.encryption:
         raise RefusedError(f"Cannot read {where}: because it is encrypted")
     root = parse_types(footer.types, where=where)
+    columns = root.columns
     stripes = _stripes(footer, source.length - tail_size, where)
     return Tail(
         name=where,
         length=source.length,
         root=root,
-        columns=root.columns,
+        columns=columns,
         stripes=stripes,
         rows=int(footer.number_of_rows),
         compression=kind,
@@ -121,8 +122,8 @@ def read_tail(source: ByteSource) -> Tail:
         writer_version=_writer_version(footer, postscript, where),
         calendar=int(footer.calendar),
         user_metadata={item.name: bytes(item.value) for item in footer.metadata},
-        file_statistics=_columns(footer.statistics, root.columns, where),
-        stripe_statistics=_stripe_statistics(metadata, root, stripes, where),
+        file_statistics=_columns(footer.statistics, columns, where),
+        stripe_statistics=_stripe_statistics(metadata, columns, stripes, where),
     )
 
 
@@ -210,9 +211,8 @@ def _columns(statistics: Any, columns: int, where: str) -> tuple[Any, ...]:
     return tuple(statistics)
 
 
-def _stripe_statistics(metadata: Any, root: TypeNode, stripes: tuple[Stripe, ...], where: str) -> tuple[Any, ...]:
+def _stripe_statistics(metadata: Any, columns: int, stripes: tuple[Stripe, ...], where: str) -> tuple[Any, ...]:
     found = metadata.stripe_stats
-    columns = root.columns
     if not found:
         return ()
     if len(found) != len(stripes):

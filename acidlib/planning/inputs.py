@@ -24,7 +24,7 @@ from enum import Enum
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.generation import Generation
-from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.listing import ListedFile, Listing, has_hidden_part
 from acidlib.model.names import (
     LONG_MIN,
     SIDE_FILE_SUFFIX,
@@ -335,7 +335,7 @@ class _Files:
             if nested.startswith(path + "/") and not is_hidden(nested[len(path) + 1 :]):
                 raise CorruptError(f"Cannot compact {path}: because it holds a directory, {nested}")
         listed = sorted(self._by_directory.get(path, ()), key=lambda file: uri_order(file.path))
-        files = [self._input(file) for file in listed if not _is_aside(file)]
+        files = [self._input(file) for file in listed if not is_aside(file)]
         kept = tuple(file for file in files if file is not None)
         if role is Role.DELETE_DELTA and (raw := [file.path for file in kept if file.kind is FileKind.RAW]):
             raise CorruptError(
@@ -369,5 +369,6 @@ class _Files:
         )
 
 
-def _is_aside(file: ListedFile) -> bool:
-    return is_hidden(file.name) or isinstance(parse_file(file.name), SideFile)
+def is_aside(file: ListedFile) -> bool:
+    """Whether a file in an input holds no rows of its own: it is hidden from readers, or notes another's length."""
+    return has_hidden_part(file.path) or isinstance(parse_file(file.name), SideFile)

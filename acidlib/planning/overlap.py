@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, has_hidden_part
-from acidlib.model.names import BaseDir, DeltaDir, SideFile, parse_directory, parse_file
+from acidlib.model.names import BaseDir, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
-from acidlib.planning.inputs import CompactionInputs, Role
+from acidlib.planning.inputs import CompactionInputs, Role, is_aside
 from acidlib.planning.state import AcidState, NotTaken
 
 
@@ -62,7 +62,7 @@ def _grown_input(listing: Listing, inputs: CompactionInputs) -> str | None:
     for file in listing.files:
         if file.path in seen or file.length == 0 or file.path.partition("/")[0] not in directories:
             continue
-        if not has_hidden_part(file.path) and not isinstance(parse_file(file.name), SideFile):
+        if not is_aside(file):
             return f"the file {file.path} has appeared in an input, or been filled, since the inputs were listed"
     return None
 

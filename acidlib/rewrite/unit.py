@@ -152,12 +152,9 @@ def _shown(action: StripeAction, inputs: OpenInputs) -> PlannedAction:
 def _sink(data: DataFiles, path: str) -> Iterator[SinkFile]:
     """A new data file: durable when the block ends, gone when it raises."""
     file = data.create(path)
-    try:
+    with _dropped_if_wrong(file):
         yield file
         file.close()
-    except BaseException:
-        file.abort()
-        raise
 
 
 @contextmanager

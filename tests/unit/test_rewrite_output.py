@@ -135,6 +135,8 @@ def test_a_proof_that_holds_says_nothing() -> None:
     ("changes", "told"),
     [
         ({"rows_out": 8}, "10 rows in less 2 deleted less 1 aborted are not 8 rows out"),
+        ({"rows_out": 6}, "10 rows in less 2 deleted less 1 aborted are not 6 rows out"),
+        ({"rows_in": 11}, "11 rows in"),
         ({"rows_in": 9}, "9 rows in less 2 deleted less 1 aborted are not 7 rows out"),
         ({"rows_aborted": 0}, "less 0 aborted"),
         ({"found_again": 1}, "1 rows of the result are in the delete set"),
