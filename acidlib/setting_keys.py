@@ -15,6 +15,7 @@ class Kind(enum.Enum):
     NUMBER = "a number"
     DURATION = "a duration such as 12h"
     SIZE = "a size such as 256m"
+    FLAG = "true or false"
     TEXT = "a text"
 
 
@@ -85,6 +86,49 @@ KEYS: tuple[Key, ...] = (
         meaning="the YARN queue of compaction jobs",
     ),
     Key(
+        name="hive.compactor.compact.insert.only",
+        kind=Kind.FLAG,
+        default="true",
+        meaning="whether insert-only tables are compacted",
+    ),
+    Key(
+        name="metastore.compactor.run.as.user",
+        kind=Kind.TEXT,
+        default="",
+        meaning="the user that new requests name; empty: the owner of the table's directory",
+    ),
+    Key(
+        name="metastore.compactor.fetch.size",
+        kind=Kind.COUNT,
+        default="1000",
+        least=1,
+        meaning="how many places the initiator looks for at most in one go",
+    ),
+    Key(
+        name="metastore.compactor.clean.aborts.using.cleaner",
+        kind=Kind.FLAG,
+        default="true",
+        meaning="Hive 4: aborted transactions are left to the cleaner and start no compaction",
+    ),
+    Key(
+        name="hive.compactor.cleaner.on",
+        kind=Kind.FLAG,
+        default="false",
+        meaning="whether the metastore runs a cleaner of its own",
+    ),
+    Key(
+        name="hive.compactor.delayed.cleanup.enabled",
+        kind=Kind.FLAG,
+        default="false",
+        meaning="whether the cleaner waits before it removes what a compaction made obsolete",
+    ),
+    Key(
+        name="hive.compactor.cleaner.retention.time.seconds",
+        kind=Kind.DURATION,
+        default="300s",
+        meaning="how long it then waits, from the commit of the compaction on",
+    ),
+    Key(
         name="hive.compactor.cleaner.retry.maxattempts",
         kind=Kind.COUNT,
         default="5",
@@ -107,6 +151,7 @@ KEYS: tuple[Key, ...] = (
         name="metastore.compactor.initiator.failed.retry.time",
         kind=Kind.DURATION,
         default="7d",
+        unit="d",
         least=None,
         meaning="how long after the last of these it is tried again; 0 or negative: never",
     ),
@@ -138,7 +183,14 @@ KEYS: tuple[Key, ...] = (
         name="metastore.compactor.history.retention.timeout",
         kind=Kind.DURATION,
         default="7d",
+        unit="d",
         meaning="older rows of these kinds go as soon as a newer compaction has succeeded",
+    ),
+    Key(
+        name="hive.txn.timeout",
+        kind=Kind.DURATION,
+        default="300s",
+        meaning="a transaction or lock without a heartbeat for longer than this is aborted by the metastore",
     ),
     Key(
         name="acidlib.minor.as.major.bytes",
@@ -152,6 +204,12 @@ KEYS: tuple[Key, ...] = (
         default="1d",
         meaning="how long the cleaner leaves what a publication made obsolete",
     ),
+    Key(
+        name="acidlib.lock.timeout",
+        kind=Kind.DURATION,
+        default="30s",
+        meaning="how long a publication waits for an exclusive lock of the metastore",
+    ),
 )
 
 BY_NAME = {key.name: key for key in KEYS}
@@ -163,41 +221,51 @@ MORE_THRESHOLDS = frozenset(
     }
 )
 NAMESPACES = ("hive.compactor.", "metastore.compactor.", "acidlib.")
+"""Every name that begins so is ours or Hive's compactor's: one that is not known is worth a warning."""
 _OTHER_NAMES = {
+    "metastore.txn.timeout": "hive.txn.timeout",
+    "metastore.compactor.cleaner.retry.retentionTime": "metastore.compactor.cleaner.retry.retention.time",
     "metastore.compactor.history.retention.attempted": "metastore.compactor.history.retention.did.not.initiate",
     "mapreduce.job.queuename": "hive.compactor.job.queue",
     "mapred.job.queue.name": "hive.compactor.job.queue",
 }
+HADOOP_NAMES = frozenset({"mapreduce.job.queuename", "mapred.job.queue.name"})
+"""Names that mean a compaction only as properties of a table or request; in a site file they mean all of Hadoop."""
 _SAYS_NOTHING_HERE = frozenset(  # Hive's own services read these
     {
         "initiator.on",
         "initiator.tablecache.on",
         "initiator.duration.update.interval",
-        "cleaner.on",
         "cleaner.run.interval",
         "cleaner.threads.num",
         "cleaner.tablecache.on",
-        "cleaner.retention.time.seconds",
         "cleaner.duration.update.interval",
-        "delayed.cleanup.enabled",
-        "clean.aborts.using.cleaner",
         "worker.threads",
         "worker.pool.timeout",
         "worker.sleep.time",
         "worker.max.sleep.time",
         "check.interval",
         "request.queue",
-        "compact.insert.only",
         "crud.query.based",
         "gather.stats",
         "wait.timeout",
-        "fetch.size",
-        "run.as.user",
         "enable.stats.compression",
         "history.reaper.interval",
+        "connectionPool.maxPoolSize",
+        "use.custom.pool",
+        "worker.detect.multiple.versions.threshold",
+        "hive.compaction.merge.enabled",
+        "hive.mr.compactor.gather.stats",
+        "hive.split.grouping.mode",
     }
 )
 _POOL_THREADS = re.compile(r"worker\.[^.]+\.threads")
+_METRICS = re.compile(  # when Hive's metrics of compaction raise an alarm
+    r"acid\.metrics\.logger\.frequency|(?:active|obsolete|small)\.delta\.dir\.threshold"
+    r"|(?:failed\.compaction\.ratio|number\.of\.disabled\.compaction\.tables|tables\.with\.aborted\.txn)\.threshold"
+    r"|(?:completed\.txn\.components\.record|txn\.to\.writeid\.record|long\.running\.initiator"
+    r"|oldest\.[a-z.]+)\.threshold(?:\.(?:error|warning))?"
+)
 
 
 def find_key(name: str) -> Key | None:
@@ -213,4 +281,4 @@ def find_key(name: str) -> Key | None:
 def is_hives(name: str) -> bool:
     """Whether a name is a setting of Hive's own compactor services that says nothing to this engine."""
     ending = re.sub(r"^(?:hive|metastore)\.compactor\.", "", name)
-    return ending in _SAYS_NOTHING_HERE or _POOL_THREADS.fullmatch(ending) is not None
+    return ending in _SAYS_NOTHING_HERE or any(form.fullmatch(ending) for form in (_POOL_THREADS, _METRICS))

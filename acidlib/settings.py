@@ -9,15 +9,24 @@ Hive gives several settings two names, `hive.compactor.x` and `metastore.compact
 import enum
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
 
-from acidlib.errors import CorruptError, RefusedError, RetryError
+from acidlib.errors import RefusedError
 from acidlib.model.thresholds import Thresholds
-from acidlib.setting_keys import BY_NAME, KEYS, MORE_THRESHOLDS, NAMESPACES, Key, Kind, find_key, is_hives
+from acidlib.setting_files import HIVE_SITE, METASTORE_SITE, read_site, read_toml
+from acidlib.setting_keys import (
+    BY_NAME,
+    HADOOP_NAMES,
+    KEYS,
+    MORE_THRESHOLDS,
+    NAMESPACES,
+    Key,
+    Kind,
+    find_key,
+    is_hives,
+)
 
 Value = int | float | str
 
@@ -42,8 +51,8 @@ class Layer(enum.IntEnum):
 
 _LABELS = {
     Layer.BUILT_IN: "default",
-    Layer.HIVE_SITE: "hive-site.xml",
-    Layer.METASTORE_SITE: "metastore-site.xml",
+    Layer.HIVE_SITE: HIVE_SITE,
+    Layer.METASTORE_SITE: METASTORE_SITE,
     Layer.TOML: "acidlib.toml",
     Layer.DATABASE: "database property",
     Layer.TABLE: "table property",
@@ -83,8 +92,9 @@ class Settings:
     settings: tuple[Setting, ...]
 
     def setting(self, key: str) -> Setting:
-        """The value of a key by its Hive name; raises `KeyError` for a name that is not in `KEYS`."""
-        return next((item for item in self.settings if item.key == key), None) or _raise_unknown(key)
+        """The value of a key by any of its Hive names; raises `KeyError` for a name that is not known."""
+        known = find_key(key)
+        return next((item for item in self.settings if known and item.key == known.name), None) or _raise_unknown(key)
 
     def source(self, key: str) -> str:
         """Where the value came from, such as "default" or "table property"."""
@@ -94,9 +104,14 @@ class Settings:
         """A count, a duration in milliseconds or a size in bytes."""
         return int(self.setting(key).value)
 
+    def flag(self, key: str) -> bool:
+        """The value of a setting that is true or false."""
+        return self.setting(key).value is True
+
     def text(self, key: str) -> str:
-        """The value of a text setting."""
-        return str(self.setting(key).value)
+        """The value of a text setting; `true` or `false` of a flag."""
+        value = self.setting(key).value
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
     def with_layer(self, layer: Layer, values: Mapping[str, str]) -> tuple["Settings", tuple[str, ...]]:
         """These settings with those of a layer, which replace values of the same or an earlier layer.
@@ -145,10 +160,7 @@ def load_settings(
     warnings: list[str] = []
     layers: list[tuple[Layer, Mapping[str, str]]] = []
     if conf_dir is not None:
-        if not conf_dir.is_dir():
-            raise RefusedError(f"Cannot read settings from {conf_dir}: because there is no such directory")
-        for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE):
-            layers.append((layer, read_site(conf_dir / layer.label)))
+        layers += _sites(conf_dir)
     if toml is not None:
         layers.append((Layer.TOML, read_toml(toml)))
     layers.append((Layer.COMMAND_LINE, dict(_assignment(text) for text in assignments)))
@@ -158,33 +170,15 @@ def load_settings(
     return settings, tuple(warnings)
 
 
-def read_site(path: Path) -> dict[str, str]:
-    """The properties of a Hadoop configuration file; none when it is not there. Raises `CorruptError` if damaged."""
-    data = _read(path)
-    if data is None:
-        return {}
-    try:
-        root = ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
-        raise CorruptError(f"Cannot read {path}: because it is not XML ({error})") from error
-    found = {}
-    for item in root.iter("property"):
-        name = (item.findtext("name") or "").strip()
-        if name:
-            found[name] = (item.findtext("value") or "").strip()
-    return found
+def site_values(conf_dir: Path) -> Mapping[str, str]:
+    """Every property of hive-site.xml and metastore-site.xml as it stands there; where both have one, the latter's.
 
-
-def read_toml(path: Path) -> dict[str, str]:
-    """The keys of a TOML file as dotted names, quoted or not, with their values as texts."""
-    data = _read(path)
-    if data is None:
-        raise RefusedError(f"Cannot read settings from {path}: because there is no such file")
-    try:
-        document = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CorruptError(f"Cannot read {path}: because it is not TOML ({error})") from error
-    return dict(_flatten(document, "", path))
+    For keys that are no settings of a compaction, such as `hive.metastore.uris`. Raises as `load_settings` does.
+    """
+    merged: dict[str, str] = {}
+    for _, values in _sites(conf_dir):
+        merged.update(values)
+    return merged
 
 
 def parse_duration(text: str, unit: str = "s") -> int:
@@ -204,12 +198,18 @@ def parse_size(text: str) -> int:
     return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
 
 
+def _sites(conf_dir: Path) -> list[tuple[Layer, Mapping[str, str]]]:
+    if not conf_dir.is_dir():
+        raise RefusedError(f"Cannot read settings from {conf_dir}: because there is no such directory")
+    return [(layer, read_site(conf_dir / layer.label)) for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE)]
+
+
 def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     """The key that a name means in a layer, or a warning; neither for a name that is none of ours."""
     if layer in (Layer.DATABASE, Layer.TABLE, Layer.REQUEST):
         return _resolve_property(name, layer)
     ours = name.startswith(NAMESPACES)
-    key = find_key(name) if ours else None  # Hadoop's own names count as properties of a table or request only
+    key = None if name in HADOOP_NAMES else find_key(name)
     if key is not None or not (ours or layer in (Layer.TOML, Layer.COMMAND_LINE)):
         return key, None
     if not is_hives(name):
@@ -264,6 +264,10 @@ def _parse(key: Key, text: str) -> Value:
             return parse_duration(text, key.unit)
         case Kind.SIZE:
             return parse_size(text)
+        case Kind.FLAG:
+            if (given := text.strip().lower()) not in ("true", "false"):
+                raise ValueError(text)
+            return given == "true"
         case Kind.TEXT:
             return text.strip()
 
@@ -273,27 +277,6 @@ def _assignment(text: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise RefusedError(f"Cannot use --set {text}: because it is not of the form key=value")
     return name.strip(), value
-
-
-def _flatten(table: Mapping[str, object], prefix: str, path: Path) -> Iterable[tuple[str, str]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}.", path)
-        elif isinstance(value, bool):
-            yield prefix + name, str(value).lower()
-        elif isinstance(value, int | float | str):
-            yield prefix + name, str(value)
-        else:
-            raise RefusedError(f"Cannot use {prefix}{name} from {path}: because it is neither a text nor a number")
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RetryError(f"Cannot read {path}: because the operating system said: {error.strerror}") from error
 
 
 def _raise_unknown(key: str) -> Setting:

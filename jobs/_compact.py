@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -9,16 +10,19 @@ import click
 from acidlib import __version__
 from acidlib.engine.command import (
     Common,
+    Duration,
     JobCommand,
     Size,
     budget_options,
     common_options,
+    pool_option,
     print_notes,
     print_result,
     selection_options,
     services,
 )
 from acidlib.engine.compaction import CompactionRun, run_compaction
+from acidlib.engine.open import open_backend
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Understanding
 from acidlib.model.requests import CompactionType
@@ -45,14 +49,18 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         cls=JobCommand,
         help=f"{kind.label.capitalize()} compaction of a table, of partitions, or of what waits in the queue.",
     )
-    @selection_options(warehouse=False)
+    @common_options
+    @selection_options(everything=False)
+    @pool_option
     @budget_options
+    @click.option(
+        "--lock-timeout", type=Duration(), help="How long two renames wait for readers (Hive 3.1); default: 30s."
+    )
     @click.option("--dry-run", is_flag=True, help="Show the plan, change nothing.")
     @click.option("--force", is_flag=True, help="Accepted as in the other jobs; a named table is never held back.")
     @click.option(
         "--minor-as-major-bytes", type=Size(), help="A mixed minor is a major up to this base size; 0: never."
     )
-    @common_options
     def command(
         *,
         common: Common,
@@ -63,22 +71,27 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         dry_run: bool,
         force: bool,
         minor_as_major_bytes: int | None,
+        lock_timeout: float | None,
     ) -> Any:
         del force
+        seconds = common.settings.integer("acidlib.lock.timeout") / 1000 if lock_timeout is None else lock_timeout
+        common = replace(common, lock_timeout=seconds)
         if selection.warehouse is not None and not selection.tables:
             raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
         limit = common.settings.integer("acidlib.minor.as.major.bytes")
         run = CompactionRun(
             kind=kind,
             selection=selection,
-            understanding=understanding,
             order=order,
             budget=budget,
             dry_run=dry_run,
             minor_as_major_bytes=limit if minor_as_major_bytes is None else minor_as_major_bytes,
         )
-        with services(common, job=job, about=_about(selection)) as found:
-            results, notes = run_compaction(found, run)
+        with (
+            services(common, job=job, about=_about(selection)) as found,
+            open_backend(common.surroundings, found, understanding) as backend,
+        ):
+            results, notes = run_compaction(found, backend, run)
             run_id = found.worker_id
         report = RunReport(job=job, version=__version__, run_id=run_id, results=tuple(results), notes=tuple(notes))
         print_notes(common, notes)

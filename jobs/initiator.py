@@ -13,12 +13,14 @@ from acidlib.engine.command import (
     Common,
     JobCommand,
     common_options,
+    pool_option,
     print_notes,
     print_result,
     selection_options,
     services,
 )
 from acidlib.engine.initiator import run_initiator
+from acidlib.engine.open import open_backend
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Understanding
 from acidlib.report.decisions import decisions_document
@@ -27,15 +29,19 @@ from acidlib.report.text import initiator_text
 
 
 @click.command(cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
-@selection_options(warehouse=True)
+@common_options
+@selection_options(everything=True)
+@pool_option
 @click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
 @click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")
-@common_options
 def main(*, common: Common, selection: Selection, understanding: Understanding, dry_run: bool, force: bool) -> Any:
     """Run the initiator once."""
     about = selection.location or selection.warehouse or ""
-    with services(common, job="initiator", about=f"initiator {about}") as found:
-        results, notes = run_initiator(found, selection, understanding, dry_run=dry_run, force=force)
+    with (
+        services(common, job="initiator", about=f"initiator {about}".strip()) as found,
+        open_backend(common.surroundings, found, understanding) as backend,
+    ):
+        results, notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force)
         run_id = found.worker_id
     print_notes(common, notes)
     print_result(

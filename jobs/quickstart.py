@@ -15,10 +15,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import click
 
-from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.cleaner import CleaningAsked, run_cleaner
 from acidlib.engine.command import Common, JobCommand, services
 from acidlib.engine.compaction import CompactionRun, run_compaction
 from acidlib.engine.initiator import run_initiator
+from acidlib.engine.open import Surroundings, open_backend, open_cleaning
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Understanding
@@ -26,6 +27,7 @@ from acidlib.errors import AcidError, CorruptError
 from acidlib.metastore.standalone import stated_write_ids
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
+from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.show import show_document
@@ -42,9 +44,10 @@ TINY = RewriteSettings(copy_bytes=1)
 class Quickstart:
     """One showing: the warehouse it works on, and what a reader saw last."""
 
-    def __init__(self, warehouse: Path, found: Services, page: Page) -> None:
+    def __init__(self, warehouse: Path, found: Services, where: Surroundings, page: Page) -> None:
         self.warehouse = warehouse
         self.found = found
+        self.where = where
         self.page = page
         self.tables: Sequence[Facts] = ()
         self.seen: tuple[Place, ...] = ()
@@ -80,7 +83,8 @@ class Quickstart:
     def scan(self, *, dry_run: bool) -> None:
         """The initiator over the whole warehouse."""
         selection = Selection(warehouse=str(self.warehouse))
-        results, _ = run_initiator(self.found, selection, self._understanding(), dry_run=dry_run, force=False)
+        with open_backend(self.where, self.found, self._understanding()) as backend:
+            results, _ = run_initiator(self.found, backend, selection, dry_run=dry_run, force=False)
         self.page.table(
             ("Place", "Decision", "Request", "Why"),
             [(_short(item.name), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
@@ -94,8 +98,9 @@ class Quickstart:
     def compact(self, kind: CompactionType, *, named: bool) -> None:
         """A compaction job: of all tables by name, or of what waits in the queue."""
         selection = Selection(warehouse=str(self.warehouse), tables=("default.*",)) if named else Selection()
-        run = CompactionRun(kind=kind, selection=selection, understanding=self._understanding(), rewrite=TINY)
-        results, _ = run_compaction(self.found, run)
+        run = CompactionRun(kind=kind, selection=selection, rewrite=TINY)
+        with open_backend(self.where, self.found, self._understanding()) as backend:
+            results, _ = run_compaction(self.found, backend, run)
         self.page.table(
             ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
             [_row(result) for result in results],
@@ -117,7 +122,8 @@ class Quickstart:
 
     def clean(self) -> None:
         """The cleaner, without waiting."""
-        results = run_cleaner(self.found, retention_seconds=0, location=None, dry_run=False, trash=False)
+        with open_cleaning(self.where, self.found, CleaningAsked(retention_seconds=0)) as cleaning:
+            results = run_cleaner(self.found, cleaning, dry_run=False, trash=False)
         self.page.table(
             ("Request", "Place", "State", "Removed", "Bytes"),
             [
@@ -146,7 +152,8 @@ class Quickstart:
             "State": "state",
             "Highest WriteId": "highest_write_id",
         }
-        facts = show_document(self.found.queue.show())
+        with SqlQueue(self.where.queue) as queue:
+            facts = show_document(queue.show())
         self.page.table(
             tuple(columns),
             [tuple(" --- " if fact[key] is None else str(fact[key]) for key in columns.values()) for fact in facts],
@@ -222,7 +229,7 @@ def main(*, keep: bool) -> None:
         warehouse.mkdir()
         with services(common, job="quickstart", about="") as found:
             seen = replace(found, progress=TerminalProgress(terminal(2)))
-            _tell(Quickstart(warehouse, seen, Page()))
+            _tell(Quickstart(warehouse, seen, common.surroundings, Page()))
     except AcidError as error:
         raise click.ClickException(str(error)) from error
     finally:

@@ -1,6 +1,7 @@
 """Shows the queue and the history, in the columns of Hive's SHOW COMPACTIONS."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,32 +10,36 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import click
 
 from acidlib import __version__
+from acidlib.engine.blockers import blockers
 from acidlib.engine.command import Common, JobCommand, common_options, print_result
-from acidlib.model.generation import Generation
-from acidlib.queue.sql import SqlQueue
-from acidlib.report.show import show_document, show_text
+from acidlib.engine.open import shown
+from acidlib.report.show import blockers_text, show_document, show_text
 
 
 @click.command(
     cls=JobCommand, help="Show compaction requests: those that wait, work or await cleaning, and the history."
 )
-@click.option("--blockers", is_flag=True, hidden=True)
 @common_options
-def main(*, common: Common, blockers: bool) -> Any:
+@click.option("--blockers", "show_blockers", is_flag=True, help="Show what keeps requests from being cleaned instead.")
+def main(*, common: Common, show_blockers: bool) -> Any:
     """Show the queue once."""
-    if blockers:
-        raise click.UsageError("--blockers needs a metastore, and metastores are not supported yet")
-    with SqlQueue(common.queue_url) as queue:
-        requests = queue.show()
+    if show_blockers and not common.metastore:
+        raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
+    with shown(common.surroundings) as (requests, generation, hms):
+        held = None
+        if show_blockers and hms is not None:
+            held = [one.document() for one in blockers(hms, requests, int(time.time() * 1000))]
+    rows = show_document(requests, generation)
     print_result(
         common,
-        text=lambda: show_text(requests, Generation.HIVE4),
+        text=lambda: show_text(requests, generation) if held is None else blockers_text(held),
         document=lambda: {
             "job": "show_compactions",
             "version": __version__,
             "run_id": None,
-            "compactions": show_document(requests),
-            "totals": {"compactions": len(requests)},
+            "compactions": rows,
+            **({} if held is None else {"blockers": held}),
+            "totals": {"compactions": len(rows)},
         },
     )
 

@@ -56,6 +56,7 @@ def plan(
     visibility_txn: int | None = None,
     minor_as_major_bytes: int = 0,
     settings: RewriteSettings | None = None,
+    row_type: str | None = None,
 ) -> tuple[CompactionInputs, tuple[Unit, ...]]:
     """The inputs and units of a compaction; raises RefusedPlanError with planning's reason."""
     generation = Generation(generation)
@@ -80,6 +81,7 @@ def plan(
         generation=generation,
         write_ids=ids,
         settings=settings or RewriteSettings(),
+        row_type=row_type,
     )
     return inputs, units
 
@@ -109,13 +111,16 @@ def compact_directory(
     visibility_txn: int | None = None,
     minor_as_major_bytes: int = 0,
     settings: RewriteSettings | None = None,
+    row_type: str | None = None,
 ) -> Compacted:
     """Compact one table or partition directory and put the result into place.
 
     `write_ids` is a reader's list in Hive's format, blank for "all committed". A result without rows or events is left
     out when another has some. Nothing of the result is left when a unit fails; raises RefusedPlanError, AcidError.
     """
-    inputs, units = plan(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, settings)
+    inputs, units = plan(
+        location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, settings, row_type
+    )
     staging = Path(location) / STAGING
     for unit in units:
         (staging / unit.directory).mkdir(parents=True, exist_ok=True)

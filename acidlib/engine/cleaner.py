@@ -1,20 +1,23 @@
 """The cleaner: removes what a recorded compaction made obsolete, once nobody can be reading it any more.
 
-What is obsolete is computed for the recorded high-water mark with the recorded write-id list, never for a newer guess;
-after the removal the place is listed again, and only with nothing left is the request cleaned.
+What is obsolete is computed for the recorded high-water mark, never for a newer guess; after the removal the place is
+listed again, and only with nothing left is the request cleaned. Who says that nobody reads it differs, see `Cleaning`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
+from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target, target_of
+from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest
-from acidlib.planning.clean import CleanPlan, cleanable, left_over
+from acidlib.planning.clean import CleanPlan
 from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
@@ -22,40 +25,92 @@ from acidlib.storage.publishing import roll_forward, unfinished_publications
 from acidlib.storage.removing import remove_paths
 from acidlib.storage.staging import find_litter
 
-FIRST_SEEN = "acidlib.first.seen"
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningAsked:
+    """What is asked of the cleaner.
 
-def run_cleaner(
-    services: Services,
-    *,
-    retention_seconds: float,
-    location: str | None,
-    dry_run: bool,
-    trash: bool,
-) -> list[CleaningResult]:
-    """Clean every request that is ready for it, oldest result of a place first; with `location` only those there.
-
-    Then, wherever else the queue or its history knows a place, what dead runs left there.
+    retention_seconds  how long to leave what was made obsolete; None = as settings say
+    location           only there or below (without a metastore)
+    selection          only these tables and partitions (with a metastore)
+    force              also where Hive's own cleaner is on
     """
-    results = []
-    for request in services.queue.ready_for_cleaning():
-        if location is not None and not _is_at(request, location):
+
+    retention_seconds: float | None = None
+    location: str | None = None
+    selection: Selection = field(default_factory=Selection)
+    force: bool = False
+
+
+class Cleaning(Protocol):
+    """Which requests are to be cleaned, and what says that nobody reads what they made obsolete."""
+
+    def ready(self) -> list[CompactionRequest]:
+        """The requests that are ready for cleaning and selected, no later result of a place before an earlier one."""
+
+    def waits(self, request: CompactionRequest) -> str | None:
+        """Why a request cannot be cleaned yet, or not by us, as far as that is known without a look at its place."""
+
+    def again(self, request: CompactionRequest) -> CompactionRequest | None:
+        """The same request as the queue has it now, for its table may have been renamed; None when it is gone."""
+
+    @property
+    def place_is_known(self) -> bool:
+        """Whether somebody else says that the place exists: then one that is missing or empty is an error."""
+
+    def target(self, request: CompactionRequest) -> Target | None:
+        """The place, understood as the cleaning has to; None when the table or partition does not exist any more.
+
+        NotOursError where it is left to Hive's own cleaner.
+        """
+
+    def finishing(self, request: CompactionRequest) -> AbstractContextManager[None]:
+        """Around the completion of a publication that an earlier run began there."""
+
+    def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
+        """What may go now, and what has to wait."""
+
+    def remember(self, request: CompactionRequest, plan: CleanPlan) -> None:
+        """Keep what a later run has to know of this one's look."""
+
+    def check(self, request: CompactionRequest, target: Target) -> None:
+        """Right before something is removed: raises ConflictError when another works there."""
+
+    def left(self, request: CompactionRequest, target: Target, listing: Listing) -> Sequence[str]:
+        """What a listing made after the removal still shows of what had to go."""
+
+    def keeps(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
+        """Why a request must stay although nothing obsolete is left; None when it may be called cleaned."""
+
+    def cleaned(self, request: CompactionRequest) -> None:
+        """Nothing is left: to the history."""
+
+    def failed(self, request: CompactionRequest, error: AcidError) -> None:
+        """The cleaning failed: note it, or give the request up."""
+
+    def places(self) -> list[tuple[CompactionRequest, str]]:
+        """All places that are known, with a request that names each, to look for what dead runs left there."""
+
+
+def run_cleaner(services: Services, cleaning: Cleaning, *, dry_run: bool, trash: bool) -> list[CleaningResult]:
+    """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there."""
+    results = [_guarded(services, cleaning, one, dry_run=dry_run, trash=trash) for one in cleaning.ready()]
+    seen = {result.location for result in results}
+    for request, place in cleaning.places():
+        if place in seen:
             continue
-        results.append(_guarded(services, request, retention_seconds=retention_seconds, dry_run=dry_run, trash=trash))
-    places = {result.location for result in results}
-    for request in services.queue.show():
-        if request.property(LOCATION) in places or (location is not None and not _is_at(request, location)):
-            continue
-        places.add(request.property(LOCATION) or "")
-        left = _leftovers(services, request, dry_run=dry_run)
+        seen.add(place)
+        left = _leftovers(services, cleaning, request, place, dry_run=dry_run)
         results += [left] if left is not None else []
     return results
 
 
-def _leftovers(services: Services, request: CompactionRequest, *, dry_run: bool) -> CleaningResult | None:
+def _leftovers(
+    services: Services, cleaning: Cleaning, request: CompactionRequest, place: str, *, dry_run: bool
+) -> CleaningResult | None:
     """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
-    place, result = request.property(LOCATION), replace(_result(request, "planned", ""), id=None)
-    if place is None or not services.fs.is_directory(place):
+    result = replace(_result(request, "planned", ""), id=None, location=place)
+    if not services.fs.is_directory(place):
         return None
     try:
         unfinished = unfinished_publications(services.fs, place)
@@ -65,7 +120,9 @@ def _leftovers(services: Services, request: CompactionRequest, *, dry_run: bool)
         if dry_run:
             return replace(result, reason=told, removed=_litter(services, place))
         with services.claim(place) as held:
-            roll_forward(services.fs, place)
+            if unfinished:
+                with cleaning.finishing(request):
+                    roll_forward(services.fs, place)
             removed = _remove_litter(services, place, token=held.info.token)
         return replace(result, state="succeeded", reason=told, removed=removed)
     except ConflictError as error:
@@ -74,64 +131,79 @@ def _leftovers(services: Services, request: CompactionRequest, *, dry_run: bool)
         return replace(result, state="failed", reason=str(error))
 
 
-def _is_at(request: CompactionRequest, location: str) -> bool:
-    place = request.property(LOCATION) or ""
-    return place == location or place.startswith(f"{location}/")
-
-
 def _guarded(
-    services: Services, request: CompactionRequest, *, retention_seconds: float, dry_run: bool, trash: bool
+    services: Services, cleaning: Cleaning, request: CompactionRequest, *, dry_run: bool, trash: bool
 ) -> CleaningResult:
     try:
-        return _clean(services, request, retention_seconds=retention_seconds, dry_run=dry_run, trash=trash)
+        return _clean(services, cleaning, request, dry_run=dry_run, trash=trash)
     except ConflictError as error:
         return _result(request, "conflict", str(error))
+    except NotOursError as error:
+        return _result(request, "ready for cleaning", str(error))
     except AcidError as error:
-        return _result(request, "failed", str(error)) if dry_run else _failed(services, request, error)
+        result = error.result if isinstance(error, PartlyRemovedError) else _result(request, "failed", "")
+        if not dry_run:
+            cleaning.failed(request, error)
+        return replace(result, state="failed", reason=str(error))
 
 
 def _clean(
-    services: Services, request: CompactionRequest, *, retention_seconds: float, dry_run: bool, trash: bool
+    services: Services, cleaning: Cleaning, request: CompactionRequest, *, dry_run: bool, trash: bool
 ) -> CleaningResult:
-    target = target_of(request)
-    if not services.fs.exists(target.location):
-        return _gone(services, request, target, dry_run=dry_run)
-    if not dry_run and (waits := _retry_wait(services, request)) is not None:
+    fs = services.fs
+    if not dry_run and (waits := cleaning.waits(request)) is not None:
         return _result(request, "ready for cleaning", waits)
+    target = cleaning.target(request)
+    if target is None:
+        now = cleaning.again(request)
+        if now is None:
+            raise ConflictError(f"Cannot clean {request.full_name}: because another cleaner has ended the request")
+        if now.entity != request.entity:
+            return _clean(services, cleaning, now, dry_run=dry_run, trash=trash)
+    if target is None or not fs.exists(target.location):
+        return _gone(services, cleaning, request, target, dry_run=dry_run)
+    result = replace(_result(request, "ready for cleaning", ""), location=target.location)
     if dry_run:
-        if unfinished_publications(services.fs, target.location):
-            return _result(request, "planned", "a publication there is unfinished; the run finishes it first")
-        plan = _plan(services, request, target, retention_seconds)
-        return _planned(request, plan, _litter(services, target.location))
+        if unfinished_publications(fs, target.location):
+            return replace(
+                result, state="planned", reason="a publication there is unfinished; the run finishes it first"
+            )
+        waits = cleaning.waits(request)
+        plan = cleaning.plan(request, target, list_location(fs, target.location, missing=ConflictError))
+        return _planned(result, plan, _litter(services, target.location), waits)
     with services.claim(target.location) as held:
-        roll_forward(services.fs, target.location)
-        plan = _plan(services, request, target, retention_seconds)
-        _remember_first_seen(services, request, plan)
+        if unfinished_publications(fs, target.location):
+            with cleaning.finishing(request):
+                roll_forward(fs, target.location)
+        listing = list_location(fs, target.location, missing=ConflictError)
+        if cleaning.place_is_known and not listing.files and not listing.top_directories():
+            raise _missing(target, "it is empty")
+        plan = cleaning.plan(request, target, listing)
+        cleaning.remember(request, plan)
         removed: tuple[RemovedPath, ...] = ()
         problems: tuple[str, ...] = ()
         if plan.remove:
+            cleaning.check(request, target)
             held.assert_mine()
             removed, problems = _remove(services, target, plan, trash=trash)
         litter = _remove_litter(services, target.location, token=held.info.token)
-        left = _left(services, request, target)
-    result = replace(
-        _result(request, "ready for cleaning", ""),
-        removed=removed + litter,
-        blocked=_waiting(plan),
-    )
-    return _concluded(services, request, result, left, problems)
-
-
-def _concluded(
-    services: Services, request: CompactionRequest, result: CleaningResult, left: Sequence[str], problems: Sequence[str]
-) -> CleaningResult:
+        listing = list_location(fs, target.location, missing=ConflictError)
+        left = cleaning.left(request, target, listing)
+        keeps = None if left else cleaning.keeps(request, target, listing)
+    result = replace(result, removed=removed + litter, blocked=_waiting(plan))
     if problems:
         raise PartlyRemovedError(result, "; ".join(problems))
     if left:
         waiting = result.blocked[0].partition(": ")[2] if result.blocked else f"{left[0]} is still there"
         return replace(result, reason=f"{len(left)} obsolete left: {waiting}")
-    services.queue.mark_cleaned(request.id, services.now_ms())
+    if keeps is not None:
+        return replace(result, reason=keeps)
+    cleaning.cleaned(request)
     return replace(result, state="succeeded", reason="nothing obsolete is left")
+
+
+class NotOursError(RefusedError):
+    """A request that somebody else has to clean; not a failure."""
 
 
 class PartlyRemovedError(RetryError):
@@ -140,47 +212,6 @@ class PartlyRemovedError(RetryError):
     def __init__(self, result: CleaningResult, reason: str) -> None:
         super().__init__(reason)
         self.result = result
-
-
-def _plan(services: Services, request: CompactionRequest, target: Target, retention_seconds: float) -> CleanPlan:
-    listing = list_location(services.fs, target.location, missing=ConflictError)
-    newest, published = _publications(services, request)
-    if request.highest_write_id is None:
-        raise RefusedError(f"Cannot clean {target.name}: because request {request.id} has no high-water mark")
-    return cleanable(
-        listing,
-        request.highest_write_id,
-        target.write_ids(listing),
-        generation=target.generation(listing),
-        now=services.clock(),
-        retention_seconds=retention_seconds,
-        newest_publication=newest,
-        published_at=published,
-    )
-
-
-def _publications(services: Services, request: CompactionRequest) -> tuple[float | None, dict[str, float]]:
-    """When the newest publication at this place was, and when each directory was published or first seen."""
-    published: dict[str, float] = {}
-    newest: float | None = None
-    for other in services.queue.show():
-        # by place alone: another run may have called it by another name
-        if other.property(LOCATION) != request.property(LOCATION):
-            continue
-        published.update(json.loads(other.property(FIRST_SEEN) or "{}"))
-        at = other.property(PUBLISHED_MS)
-        if at is not None:
-            seconds = int(at) / 1000
-            newest = seconds if newest is None else max(newest, seconds)
-            published.update((name, seconds) for name in (other.property(OUTPUTS) or "").split(",") if name)
-    return newest, published
-
-
-def _remember_first_seen(services: Services, request: CompactionRequest, plan: CleanPlan) -> None:
-    if plan.first_seen:
-        seen = json.loads(request.property(FIRST_SEEN) or "{}")
-        seen.update((path, services.clock()) for path in plan.first_seen)
-        services.queue.set_properties(request.id, None, {FIRST_SEEN: json.dumps(seen)})
 
 
 def _remove(
@@ -213,57 +244,33 @@ def _litter(services: Services, location: str, *, token: str | None = None) -> t
     )
 
 
-def _left(services: Services, request: CompactionRequest, target: Target) -> tuple[str, ...]:
-    listing = list_location(services.fs, target.location, missing=ConflictError)
-    assert request.highest_write_id is not None
-    return left_over(
-        listing, request.highest_write_id, target.write_ids(listing), generation=target.generation(listing)
-    )
-
-
-def _planned(request: CompactionRequest, plan: CleanPlan, litter: tuple[RemovedPath, ...]) -> CleaningResult:
+def _planned(
+    result: CleaningResult, plan: CleanPlan, litter: tuple[RemovedPath, ...], waits: str | None
+) -> CleaningResult:
     removed = tuple(RemovedPath(path=item.path, bytes=item.length, reason=item.reason) for item in plan.remove)
-    return replace(
-        _result(request, "planned", f"{len(plan.remove)} to remove, {len(plan.blocked)} wait"),
-        removed=removed + litter,
-        blocked=_waiting(plan),
-    )
+    told = waits or f"{len(plan.remove)} to remove, {len(plan.blocked)} wait"
+    return replace(result, state="planned", reason=told, removed=removed + litter, blocked=_waiting(plan))
 
 
 def _waiting(plan: CleanPlan) -> tuple[str, ...]:
     return tuple(f"{blocked.path}: {blocked.reason}" for blocked in plan.blocked)
 
 
-def _gone(services: Services, request: CompactionRequest, target: Target, *, dry_run: bool) -> CleaningResult:
-    if not services.fs.exists(target.location.rpartition("/")[0]):
-        raise RetryError(
-            f"Cannot clean {target.location}: because neither it nor the directory above it is there; "
-            "a mount may be missing"
-        )
+def _gone(
+    services: Services, cleaning: Cleaning, request: CompactionRequest, target: Target | None, *, dry_run: bool
+) -> CleaningResult:
+    if target is not None and cleaning.place_is_known:
+        raise _missing(target, "it is not there")
+    if target is not None and not services.fs.exists(target.location.rpartition("/")[0]):
+        raise _missing(target, "neither it nor the directory above it is there")
+    what = "table or partition" if target is None else "location"
     if not dry_run:
-        services.queue.mark_cleaned(request.id, services.now_ms())
-    return _result(request, "planned" if dry_run else "succeeded", "the location does not exist any more")
+        cleaning.cleaned(request)
+    return _result(request, "planned" if dry_run else "succeeded", f"the {what} does not exist any more")
 
 
-def _retry_wait(services: Services, request: CompactionRequest) -> str | None:
-    """Why a cleaning that failed is not tried again yet (Hive: 2^n times the retention, from the commit on)."""
-    if not request.retry_retention_ms or request.commit_ms is None:
-        return None
-    due = request.commit_ms + request.retry_retention_ms
-    return None if services.now_ms() >= due else f"the last try failed ({request.error_message}); waiting for the next"
-
-
-def _failed(services: Services, request: CompactionRequest, error: AcidError) -> CleaningResult:
-    base = services.settings.integer("metastore.compactor.cleaner.retry.retention.time")
-    most = services.settings.integer("hive.compactor.cleaner.retry.maxattempts")
-    before = request.retry_retention_ms
-    attempts = 0 if not before or not base else (before // base).bit_length()
-    result = error.result if isinstance(error, PartlyRemovedError) else _result(request, "failed", "")
-    if attempts >= most:
-        services.queue.mark_failed(request.id, str(error), services.now_ms(), worker_id=None)
-    else:
-        services.queue.set_cleaner_note(request.id, str(error), base << attempts)
-    return replace(result, state="failed", reason=str(error))
+def _missing(target: Target, what: str) -> RetryError:
+    return RetryError(f"Cannot clean {target.location}: because {what}; a mount may be missing")
 
 
 def _result(request: CompactionRequest, state: str, reason: str) -> CleaningResult:
@@ -276,3 +283,10 @@ def _result(request: CompactionRequest, state: str, reason: str) -> CleaningResu
         state=state,
         reason=reason,
     )
+
+
+def recorded_mark(request: CompactionRequest) -> int:
+    """The high-water mark that a request recorded; RefusedError without one."""
+    if request.highest_write_id is None:
+        raise RefusedError(f"Cannot clean {request.full_name}: because request {request.id} has no high-water mark")
+    return request.highest_write_id

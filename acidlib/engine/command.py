@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import json
 import os
 import signal
@@ -10,26 +11,27 @@ import socket
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from acidlib.engine.open import Surroundings
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.services import Services
 from acidlib.engine.spark import SparkSession
 from acidlib.engine.streams import restore_standard_error
 from acidlib.engine.target import Understanding
 from acidlib.errors import AcidError, RefusedError
+from acidlib.metastore.site import uris_from_settings
 from acidlib.metastore.standalone import stated_write_ids
 from acidlib.model.generation import Generation
-from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
-from acidlib.settings import Settings, load_settings, parse_duration, parse_size
+from acidlib.settings import Settings, load_settings, parse_duration, parse_size, site_values
 from acidlib.storage.uris import open_filesystem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,17 +68,47 @@ class Size(click.ParamType[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
-    """The options that every job has."""
+    """The options that every job has.
 
-    queue_url: str
+    queue_url  as given; None = the default one
+    metastore  URIs of the metastore to work with; empty: without one
+    names_metastore  it was given on the command line
+    site       what hive-site.xml and metastore-site.xml say, as text
+    pool, lock_timeout  see `Surroundings`
+    """
+
+    queue_url: str | None
     output: str
     settings: Settings
     warnings: tuple[str, ...]
+    metastore: tuple[str, ...] = ()
+    names_metastore: bool = False
+    site: Mapping[str, str] = field(default_factory=dict)
+    pool: str | None = None
+    lock_timeout: float = 30.0
 
     @property
     def json(self) -> bool:
         """Whether standard output is to be one JSON document."""
         return self.output == "json"
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """Where requests and tables are."""
+        return Surroundings(
+            queue_url=self.queue_url,
+            default_queue_url=_default_queue_url(),
+            metastore=self.metastore,
+            site=self.site,
+            user=getpass.getuser(),
+            host=socket.gethostname(),
+            pool=self.pool,
+            lock_timeout=self.lock_timeout,
+        )
+
+    def without_metastore(self) -> Common:
+        """The same, for directories alone."""
+        return replace(self, metastore=())
 
 
 class JobCommand(click.Command):
@@ -94,38 +126,53 @@ class JobCommand(click.Command):
 
 
 def common_options(function: _Command) -> _Command:
-    """--queue-url, --set, --output, --debug; passes `common`."""
+    """--metastore-uri, --queue-url, --set, --output, --debug; passes `common`. Has to stand above the other options."""
 
+    @click.option(
+        "--metastore-uri",
+        metavar="URI,…",
+        help="thrift://host:9083, several for failover; default: hive-site.xml; none.",
+    )
     @click.option("--queue-url", envvar="ACIDLIB_QUEUE_URL", help="Database of the queue; default: a SQLite file.")
     @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting by Hive's name.")
     @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
     @functools.wraps(function)
     def wrapped(
-        *, queue_url: str | None, assignments: tuple[str, ...], output: str, debug: bool, **options: Any
+        *,
+        metastore_uri: str | None,
+        queue_url: str | None,
+        assignments: tuple[str, ...],
+        output: str,
+        debug: bool,
+        **options: Any,
     ) -> Any:
         del debug  # JobCommand has it
+        conf_dir = _path_of("HIVE_CONF_DIR")
         settings, warnings = load_settings(
-            conf_dir=_path_of("HIVE_CONF_DIR"), toml=CONF if CONF.exists() else None, assignments=assignments
+            conf_dir=conf_dir, toml=CONF if CONF.exists() else None, assignments=assignments
         )
+        site = {} if conf_dir is None else site_values(conf_dir)
         common = Common(
-            queue_url=queue_url or _default_queue_url(),
+            queue_url=queue_url,
             output=output,
             settings=settings,
             warnings=warnings,
+            metastore=metastore_uris(metastore_uri, site),
+            names_metastore=bool(metastore_uri) and metastore_uri != "none",
+            site=site,
         )
         return function(common=common, **options)
 
     return wrapped
 
 
-def selection_options(*, warehouse: bool) -> Callable[[_Command], _Command]:
-    """Where and what; passes `selection` and `understanding`."""
+def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
+    """Where and what; passes `selection` and `understanding`. `everything`: all tables are meant if none is named."""
 
     def decorate(function: _Command) -> _Command:
-        @click.option("--metastore-uri", hidden=True)
-        @click.option("--warehouse", metavar="URI", help="A directory of databases and tables.")
-        @click.option("--location", metavar="URI", help="One table or one partition.")
+        @click.option("--warehouse", metavar="URI", help="A directory of databases and tables, without a metastore.")
+        @click.option("--location", metavar="URI", help="One table or one partition, without a metastore.")
         @click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
         @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
         @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
@@ -137,40 +184,67 @@ def selection_options(*, warehouse: bool) -> Callable[[_Command], _Command]:
         @click.option("--table-kind", type=click.Choice(["full", "insert-only"]), help="Where files cannot prove it.")
         @click.option("--visibility-txn", type=click.IntRange(min=1), help="A committed transaction for the names.")
         @functools.wraps(function)
-        def wrapped(**options: Any) -> Any:
-            options["selection"] = _selection(options, needs_warehouse=warehouse)
-            options["understanding"] = _understanding(options, options["selection"])
-            return function(**options)
+        def wrapped(*, common: Common, **options: Any) -> Any:
+            if options["location"] is not None or options["warehouse"] is not None:
+                if common.names_metastore:
+                    raise click.UsageError("--metastore-uri excludes --location and --warehouse")
+                common = common.without_metastore()
+            options["selection"] = _selection(options, has_metastore=bool(common.metastore), everything=everything)
+            options["understanding"] = _understanding(
+                options, options["selection"], has_metastore=bool(common.metastore)
+            )
+            return function(common=common, **options)
 
         return wrapped
 
     return decorate
 
 
-def _selection(options: dict[str, Any], *, needs_warehouse: bool) -> Selection:
-    if options.pop("metastore_uri") is not None:
-        raise click.UsageError("metastores are not supported yet: give --location or --warehouse")
+def metastore_uris(option: str | None, site: Mapping[str, str]) -> tuple[str, ...]:
+    """The URIs of the option, else of hive-site.xml (either of Hive's names); `none` stands for no metastore."""
+    if option is None:
+        return uris_from_settings(site)
+    if option.strip().lower() == "none":
+        return ()
+    return uris_from_settings({"hive.metastore.uris": option})
+
+
+def _selection(options: dict[str, Any], *, has_metastore: bool, everything: bool) -> Selection:
     location, root = options.pop("location"), options.pop("warehouse")
-    tables = options.pop("tables")
+    tables, partitions = options.pop("tables"), options.pop("partitions")
     if location is not None and root is not None:
         raise click.UsageError("--location and --warehouse exclude each other")
     if location is not None and tables:
-        raise click.UsageError("--location names the table already: --table goes with --warehouse")
-    if root is None and tables:
-        raise click.UsageError("--table needs --warehouse, the directory of its database")
-    if needs_warehouse and location is None and root is None:
-        raise click.UsageError("give --warehouse or --location")
+        raise click.UsageError("--location names the table already: --table goes with --warehouse or a metastore")
+    if not has_metastore:
+        if root is None and tables:
+            raise click.UsageError("--table needs --metastore-uri, or --warehouse, the directory of its database")
+        if everything and location is None and root is None:
+            raise click.UsageError("give --metastore-uri, --warehouse or --location")
+    elif partitions and not tables and not everything:
+        raise click.UsageError("--partition needs --table")
+    for table in tables:
+        if has_metastore and "." not in table:
+            raise click.UsageError(f"--table {table} is not of the form DB.NAME")
     return Selection(
         location=None if location is None else open_filesystem(location)[1],
         warehouse=None if root is None else open_filesystem(root)[1],
         tables=tables,
         exclude=options.pop("exclude"),
-        partitions=options.pop("partitions"),
+        partitions=partitions,
         idle_seconds=options.pop("idle"),
     )
 
 
-def _understanding(options: dict[str, Any], selection: Selection) -> Understanding:
+_STATED = ("write_ids", "write_ids_file", "all_committed", "table_kind", "visibility_txn")
+
+
+def _understanding(options: dict[str, Any], selection: Selection, *, has_metastore: bool) -> Understanding:
+    version = options.pop("hive_version")
+    if has_metastore:
+        given = [name for name in _STATED if options[name]] + (["hive_version"] if version != "auto" else [])
+        if given:
+            raise click.UsageError(f"--{given[0].replace('_', '-')} is for directories: here the metastore knows")
     file: Path | None = options.pop("write_ids_file")
     file_text = None if file is None else _read_text(file)
     try:
@@ -188,13 +262,23 @@ def _understanding(options: dict[str, Any], selection: Selection) -> Understandi
         raise click.UsageError(
             "--write-ids is for one table: give --location, or --write-ids-file with a line per table"
         )
-    version = options.pop("hive_version")
     return Understanding(
         write_ids=stated,
         generation=None if version == "auto" else Generation(int(version)),
         table_kind=options.pop("table_kind"),
         visibility_txn=options.pop("visibility_txn"),
     )
+
+
+def pool_option(function: _Command) -> _Command:
+    """--pool; sets it in `common`. Has to stand below `common_options`."""
+
+    @click.option("--pool", metavar="NAME", help="Requests of this pool of a Hive 4 metastore; default: the setting.")
+    @functools.wraps(function)
+    def wrapped(*, common: Common, pool: str | None, **options: Any) -> Any:
+        return function(common=replace(common, pool=pool), **options)
+
+    return wrapped
 
 
 def budget_options(function: _Command) -> _Command:
@@ -217,7 +301,7 @@ def budget_options(function: _Command) -> _Command:
 
 @contextmanager
 def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
-    """Everything a service works with, for the length of one run: Spark, the queue, a progress bar."""
+    """Everything a service works with, for the length of one run: Spark and a progress bar."""
     host = socket.gethostname()
     run_id = uuid.uuid4().hex[:12]
     progress = TerminalProgress()
@@ -230,13 +314,11 @@ def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
         conf["spark.yarn.queue"] = yarn_queue
     with (
         _terminable(),
-        SqlQueue(common.queue_url) as queue,
         SparkSession(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
     ):
         yield Services(
             fs=fs,
             runner=runner,
-            queue=queue,
             settings=common.settings,
             host=host,
             worker_id=f"acidlib-{run_id}-{host}",

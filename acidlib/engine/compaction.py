@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
-from acidlib.engine.leftovers import finish_publications, give_back_abandoned
-from acidlib.engine.selection import Budget, Looked, Order, Selection, Spending, look_at, ordered, select_targets
+from acidlib.engine.backend import Backend, Taken, Waiting
+from acidlib.engine.selection import Budget, Looked, Order, Selection, Spending, look_at, ordered
 from acidlib.engine.services import Services
-from acidlib.engine.target import REASON, Target, Understanding, request_of, target_of
+from acidlib.engine.target import REASON, Target
 from acidlib.engine.worker import Job, Worker
-from acidlib.errors import AcidError, ConflictError, RefusedError
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import RewriteSettings
-from acidlib.queue.rules import LOCATION, Retention
 from acidlib.report.results import CompactionResult, Outcome
+
+Entity = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,6 @@ class CompactionRun:
 
     kind: CompactionType
     selection: Selection
-    understanding: Understanding
     order: Order = Order.DELTAS
     budget: Budget = field(default_factory=Budget)
     dry_run: bool = False
@@ -36,95 +37,146 @@ class CompactionRun:
         return self.selection.location is not None or bool(self.selection.tables)
 
 
-def run_compaction(services: Services, run: CompactionRun) -> tuple[list[CompactionResult], list[str]]:
+def run_compaction(
+    services: Services, backend: Backend, run: CompactionRun
+) -> tuple[list[CompactionResult], list[str]]:
     """Carry a run out; results in the order in which they ended, and notes about what was left or passed over."""
-    worker = Worker(services, minor_as_major_bytes=run.minor_as_major_bytes, settings=run.rewrite)
+    worker = Worker(services, backend, minor_as_major_bytes=run.minor_as_major_bytes, settings=run.rewrite)
     spending = Spending(run.budget, services.clock)
     notes: list[str] = []
     early: list[CompactionResult] = []
     if not run.dry_run:
-        notes += give_back_abandoned(services)
+        notes += backend.recover()
     if run.named:
-        targets, more = select_targets(services, run.selection, run.understanding)
-        notes += more
-        looked = ordered(look_at(services, targets, run.selection), run.order)
-        jobs = _named_jobs(services, run, spending.within(looked), early)
+        jobs = _named_jobs(services, backend, run, spending, early, notes)
+    elif backend.in_order:
+        notes += backend.cautions()
+        jobs = _jobs_in_order(services, backend, run, spending, early)
     else:
-        requests = services.queue.waiting(run.kind)
-        looked = ordered(_look_at_requests(services, requests, run, early), run.order)
-        jobs = _queued_jobs(services, run, spending.within(looked), requests)
-    results = list(worker.compact(jobs))
+        jobs = _chosen_jobs(services, backend, run, spending, early)
+    results: list[CompactionResult] = []
+    try:
+        results.extend(worker.compact(jobs))
+    except AcidError as error:
+        if not results:
+            raise
+        # what was done is told all the same
+        nowhere = Target(database="", table="", partition=None, location="")
+        early.append(ended(nowhere, run.kind, RetryError(f"Cannot go on: because {error}")))
     if spending.stopped is not None:
         notes.append(f"stopped: {spending.stopped}; the rest stays as it is")
     if not run.dry_run:
-        services.queue.purge_history(history_retention(services), services.now_ms())
+        backend.purge_history()
     return early + results, notes
 
 
 def _named_jobs(
-    services: Services, run: CompactionRun, looked: Iterator[Looked], early: list[CompactionResult]
+    services: Services,
+    backend: Backend,
+    run: CompactionRun,
+    spending: Spending,
+    early: list[CompactionResult],
+    notes: list[str],
 ) -> Iterator[Job]:
-    for one in looked:
+    selected, more = backend.select(run.selection, automatic=False)
+    notes += more
+    early += [skipped(one.target, run.kind, one.skipped) for one in selected if one.skipped is not None]
+    targets = [one.target for one in selected if one.skipped is None]
+    for one in spending.within(ordered(look_at(services, targets, run.selection), run.order)):
         if one.listing is None or one.error is not None:
             assert one.error is not None
             early.append(ended(one.target, run.kind, one.error))
             continue
         if run.dry_run:
-            yield Job(target=one.target, kind=run.kind, request_id=None, named=True)
+            yield Job(target=one.target, kind=run.kind, taken=None, named=True)
             continue
         try:
-            finish_publications(services, one.target.location)
-            target = one.target.as_listed(one.listing)
-            request = request_of(target, run.kind, one.listing, initiator=f"{services.host}-manual")
-            yield Job(target=target, kind=run.kind, request_id=_enqueue_and_claim(services, request), named=True)
+            taken = backend.submit(one.target, run.kind, one.listing)
+            yield Job(target=taken.target, kind=run.kind, taken=taken, named=True)
         except AcidError as error:
             early.append(ended(one.target, run.kind, error))
 
 
-def _enqueue_and_claim(services: Services, request: CompactionRequest) -> int:
-    """The id of a request for this target that is now ours."""
-    answer = services.queue.enqueue(request, now_ms=services.now_ms())
-    if not answer.accepted and answer.state is not State.INITIATED:
-        raise ConflictError(f"Cannot compact {request.full_name}: because {answer.reason}")
-    waiting = None if answer.accepted else services.queue.find(answer.id)
-    if waiting is not None and waiting.type is not request.type:
-        raise ConflictError(f"Cannot compact {request.full_name}: because {answer.reason}")
-    claimed = services.queue.claim_id(answer.id, services.worker_id, services.now_ms())
-    if claimed is None:
-        raise ConflictError(f"Cannot compact {request.full_name}: because another worker has taken request {answer.id}")
-    if waiting is not None:
-        # what is stated now is newer than what the waiting request was made with
-        services.queue.set_properties(answer.id, services.worker_id, dict(request.properties))
-    return answer.id
-
-
-def _look_at_requests(
-    services: Services, requests: Sequence[CompactionRequest], run: CompactionRun, early: list[CompactionResult]
-) -> list[Looked]:
-    targets = []
-    for request in requests:
-        try:
-            targets.append(target_of(request))
-        except AcidError as error:
-            target = Target(database=request.database, table=request.table, partition=request.partition, location="")
-            early.append(ended(target, request.type, error))
-            if not run.dry_run and services.queue.claim_id(request.id, services.worker_id, services.now_ms()):
-                services.queue.mark_refused(request.id, str(error), services.now_ms(), worker_id=services.worker_id)
-    return look_at(services, targets, run.selection) if targets else []
-
-
-def _queued_jobs(
-    services: Services, run: CompactionRun, looked: Iterator[Looked], requests: Sequence[CompactionRequest]
+def _chosen_jobs(
+    services: Services, backend: Backend, run: CompactionRun, spending: Spending, early: list[CompactionResult]
 ) -> Iterator[Job]:
-    queued = {(request.entity, request.property(LOCATION)): request for request in requests}
-    for one in looked:
-        target = one.target
-        request = queued[(target.database, target.table, target.partition), target.location]
-        why = request.property(REASON)
+    """What waits in the queue, in the order that was asked for."""
+    found = _understood(backend, backend.waiting(run.kind), run, early)
+    by_place = {_place(one.target): one for one in found}
+    looked = look_at(services, [one.target for one in found], run.selection)
+    for one in spending.within(ordered(looked, run.order)):
+        waiting = by_place[_place(one.target)]
         if run.dry_run:
-            yield Job(target=target, kind=run.kind, request_id=None, named=False, why=why)
-        elif services.queue.claim_id(request.id, services.worker_id, services.now_ms()) is not None:
-            yield Job(target=target, kind=run.kind, request_id=request.id, named=False, why=why)
+            yield _job(run.kind, waiting.target, None, waiting.request)
+        elif (taken := backend.take(waiting)) is not None:
+            yield _job(run.kind, taken.target, taken, taken.request)
+
+
+def _jobs_in_order(
+    services: Services, backend: Backend, run: CompactionRun, spending: Spending, early: list[CompactionResult]
+) -> Iterator[Job]:
+    """What waits in a queue that hands requests out by their order, of whatever kind, until none of ours waits.
+
+    A request that was given back in this run stands at the end again: whoever meets it has seen the whole queue.
+    """
+    met: set[Entity] = set()
+    while fresh := _not_met(backend.waiting(run.kind), met):
+        found = _understood(backend, fresh, run, early) if run.dry_run else fresh
+        for one, looked in zip(found, _measured(services, found, run), strict=True):
+            if not any(spending.within([looked])):
+                return
+            if run.dry_run:
+                yield _job(one.request.type, one.target, None, one.request)
+                continue
+            taken = backend.take(one)
+            if taken is None:
+                return
+            met.add(taken.request.entity)
+            yield _job(taken.request.type, taken.target, taken, taken.request)
+        if run.dry_run:
+            return
+
+
+def _not_met(waiting: Sequence[Waiting], met: set[Entity]) -> list[Waiting]:
+    return list(takewhile(lambda one: one.request.entity not in met, waiting))
+
+
+def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) -> list[Looked]:
+    """Listings cost time and only a budget of bytes needs them; what cannot be listed costs no budget."""
+    if run.budget.bytes is None:
+        return [Looked(target=one.target, listing=None) for one in found]
+    understood = [one.target for one in found if one.error is None]
+    looked = {
+        _place(one.target): one for one in look_at(services, understood, replace(run.selection, idle_seconds=None))
+    }
+    return [looked.get(_place(one.target)) or Looked(target=one.target, listing=None) for one in found]
+
+
+def _understood(
+    backend: Backend, waiting: Sequence[Waiting], run: CompactionRun, early: list[CompactionResult]
+) -> list[Waiting]:
+    found = []
+    for one in waiting:
+        if one.error is None:
+            found.append(one)
+            continue
+        early.append(ended(one.target, one.request.type, one.error))
+        if not run.dry_run:
+            backend.refuse(one, str(one.error))
+    return found
+
+
+def _job(kind: CompactionType, target: Target, taken: Taken | None, request: CompactionRequest) -> Job:
+    return Job(target=target, kind=kind, taken=taken, named=False, why=request.property(REASON))
+
+
+def _place(target: Target) -> tuple[str, str, str | None, str]:
+    return target.database, target.table, target.partition, target.location
+
+
+def skipped(target: Target, kind: CompactionType, reason: str | None) -> CompactionResult:
+    """The result for a place that was named and is passed over."""
+    return replace(ended(target, kind, RefusedError(reason or "")), state=Outcome.SKIPPED)
 
 
 def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionResult:
@@ -143,18 +195,4 @@ def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionR
         type=kind.label.lower(),
         state=state,
         reason=str(error),
-    )
-
-
-def history_retention(services: Services) -> Retention:
-    """How much history is kept, by Hive's settings."""
-    prefix = "metastore.compactor.history.retention"
-    settings = services.settings
-    return Retention(
-        succeeded=settings.integer(f"{prefix}.succeeded"),
-        failed=settings.integer(f"{prefix}.failed"),
-        did_not_initiate=settings.integer(f"{prefix}.did.not.initiate"),
-        refused=settings.integer(f"{prefix}.refused"),
-        timeout_ms=settings.integer(f"{prefix}.timeout"),
-        failed_threshold=settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
     )

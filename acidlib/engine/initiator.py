@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acidlib.engine.leftovers import finish_publications, give_back_abandoned
-from acidlib.engine.selection import Looked, Selection, look_at, select_targets
+from acidlib.engine.backend import Backend
+from acidlib.engine.selection import Looked, Selection, look_at
 from acidlib.engine.services import Services
-from acidlib.engine.target import BYTES, DELTAS, REASON, Target, Understanding, request_of
+from acidlib.engine.target import BYTES, DELTAS, REASON, Target
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.generation import Generation
-from acidlib.model.requests import CompactionRequest
+from acidlib.model.listing import Listing
+from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.aborted import aborted_present
 from acidlib.planning.decide import Decision, decide
 from acidlib.planning.state import acid_state
 from acidlib.report.decisions import InitiatorResult
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import unfinished_publications
 
+ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
+
 
 def run_initiator(
-    services: Services, selection: Selection, understanding: Understanding, *, dry_run: bool, force: bool
+    services: Services, backend: Backend, selection: Selection, *, dry_run: bool, force: bool
 ) -> tuple[list[InitiatorResult], list[str]]:
     """Look at everything selected and queue what needs compaction; a dry run queues nothing.
 
@@ -27,64 +31,71 @@ def run_initiator(
     """
     notes: list[str] = []
     if not dry_run:
-        notes += give_back_abandoned(services)
-    targets, more = select_targets(services, selection, understanding)
-    looked = look_at(services, targets, selection)
-    return [_initiate(services, one, dry_run=dry_run, force=force) for one in looked], notes + more
+        notes += backend.recover()
+    selected, more = backend.select(selection, automatic=True)
+    results = [
+        replace(_result(one.target, None, None), reason=one.skipped) for one in selected if one.skipped is not None
+    ]
+    looked = look_at(services, [one.target for one in selected if one.skipped is None], selection)
+    results += [_initiate(services, backend, one, dry_run=dry_run, force=force) for one in looked]
+    return results, notes + more
 
 
-def _initiate(services: Services, one: Looked, *, dry_run: bool, force: bool) -> InitiatorResult:
+def _initiate(services: Services, backend: Backend, one: Looked, *, dry_run: bool, force: bool) -> InitiatorResult:
     try:
         if one.error is not None:
             raise one.error
-        return _decided(services, one, dry_run=dry_run, force=force)
+        return _decided(services, backend, one, dry_run=dry_run, force=force)
     except AcidError as error:
         return replace(_result(one.target, None, None), reason=str(error), failed=True)
 
 
-def _decided(services: Services, one: Looked, *, dry_run: bool, force: bool) -> InitiatorResult:
+def _decided(services: Services, backend: Backend, one: Looked, *, dry_run: bool, force: bool) -> InitiatorResult:
     assert one.listing is not None
     target, listing = one.target, one.listing
     if unfinished_publications(services.fs, target.location):
         if dry_run:
             raise ConflictError(f"Cannot judge {target.name}: because a publication there is unfinished")
-        finish_publications(services, target.location)
+        backend.finish(target)
         listing = list_location(services.fs, target.location, missing=ConflictError)
-    generation = target.generation(listing)
-    write_ids = target.write_ids(listing).for_compactor()
-    state = acid_state(listing, write_ids, generation=generation)
-    decision = decide(state, listing, services.settings.thresholds(), generation=generation, properties={})
+    target = target.as_listed(listing)
+    decision = decision_about(services, target, listing)
     if decision.kind is None:
         return _result(target, decision, None)
-    request = request_of(target, decision.kind, listing, initiator=f"{services.host}-{services.worker_id}")
-    request = replace(
-        request,
-        highest_write_id=state.high_water_mark,
-        properties=(*request.properties, (DELTAS, str(one.deltas)), (BYTES, str(one.bytes)), (REASON, decision.reason)),
-    )
-    reason = None if force else _blocked(services, request, generation, dry_run=dry_run)
+    reason = None if force else backend.held_back(target, decision, dry_run=dry_run)
     if reason is not None:
         return replace(_result(target, decision, None), reason=reason)
     if dry_run:
         return _result(target, decision, None)
-    answer = services.queue.enqueue(request, now_ms=services.now_ms())
-    if not answer.accepted:
-        return replace(_result(target, decision, None), reason=answer.reason or "it is already queued")
-    return _result(target, decision, answer.id)
+    figures = ((DELTAS, str(one.deltas)), (BYTES, str(one.bytes)), (REASON, decision.reason))
+    try:
+        return _result(target, decision, backend.enqueue(target, decision, listing, figures))
+    except ConflictError as error:
+        return replace(_result(target, decision, None), reason=str(error))
 
 
-def _blocked(services: Services, request: CompactionRequest, generation: Generation, *, dry_run: bool) -> str | None:
-    prefix = "metastore.compactor.initiator.failed"
-    reason = services.queue.failed_attempts(
-        request,
-        threshold=services.settings.integer(f"{prefix}.compacts.threshold"),
-        retry_ms=services.settings.integer(f"{prefix}.retry.time"),
-        now_ms=services.now_ms(),
+def decision_about(services: Services, target: Target, listing: Listing) -> Decision:
+    """Hive's decision for a target that is understood as listed."""
+    generation = target.generation(listing)
+    listed = target.write_ids(listing)
+    state = acid_state(listing, listed.for_compactor(), generation=generation, txns=target.understanding.txns)
+    facts = target.facts
+    return decide(
+        state,
+        listing,
+        target.settings(services.settings).thresholds(),
         generation=generation,
+        properties={} if facts is None else facts.table.properties,
+        database_properties=None if facts is None else facts.database.properties,
+        aborted_txn_count=_aborted(services, listing, listed, generation) if facts is not None else 0,
     )
-    if reason is not None and not dry_run:
-        services.queue.record_not_initiated(request, reason, services.now_ms())
-    return reason
+
+
+def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, generation: Generation) -> int:
+    """How many aborted write ids still have a directory here; Hive 4 leaves them to its cleaner unless told not to."""
+    if generation is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER):
+        return 0
+    return len(aborted_present(listing, write_ids, generation=generation))
 
 
 def _result(target: Target, decision: Decision | None, queued: int | None) -> InitiatorResult:

@@ -6,23 +6,24 @@ from acidlib.engine.services import Services
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.rules import LOCATION
+from acidlib.queue.sql import SqlQueue
 from acidlib.storage.claims import STALE_SECONDS, is_claimed
 from acidlib.storage.publishing import RolledForward, roll_forward, unfinished_publications
 
 
-def give_back_abandoned(services: Services) -> list[str]:
+def give_back_abandoned(services: Services, queue: SqlQueue) -> list[str]:
     """Give back requests whose worker timed out (Hive Worker revocation) or is dead; a note about each kind.
 
     Dead is a worker that took its request longer ago than a claim may be silent and that holds no live claim on the
     place: a worker tells the queue how a request ended before it releases the claim.
     """
     timeout = services.settings.integer("hive.compactor.worker.timeout")
-    revoked = services.queue.revoke_timed_out(services.now_ms(), timeout)
+    revoked = queue.revoke_timed_out(services.now_ms(), timeout)
     notes = [f"{revoked} requests of workers that timed out were given back"] if revoked else []
-    for request in services.queue.show():
+    for request in queue.show():
         if request.state is State.WORKING and request.worker_id is not None and _is_abandoned(services, request):
             try:
-                services.queue.give_back(request.id, request.worker_id)
+                queue.give_back(request.id, request.worker_id)
             except ConflictError:
                 continue  # it has ended meanwhile
             notes.append(f"request {request.id} for {request.full_name} was given back: its run is dead")

@@ -12,6 +12,7 @@ from acidlib.model.names import SIDE_FILE_SUFFIX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, RewriteSettings, Unit
 from acidlib.model.writeids import CompactorWriteIdList
+from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.schema import is_acid
 from acidlib.orc.tail import read_tail
 from acidlib.planning.inputs import CompactionInputs, FileKind, Refusal, Role, compaction_inputs
@@ -51,7 +52,8 @@ class Prepared:
             location=self.target.location,
             generation=self.generation,
             write_ids=self.write_ids,
-            settings=settings,
+            settings=self.target.rewrite_settings(settings, self.generation),
+            row_type=self.target.row_type(self.generation),
         )
 
 
@@ -61,14 +63,18 @@ def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_ma
         raise RefusedError(f"Cannot compact {target.name}: because insert-only tables are not supported yet")
     listing = list_location(fs, target.location, missing=RefusedError)
     generation = target.generation(listing)
+    if (columns := target.row_type(generation)) is not None:
+        parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
     write_ids = target.write_ids(listing).for_compactor()
-    state = acid_state(listing, write_ids, generation=generation, ignore_empty_files=True)
+    understood = target.understanding
+    state = acid_state(listing, write_ids, generation=generation, txns=understood.txns, ignore_empty_files=True)
     inputs = compaction_inputs(
         state,
         listing,
         kind,
         generation=generation,
-        visibility_txn=target.understanding.visibility_txn,
+        visibility_txn=understood.visibility_txn,
+        visible_on_commit=understood.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
     )
     if isinstance(inputs, Refusal):

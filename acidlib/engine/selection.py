@@ -9,13 +9,11 @@ from fnmatch import fnmatchcase
 
 from acidlib.engine.runner import Done
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target, Understanding
+from acidlib.engine.target import Target
 from acidlib.engine.tasks import listing_task
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError
 from acidlib.model.listing import Listing
-from acidlib.model.partitions import matches
 from acidlib.planning.state import acid_state
-from acidlib.storage.discover import TableLocation, discover_location, discover_warehouse
 
 
 class Order(enum.Enum):
@@ -37,6 +35,13 @@ class Selection:
     exclude: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     idle_seconds: float | None = None
+
+    def wants_table(self, database: str, table: str) -> bool:
+        """Whether a table (its names in lower case) is meant by --table and not by --exclude."""
+        name = f"{database}.{table}"
+        if any(fnmatchcase(name, pattern.lower()) for pattern in self.exclude):
+            return False
+        return not self.tables or any(fnmatchcase(name, pattern.lower()) for pattern in self.tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,53 +65,10 @@ class Looked:
     error: AcidError | None = None
 
 
-def select_targets(
-    services: Services, selection: Selection, understanding: Understanding
-) -> tuple[list[Target], list[str]]:
-    """The targets in path order, and what was passed over with the reason.
-
-    Raises RefusedError when a named location is no ACID table, or nothing in the warehouse matches a table's name.
-    """
-    notes: list[str] = []
-    if selection.location is not None:
-        tables: Sequence[TableLocation] = (discover_location(services.fs, selection.location),)
-    else:
-        assert selection.warehouse is not None
-        found = discover_warehouse(services.fs, selection.warehouse)
-        tables = found.tables
-        notes += [f"{skipped.location} is skipped: {skipped.reason}" for skipped in found.skipped]
-    chosen = [table for table in tables if _table_matches(table, selection)]
-    if selection.tables and not chosen:
-        raise RefusedError(f"Cannot find {', '.join(selection.tables)}: because no ACID table there has such a name")
-    targets = [
-        Target(
-            database=table.database,
-            table=table.table,
-            partition=None if place.name is None else place.name.path,
-            location=place.location,
-            understanding=understanding,
-        )
-        for table in chosen
-        for place in table.partitions
-        if not selection.partitions or (place.name is not None and matches(place.name, selection.partitions))
-    ]
-    if selection.partitions and not targets and len(chosen) == 1:
-        raise RefusedError(
-            f"Cannot find partitions of {chosen[0].database}.{chosen[0].table}: because none matches "
-            f"{', '.join(selection.partitions)}"
-        )
-    return targets, notes
-
-
-def _table_matches(table: TableLocation, selection: Selection) -> bool:
-    name = f"{table.database}.{table.table}"
-    if any(fnmatchcase(name, pattern.lower()) for pattern in selection.exclude):
-        return False
-    return not selection.tables or any(fnmatchcase(name, pattern.lower()) for pattern in selection.tables)
-
-
 def look_at(services: Services, targets: Sequence[Target], selection: Selection) -> list[Looked]:
     """List every target in one Spark job and measure it; those that are not idle long enough are left out."""
+    if not targets:
+        return []
     services.progress.start(f"listing {len(targets)} locations", len(targets))
     try:
         found: list[Done[Listing]] = services.runner.run(
@@ -130,7 +92,13 @@ def _measured(target: Target, done: Done[Listing]) -> Looked:
     listing = done.get()
     try:
         write_ids = target.write_ids(listing).for_compactor()
-        state = acid_state(listing, write_ids, generation=target.generation(listing), ignore_empty_files=True)
+        state = acid_state(
+            listing,
+            write_ids,
+            generation=target.generation(listing),
+            txns=target.understanding.txns,
+            ignore_empty_files=True,
+        )
     except AcidError as error:
         return Looked(target=target, listing=listing, error=error)
     names = {delta.path for delta in state.deltas}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from acidlib.engine.runner import Runner
-from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Settings
 from acidlib.storage.claims import Claim, claim
 from acidlib.storage.filesystem import FileSystem
@@ -41,7 +40,6 @@ class Services:
 
     fs: FileSystem
     runner: Runner
-    queue: SqlQueue
     settings: Settings
     host: str
     worker_id: str
@@ -52,6 +50,11 @@ class Services:
     def claim(self, location: str) -> Claim:
         """A claim of this run on a place, to be used as a context manager; ConflictError while another works there."""
         return claim(self.fs, location, owner=self.worker_id, token=self.unique(), clock=self.clock)
+
+    @property
+    def initiator_id(self) -> str:
+        """Who queues what is decided automatically."""
+        return f"{self.host}-{self.worker_id}"
 
     def now_ms(self) -> int:
         """Epoch milliseconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from acidlib.errors import RefusedError
@@ -9,9 +10,15 @@ from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.tables import Database, Partition, Table
+from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
+from acidlib.model.units import RewriteSettings
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.generation import detect_generation
+from acidlib.planning.orc_settings import rewrite_settings
+from acidlib.planning.table_schema import row_type
 from acidlib.queue.rules import LOCATION
+from acidlib.settings import Layer, Settings
 
 WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY = (
     "acidlib.write.ids",
@@ -19,9 +26,22 @@ WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY = (
     "acidlib.table.kind",
     "acidlib.visibility.txn",
 )
-OUTPUTS, PUBLISHED_MS, DELTAS, BYTES, REASON = (
+EVIDENCE = "acidlib.evidence"
+"""Property: which transactions and locks existed when each directory was published, or first seen."""
+
+TABLE_ID = "acidlib.table.id"
+"""Property: which table, at which place, the evidence is of."""
+
+LOCK_TRIES = "acidlib.lock.tries"
+"""Property: how often two renames could not be made because readers held the table."""
+
+METASTORE = "acidlib.metastore"
+"""Property of a request in our own queue that was made for a metastore: its URIs."""
+
+OUTPUTS, PUBLISHED_MS, FIRST_SEEN, DELTAS, BYTES, REASON = (
     "acidlib.outputs",
     "acidlib.published.ms",
+    "acidlib.first.seen",
     "acidlib.deltas",
     "acidlib.bytes",
     "acidlib.reason",
@@ -30,29 +50,48 @@ OUTPUTS, PUBLISHED_MS, DELTAS, BYTES, REASON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Understanding:
-    """How the caller wants tables understood.
+    """How a table is to be understood: as the caller says, or as the metastore does.
 
-    write_ids       which are committed; None = not stated
-    generation      3, 4 or None (told by the directory)
-    table_kind      "full" or "insert-only", where files cannot prove it
-    visibility_txn  a committed transaction for the names of the results (Hive 4)
+    write_ids          which are committed; None = not stated
+    generation         3, 4 or None (told by the directory)
+    table_kind         "full" or "insert-only", where files cannot prove it
+    visibility_txn     the transaction in the names of the results (Hive 4)
+    visible_on_commit  that is our own open transaction, whose commit shows the results; else it has committed
+    txns               which transactions are committed, for directories with a visibility suffix
     """
 
     write_ids: StatedWriteIds | None = None
     generation: Generation | None = None
     table_kind: str | None = None
     visibility_txn: int | None = None
+    visible_on_commit: bool = False
+    txns: ValidTxnList = ALL_COMMITTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """What a metastore says of a target: its table, its database, and its partition where it is one."""
+
+    table: Table
+    database: Database
+    partition: Partition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One table without partitions, or one partition; `location` is an absolute path."""
+    """One table without partitions, or one partition; `location` is an absolute path, `facts` are a metastore's.
+
+    `request_properties` are those of the request that it is compacted for (ALTER TABLE … COMPACT … WITH OVERWRITE
+    TBLPROPERTIES).
+    """
 
     database: str
     table: str
     partition: str | None
     location: str
     understanding: Understanding = field(default_factory=Understanding)
+    facts: TableFacts | None = None
+    request_properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -67,6 +106,23 @@ class Target:
         """The reader's list of the table; RefusedError when nothing states it."""
         stated = self.understanding.write_ids or StatedWriteIds()
         return stated.of(self.database, self.table, listing)
+
+    def settings(self, common: Settings) -> Settings:
+        """The settings that hold here: those of the run, then the database's properties, then the table's."""
+        if self.facts is None:
+            return common
+        common, _ = common.with_layer(Layer.DATABASE, self.facts.database.properties)
+        return common.with_layer(Layer.TABLE, self.facts.table.properties)[0]
+
+    def row_type(self, generation: Generation) -> str | None:
+        """The columns of the table, where a metastore tells them; else those of its newest file count."""
+        return None if self.facts is None else row_type(self.facts.table, self.facts.partition, generation)
+
+    def rewrite_settings(self, otherwise: RewriteSettings, generation: Generation) -> RewriteSettings:
+        """How the table wants its files written, where a metastore tells it."""
+        if self.facts is None:
+            return otherwise
+        return rewrite_settings(self.facts.table, self.request_properties, generation=generation, otherwise=otherwise)
 
     def as_listed(self, listing: Listing) -> Target:
         """The same target, understood for good as this listing shows it: what is written later is not committed."""

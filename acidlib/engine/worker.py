@@ -12,25 +12,33 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from acidlib.engine.backend import Backend, Hold, Taken
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
-from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
+from acidlib.engine.target import LOCK_TRIES, Target
 from acidlib.engine.tasks import UnitTask, event_buckets_task, run_unit_task
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings, Unit, UnitResult
+from acidlib.planning.inputs import Publication as PlannedPublication
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.overlap import overlapping_outputs
-from acidlib.queue.rules import LOCATION
 from acidlib.report.results import CompactionResult, Outcome
-from acidlib.storage.claims import Claim
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import Publication, publish, roll_forward, unfinished_publications
+from acidlib.storage.publishing import (
+    Publication,
+    publish,
+    publish_hidden,
+    roll_forward,
+    take_back,
+    unfinished_publications,
+)
 from acidlib.storage.records import StagedDirectory, StagedFile
 from acidlib.storage.staging import PUBLISH_RECORD, accept_attempt, add_output_directory, create_staging, remove_staging
 
+MAX_LOCK_TRIES = 3
 WAVE = 32
 """Partitions that share Spark jobs: enough to keep executors busy, few enough that the first results come early."""
 
@@ -39,14 +47,14 @@ WAVE = 32
 class Job:
     """One compaction to carry out.
 
-    request_id  of our claimed request; None plans only (dry run)
-    named       asked for by name in this run: after a conflict it is not left in the queue
-    why         the initiator's reason, where there is one
+    taken  our request; None plans only (dry run)
+    named  asked for by name in this run: after a conflict it is not left in the queue
+    why    the initiator's reason, where there is one
     """
 
     target: Target
     kind: CompactionType
-    request_id: int | None
+    taken: Taken | None
     named: bool
     why: str | None = None
 
@@ -56,9 +64,10 @@ class _Running:
     """One compaction on its way through a wave."""
 
     job: Job
+    target: Target
     start: float
+    hold: Hold | None = None
     prepared: Prepared | None = None
-    claim: Claim | None = None
     staging: str | None = None
     units: tuple[Unit, ...] = ()
     done: list[Done[UnitResult]] = field(default_factory=list)
@@ -69,19 +78,41 @@ class _Running:
 class Worker:
     """Carries out compactions with the services of one run."""
 
-    def __init__(self, services: Services, *, minor_as_major_bytes: int, settings: RewriteSettings) -> None:
+    def __init__(
+        self, services: Services, backend: Backend, *, minor_as_major_bytes: int, settings: RewriteSettings
+    ) -> None:
         self._services = services
+        self._backend = backend
         self._minor_as_major_bytes = minor_as_major_bytes
         self._settings = settings
 
     def compact(self, jobs: Iterable[Job]) -> Iterator[CompactionResult]:
         """The results, as their waves end. `jobs` is drawn from lazily, so a budget can stop it."""
         source = iter(jobs)
-        while wave := list(islice(source, WAVE)):
-            yield from self._wave(wave)
+        while True:
+            wave, error = self._next_wave(source)
+            if wave:
+                yield from self._wave(wave)
+            if error is not None:
+                raise error
+            if not wave:
+                return
+
+    def _next_wave(self, source: Iterator[Job]) -> tuple[list[Job], AcidError | None]:
+        """The jobs of a wave, and what kept it from being larger: what has been taken is done before that is raised."""
+        wave: list[Job] = []
+        try:
+            wave.extend(islice(source, WAVE))
+        except AcidError as error:
+            return wave, error
+        except BaseException:
+            now = self._services.clock()
+            self._abandon([_Running(job=job, target=job.target, start=now) for job in wave])
+            raise
+        return wave, None
 
     def _wave(self, jobs: Sequence[Job]) -> Iterator[CompactionResult]:
-        running = [_Running(job=job, start=self._services.clock()) for job in jobs]
+        running = [_Running(job=job, target=job.target, start=self._services.clock()) for job in jobs]
         with ExitStack() as stack:
             try:
                 for one in running:
@@ -102,42 +133,42 @@ class Worker:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def _begin(self, one: _Running, stack: ExitStack) -> None:
-        services, target = self._services, one.job.target
-        if one.job.request_id is not None:
-            one.claim = stack.enter_context(services.claim(target.location))
-            for record in roll_forward(services.fs, target.location):
-                services.progress.note(
-                    f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}"
-                )
+        services, target = self._services, one.target
+        if one.job.taken is not None:
+            one.hold = self._backend.hold(one.job.taken)
+            stack.callback(self._let_go, one)
+            one.target = target = one.hold.begin()
+            if unfinished_publications(services.fs, target.location):
+                with one.hold.publishing(PlannedPublication.TWO_RENAMES):
+                    finished = roll_forward(services.fs, target.location)
+                for record in finished:
+                    services.progress.note(
+                        f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}"
+                    )
         elif unfinished_publications(services.fs, target.location):
             raise RefusedError(
                 f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "
                 "no dry run finishes it"
             )
-        found = prepare(services.fs, target, one.job.kind, minor_as_major_bytes=self._minor_as_major_bytes)
+        found = prepare(services.fs, target, one.job.kind, minor_as_major_bytes=self._limit(one.job))
         if isinstance(found, Refusal):
             one.result = self._left_to_the_cleaner(one, found) or self._result(one, Outcome.REFUSED, found.reason)
             return
         one.prepared = found
-        if one.job.request_id is not None:
-            services.queue.set_highest_write_id(one.job.request_id, services.worker_id, found.inputs.high_water_mark)
+        if one.hold is not None:
+            one.hold.start(found.inputs.high_water_mark)
+
+    def _limit(self, job: Job) -> int:
+        """Up to which base a mixed minor is a major: any, when two renames failed for want of a lock often enough."""
+        return LONG_MAX if _lock_tries(job) >= MAX_LOCK_TRIES else self._minor_as_major_bytes
 
     def _left_to_the_cleaner(self, one: _Running, refusal: Refusal) -> CompactionResult | None:
-        """Nothing to merge, but something obsolete: a request to clean only (Hive Worker), unless one waits already.
-
-        Obsolete may be what a run made so that died before it could tell the queue. What covers it counts as published
-        now, for it is not known when it was.
-        """
-        queue, request_id, mark = self._services.queue, one.job.request_id, refusal.high_water_mark
-        if request_id is None or not refusal.cleaning_only or mark is None or not 0 <= mark < LONG_MAX:
+        """Nothing to merge, but something obsolete: a request to clean only (Hive Worker), unless one waits already."""
+        mark = refusal.high_water_mark
+        if one.hold is None or not refusal.cleaning_only or mark is None or not 0 <= mark < LONG_MAX:
             return None
-        if any(other.property(LOCATION) == one.job.target.location for other in queue.ready_for_cleaning()):
+        if not one.hold.only_clean(mark):
             return None
-        now_ms = self._services.now_ms()
-        queue.set_highest_write_id(request_id, self._services.worker_id, mark)
-        queue.mark_compacted(
-            request_id, self._services.worker_id, now_ms, properties={OUTPUTS: "", PUBLISHED_MS: str(now_ms)}
-        )
         return self._result(
             one, Outcome.READY_FOR_CLEANING, f"{refusal.reason}; what is obsolete there is left to the cleaner"
         )
@@ -157,7 +188,7 @@ class Worker:
 
     def _run_units(self, running: list[_Running]) -> None:
         for one in running:
-            if one.job.request_id is not None:
+            if one.hold is not None:
                 self._guarded(one, self._stage, one)
         running = [one for one in running if one.result is None]
         tasks = [(one, UnitTask(unit=unit, staging=one.staging)) for one in running for unit in one.units]
@@ -171,7 +202,7 @@ class Worker:
         services = self._services
         one.staging = create_staging(
             services.fs,
-            one.job.target.location,
+            one.target.location,
             unique=services.unique(),
             owner=services.worker_id,
             now=services.clock(),
@@ -180,49 +211,45 @@ class Worker:
     def _finish(self, one: _Running) -> None:
         assert one.prepared is not None
         units = tuple(done.get() for done in one.done)
-        if one.job.request_id is None:
+        if one.hold is None:
             one.result = self._result(one, Outcome.PLANNED, self._why(one), units=units)
             return
-        published = self._publish(one, one.prepared, units)
+        published = self._publish(one, one.hold, one.prepared, units)
         one.result = self._result(one, Outcome.READY_FOR_CLEANING, self._why(one), units=units, published=published)
-        services = self._services
-        now_ms = services.now_ms()
-        try:
-            services.queue.mark_compacted(
-                one.job.request_id,
-                services.worker_id,
-                now_ms,
-                properties={OUTPUTS: ",".join(published.directories), PUBLISHED_MS: str(now_ms)},
-            )
-        except AcidError as error:
-            raise UnknownOutcomeError(
-                f"Cannot note that {one.job.target.name} is compacted: because {error}; its results are visible and "
-                "right, and stay; clean it with a new compaction"
-            ) from error
 
-    def _publish(self, one: _Running, prepared: Prepared, units: tuple[UnitResult, ...]) -> Publication:
-        services, location = self._services, one.job.target.location
+    def _publish(self, one: _Running, hold: Hold, prepared: Prepared, units: tuple[UnitResult, ...]) -> Publication:
+        services, location = self._services, one.target.location
         assert one.staging is not None
-        assert one.claim is not None
         directories = self._collect(one.staging, prepared, units)
 
         def last_check() -> None:
-            assert one.claim is not None
-            one.claim.assert_mine()
-            if one.job.request_id is not None:
-                # refused when the request was given to another worker meanwhile
-                services.queue.set_highest_write_id(
-                    one.job.request_id, services.worker_id, prepared.inputs.high_water_mark
-                )
+            txns = hold.assert_mine(prepared.inputs.high_water_mark)
             now = list_location(services.fs, location, missing=ConflictError)
-            reason = overlapping_outputs(now, prepared.inputs, prepared.state, generation=prepared.generation)
+            reason = overlapping_outputs(
+                now, prepared.inputs, prepared.state, generation=prepared.generation, txns=txns
+            )
             if reason is not None:
-                raise ConflictError(f"Cannot publish {one.job.target.name}: because {reason}")
+                raise ConflictError(f"Cannot publish {one.target.name}: because {reason}")
 
         inputs = tuple(entry.path for entry in prepared.inputs.directories if entry.path)
-        published = publish(services.fs, location, one.staging, directories, inputs=inputs, last_check=last_check)
-        if published.leftover is None:
-            one.staging = None
+        with hold.publishing(prepared.inputs.publication):
+            if prepared.inputs.publication is PlannedPublication.COMMIT:
+                published = publish_hidden(services.fs, location, one.staging, directories, last_check=last_check)
+            else:
+                published = publish(
+                    services.fs, location, one.staging, directories, inputs=inputs, last_check=last_check
+                )
+            if published.leftover is None:
+                one.staging = None
+            try:
+                hold.published(published.directories)
+            except UnknownOutcomeError:
+                raise
+            except AcidError:
+                # a transaction that can never commit: nobody has seen these
+                if prepared.inputs.publication is PlannedPublication.COMMIT:
+                    take_back(services.fs, location, published.directories)
+                raise
         return published
 
     def _collect(self, staging: str, prepared: Prepared, units: tuple[UnitResult, ...]) -> tuple[StagedDirectory, ...]:
@@ -249,6 +276,9 @@ class Worker:
         inputs = one.prepared.inputs
         changed = inputs.kind is not inputs.requested
         parts = [one.job.why] if one.job.why is not None else []
+        if changed and _lock_tries(one.job) >= MAX_LOCK_TRIES:
+            told = f"an exclusive lock for two renames was not granted {MAX_LOCK_TRIES} times, so it is done as a major"
+            return "; ".join([*parts, told])
         return "; ".join(parts + ([inputs.reason] if changed or not parts else []))
 
     # --- endings --------------------------------------------------------------------------------------------------
@@ -266,52 +296,60 @@ class Worker:
         except Exception as error:
             # a fault of ours in one partition must not keep the others from being done
             told = DefectError(
-                f"Cannot compact {one.job.target.name}: because of an unexpected {type(error).__name__}: {error}"
+                f"Cannot compact {one.target.name}: because of an unexpected {type(error).__name__}: {error}"
             )
             one.result = self._result(one, Outcome.FAILED, str(told))
 
     def _close(self, one: _Running) -> None:
         """Tell the queue, remove staging, give the partition back. Nothing here can undo what was published."""
-        services, request_id, result = self._services, one.job.request_id, one.result
+        result = one.result
         assert result is not None
         one.closed = True
         try:
             try:
-                if request_id is not None:
-                    self._tell_queue(request_id, result, named=one.job.named)
+                note = None
+                if one.hold is not None:
+                    note = one.hold.end(result.state, result.reason, named=one.job.named)
+                if note is not None:
+                    one.result = replace(result, reason=f"{result.reason}; {note}")
             finally:
                 self._remove_staging(one)
-                if one.claim is not None:
-                    one.claim.release()
+                if one.hold is not None:
+                    one.hold.close()
         except AcidError as error:
-            services.progress.note(f"{result.name}: {error}")
+            self._services.progress.note(f"{result.name}: {error}")
             if result.state is not Outcome.READY_FOR_CLEANING:
                 one.result = replace(result, reason=f"{result.reason}; then: {error}")
+
+    def _let_go(self, one: _Running) -> None:
+        """Give the place back, as far as that was not done; it goes stale by itself, so no error of this one counts."""
+        assert one.hold is not None
+        try:
+            one.hold.close()
+        except AcidError as error:
+            self._services.progress.note(f"{one.target.name}: {error}")
 
     def _remove_staging(self, one: _Running) -> None:
         """Remove what was staged, unless half of it may be visible: then it is needed to finish the publication."""
         fs, staging = self._services.fs, one.staging
         if staging is not None and not fs.exists(f"{staging}/{PUBLISH_RECORD}"):
-            remove_staging(fs, one.job.target.location, staging)
+            remove_staging(fs, one.target.location, staging)
 
     def _abandon(self, running: Sequence[_Running]) -> None:
-        """The run is interrupted: what it has begun goes back to the queue. The claims are released by their stack."""
+        """The run is interrupted: what it has begun goes back to the queue. The places are given back by their stack.
+
+        A request of the wave that was not begun yet has no hold, but is ours all the same.
+        """
         for one in running:
             try:
                 self._remove_staging(one)
-                if one.job.request_id is not None:
-                    self._services.queue.give_back(one.job.request_id, self._services.worker_id)
+                hold = one.hold
+                if hold is None and one.job.taken is not None:
+                    hold = self._backend.hold(one.job.taken)
+                if hold is not None:
+                    hold.abandon()
             except AcidError:
                 continue  # already told to the queue, or it is found to be dead later
-
-    def _tell_queue(self, request_id: int, result: CompactionResult, *, named: bool) -> None:
-        queue, worker = self._services.queue, self._services.worker_id
-        if result.state is Outcome.REFUSED or (result.state is Outcome.CONFLICT and named):
-            queue.mark_refused(request_id, result.reason, self._services.now_ms(), worker_id=worker)
-        elif result.state is Outcome.FAILED:
-            queue.mark_failed(request_id, result.reason, self._services.now_ms(), worker_id=worker)
-        elif result.state is Outcome.CONFLICT:
-            queue.give_back(request_id, worker)
 
     def _result(
         self,
@@ -322,10 +360,10 @@ class Worker:
         units: tuple[UnitResult, ...] | None = None,
         published: Publication | None = None,
     ) -> CompactionResult:
-        target, prepared = one.job.target, one.prepared
+        target, prepared = one.target, one.prepared
         inputs = None if prepared is None else prepared.inputs
         return CompactionResult(
-            id=one.job.request_id,
+            id=None if one.job.taken is None else one.job.taken.request.id,
             database=target.database,
             table=target.table,
             location=target.location,
@@ -351,7 +389,7 @@ class Worker:
         progress = self._services.progress
         if not items:
             return []
-        names = [one.job.target.name for one in running]
+        names = [one.target.name for one in running]
         name = f"{self._services.host}-compactor-{names[0]}" + (f" and {len(names) - 1} more" if names[1:] else "")
         progress.start(f"{name}: {what}", len(items))
         try:
@@ -360,6 +398,10 @@ class Worker:
             return [Done(error=error)] * len(items)
         finally:
             progress.finish()
+
+
+def _lock_tries(job: Job) -> int:
+    return int(job.taken.request.property(LOCK_TRIES) or 0) if job.taken is not None else 0
 
 
 def _content(unit: UnitResult) -> int:

@@ -1,1 +1,1 @@
-"""Catalogs and transactions. Built so far: standalone, where the caller says what is committed."""
+"""Catalogs and transactions: standalone, where the caller says what is committed, or a metastore of Hive 3.1 or 4."""

@@ -14,10 +14,12 @@ from acidlib.model.generation import Generation
 
 
 class CompactionType(enum.Enum):
-    """The kind of a compaction; the value is the letter in the queue's tables."""
+    """The kind of a compaction; the value is the letter in the queue's tables. Only the first two are done here."""
 
     MINOR = "i"
     MAJOR = "a"
+    REBALANCE = "r"
+    ABORT_TXN_CLEANUP = "c"
 
     @property
     def label(self) -> str:
@@ -26,11 +28,11 @@ class CompactionType(enum.Enum):
 
     @classmethod
     def parse(cls, text: str) -> CompactionType:
-        """The kind of a letter or a label in any case; raises RefusedError for kinds that are not supported."""
+        """The kind of a letter or a label in any case; raises RefusedError for anything else."""
         for kind in cls:
             if text == kind.value or text.upper() == kind.name:
                 return kind
-        raise RefusedError(f"Cannot handle a compaction of type {text!r}: because only minor and major are supported")
+        raise RefusedError(f"Cannot handle a compaction of type {text!r}: because there is no such type")
 
 
 class State(enum.Enum):
@@ -88,7 +90,8 @@ class CompactionRequest:
     """One row of the queue or of the history. Times are epoch milliseconds; unknown is None.
 
     `properties` are key and value pairs in their order. `highest_write_id` is the high-water mark recorded when the
-    request was claimed; the cleaner computes what is obsolete for it and nothing newer.
+    request was claimed; the cleaner computes what is obsolete for it and nothing newer. `txn_id` is the transaction of
+    the compaction, `next_txn_id` the highest id that existed when it committed (both Hive 4).
     """
 
     id: int
@@ -111,6 +114,8 @@ class CompactionRequest:
     initiator_id: str | None = None
     pool: str | None = None
     retry_retention_ms: int = 0
+    txn_id: int | None = None
+    next_txn_id: int | None = None
 
     @property
     def entity(self) -> tuple[str, str, str | None]:

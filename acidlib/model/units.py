@@ -50,6 +50,9 @@ class RewriteSettings:
     stride            rows per row group where the inputs have none (orc.row.index.stride)
     block_bytes       compression block where the inputs have none (orc.compress.size)
     compression       codec where the inputs do not show the table's (orc.compress)
+    stated            the names of those three that somebody asked for by name: they win over what the inputs have.
+                      Another codec or stride cannot stand in one file with it, so stripes that have one are recoded;
+                      a smaller block is not worth that, so blocks of the inputs may still be larger
     """
 
     stripe_bytes: int = 64 * MEBIBYTE
@@ -57,6 +60,7 @@ class RewriteSettings:
     stride: int = 10_000
     block_bytes: int = 256 * 1024
     compression: str = "ZLIB"
+    stated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +73,11 @@ class Unit:
     inputs       in merged order: base or originals first, then deltas
     deletes      files that may hold delete events for this bucket; applied when `collapse`
     collapse     major: deleted rows go, and the events with them; minor: all committed events stay
-    schema       the input whose columns are the table's
+    schema       the input with the newest columns: the table's, unless `row_type` tells them
     keep_empty   a file is written even when no row is left (Hive 3.1 does)
     write_ids    the compactor's list: rows of aborted ids go
+    row_type     the table's columns as Hive's text `struct<name:type,...>`; the result has them, by these names, then
+                 those that `schema` has beyond them. None = there is only the file to go by
     """
 
     directory: str
@@ -85,6 +91,7 @@ class Unit:
     keep_empty: bool
     write_ids: ValidWriteIdList
     settings: RewriteSettings
+    row_type: str | None = None
 
     @property
     def file_name(self) -> str:

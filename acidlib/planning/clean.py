@@ -78,12 +78,14 @@ def cleanable(
     published_at: Mapping[str, float],
     txns: ValidTxnList = ALL_COMMITTED,
     sees_empty_directories: bool | None = None,
+    still_read: Mapping[str, str] | None = None,
 ) -> CleanPlan:
     """What a compaction that recorded `high_water_mark` and used `write_ids` leaves to be removed.
 
     Times are epoch seconds. `newest_publication` is that of the newest publication on this partition, by whatever
     request (None when there never was one: then nothing may go). `published_at` tells when each directory (relative
-    path) was published by us or first seen. Raises what `acid_state` raises, but for bases that the list may not use:
+    path) was published by us or first seen. `still_read` tells of a directory (or of everything, under the empty name)
+    why what it covers may still be read. Raises what `acid_state` raises, but for bases that the list may not use:
     nothing is obsolete because of such a one. Raises RefusedError without a real mark (0 is one, when
     nothing but original files was merged): writes newer than the compaction would decide what is deleted.
     """
@@ -98,7 +100,9 @@ def cleanable(
     for path, reason, covering in candidates:
         unseen.update((cover, None) for cover in covering if cover not in published_at)
         times = [published_at.get(cover, now) for cover in covering]
-        wait = _wait(path, newest_publication, times, now, retention_seconds)
+        wait = _read_yet(path, covering, still_read or {}) or _wait(
+            path, newest_publication, times, now, retention_seconds
+        )
         if wait is None:
             length, files, is_directory = sizes.get(path, (0, 0, True))
             remove.append(Removal(path=path, is_directory=is_directory, length=length, files=files, reason=reason))
@@ -153,6 +157,11 @@ def _candidates(state: AcidState, generation: Generation) -> tuple[tuple[str, st
     if generation == Generation.HIVE3:
         return obsolete
     return (*obsolete, *((path, "everything in it is aborted", ()) for path in state.aborted))
+
+
+def _read_yet(path: str, covering: tuple[str, ...], still_read: Mapping[str, str]) -> Blocked | None:
+    reasons = [still_read[name] for name in ("", *covering) if name in still_read]
+    return Blocked(path=path, reason=reasons[0]) if reasons else None
 
 
 def _wait(

@@ -60,7 +60,7 @@ def decide(
     from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor: it
     would be refused.
     """
-    if reason := _switched_off(properties, database_properties or {}, generation):
+    if reason := switched_off(properties, database_properties or {}, generation):
         return Decision(kind=None, reason=reason)
     figures = _figures(state, listing, generation)
     if aborted_txn_count > thresholds.aborted_txn_num:
@@ -76,7 +76,11 @@ def decide(
     )
 
 
-def _switched_off(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
+def switched_off(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
+    """Why nothing is to be compacted automatically, by the properties of a table and of its database; None if it may.
+
+    Hive 4: a database that says anything decides, be it "false" against the table's "true".
+    """
     flag = _flag(database) if generation == Generation.HIVE4 else None
     owner = "table" if flag is None else "database"
     flag = _flag(table) if flag is None else flag

@@ -62,12 +62,13 @@ def compaction_units(
     generation: Generation,
     write_ids: ValidWriteIdList,
     settings: RewriteSettings,
+    row_type: str | None = None,
 ) -> tuple[Unit, ...]:
     """The units of a compaction, by result directory and bucket.
 
     By Hive 3's names every bucket number seen in any input gives a file in every result, be it empty, as Hive 3.1 does;
     by Hive 4's only buckets with rows or events give one. A result without any row or event is dropped by whoever
-    publishes. Without any data file there is no unit.
+    publishes. Without any data file there is no unit. `row_type`: the table's columns, where a metastore tells them.
     """
     rows, events = _files(inputs, location, facts.lengths)
     schema = _schema(rows) or _schema(events)
@@ -96,6 +97,7 @@ def compaction_units(
                     keep_empty=keep_empty,
                     write_ids=write_ids,
                     settings=settings,
+                    row_type=row_type,
                 )
             )
     return tuple(units)
@@ -122,7 +124,7 @@ def _files(
 
 
 def _schema(files: tuple[DataFile, ...]) -> DataFile | None:
-    """The file whose columns are the table's: the last that has any bytes, for inputs come by write id.
+    """The file with the newest columns: the last that has any bytes, for inputs come by write id.
 
     A writer that was aborted may have died before its file was whole, so others are preferred.
     """

@@ -1,19 +1,23 @@
 """The database behind a queue: opening it, its transactions, and its failures told in one line without secrets."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, MetaData, create_engine, event, inspect
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
-from acidlib.errors import RefusedError, RetryError
+from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.queue.dialects import SQLITE, SUPPORTED, connect_arguments, is_busy, is_deadlock, wait_for_locks
 
-BUSY_SECONDS = 60.0
 _READING = "acidlib_reading"
+_DEADLOCK_ATTEMPTS = 10
+
+T = TypeVar("T")
 
 
 class Database:
@@ -30,36 +34,79 @@ class Database:
         self._engine.dispose()
 
     @property
-    def engine(self) -> Engine:
-        """The engine, for reading its dialect and creating tables."""
-        return self._engine
+    def dialect(self) -> str:
+        """The kind of database, one of `dialects.SUPPORTED`."""
+        return self._engine.dialect.name
 
-    @contextmanager
-    def transaction(self, action: str) -> Iterator[Connection]:
-        """One transaction: committed at the end, rolled back by any exception.
+    def write(self, action: str, work: Callable[[Connection], T]) -> T:
+        """What `work` returns, done in one transaction: committed at its end, rolled back by any exception.
 
-        What the database or its driver raises becomes `RetryError`: "Cannot `action` the queue …".
+        It is done again when the database gave way to others. What the database or its driver raises becomes
+        `RetryError`: "Cannot `action` the queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError`
+        when the connection was lost while committing.
         """
-        with self._told(action), self._engine.begin() as connection:
-            yield connection
+        with self._told(action):
+            for _ in range(_DEADLOCK_ATTEMPTS - 1):
+                try:
+                    return self._once(action, work)
+                except DBAPIError as error:
+                    if not is_deadlock(error):
+                        raise
+            return self._once(action, work)
 
     @contextmanager
-    def reading(self, action: str) -> Iterator[Connection]:
-        """One transaction that only reads: it neither waits for writers nor needs the right to write."""
+    def reading(self, action: str, *, one_moment: bool = False) -> Iterator[Connection]:
+        """One transaction that only reads: it neither waits for writers nor needs the right to write.
+
+        With `one_moment` all its statements see what was there at the first of them.
+        """
+        options: dict[str, object] = {_READING: True}
+        if one_moment and self.dialect != SQLITE:
+            options["isolation_level"] = "REPEATABLE READ"
         with (
             self._told(action),
-            self._engine.connect().execution_options(**{_READING: True}) as connection,
+            self._engine.connect().execution_options(**options) as connection,
             connection.begin(),
         ):
             yield connection
 
-    def prepare(self, metadata: MetaData) -> None:
-        """Creates the tables that are missing; raises `RefusedError` when one exists without a column of ours."""
-        with self.reading("open") as connection:
-            missing = _missing_tables(connection, metadata, self.shown)
-        if missing:
-            with self.transaction("create") as connection:
-                metadata.create_all(connection)
+    @contextmanager
+    def holding(self, action: str, lock: Callable[[Connection], object], *, wait_seconds: int) -> Iterator[None]:
+        """Keeps the rows locked that `lock` selects for update, in a connection of its own, until it is left.
+
+        Raises `ConflictError` when another holds them for longer than `wait_seconds`. A connection that is lost
+        meanwhile lets others in.
+        """
+        with ExitStack() as stack:
+            with self._told(action):
+                connection = self._engine.connect()
+                stack.callback(_let_go, connection)
+                connection.begin()
+                connection.detach()  # its settings are its own: it is closed, not used again
+                try:
+                    wait_for_locks(connection, wait_seconds)
+                    lock(connection)
+                except DBAPIError as error:
+                    if not is_busy(error):
+                        raise
+                    because = f"because another process does (its lock was not given back within {wait_seconds} s)"
+                    raise ConflictError(f"Cannot {action} the queue {self.shown}: {because}") from None
+            yield
+
+    def _once(self, action: str, work: Callable[[Connection], T]) -> T:
+        with self._engine.connect() as connection:
+            with connection.begin() as transaction:
+                result = work(connection)
+                try:
+                    transaction.commit()
+                except DBAPIError as error:
+                    if error.connection_invalidated:
+                        raise UnknownOutcomeError(
+                            f"Cannot know whether what was to {action} the queue {self.shown} is done: because the "
+                            f"connection was lost while committing: {self._one_line(error)}"
+                        ) from None
+                    raise
+            return result
 
     def _make_folder(self, folder: Path) -> None:
         try:
@@ -70,22 +117,30 @@ class Database:
             ) from error
 
     def _open(self, url: URL) -> Engine:
-        sqlite = url.get_backend_name() == "sqlite"
+        sqlite = url.get_backend_name() == SQLITE
         if sqlite and url.database and url.database != ":memory:":
             self._make_folder(Path(url.database).parent)
+        arguments = connect_arguments(url.get_backend_name(), frozenset(url.query))
         try:
             if not sqlite:
-                return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
-            in_memory = url.database in (None, "", ":memory:")
-            timeout = {"timeout": BUSY_SECONDS}
-            engine = create_engine(url, connect_args=timeout, **({} if in_memory else {"poolclass": NullPool}))
+                engine = create_engine(
+                    url, pool_pre_ping=True, isolation_level="READ COMMITTED", connect_args=arguments
+                )
+            else:
+                in_memory = url.database in (None, "", ":memory:")
+                engine = create_engine(url, connect_args=arguments, **({} if in_memory else {"poolclass": NullPool}))
         except NoSuchModuleError as error:
             raise RefusedError(f"Cannot open the queue {self.shown}: because {self._one_line(error)}") from None
         except ImportError as error:
             raise RefusedError(
                 f"Cannot open the queue {self.shown}: because its database driver is not installed ({error.name})"
             ) from None
-        _take_over_transactions(engine)
+        if engine.dialect.name not in SUPPORTED:
+            raise RefusedError(
+                f"Cannot open the queue {self.shown}: because only SQLite, PostgreSQL, MySQL and MariaDB are supported"
+            )
+        if sqlite:
+            _take_over_transactions(engine)
         return engine
 
     @contextmanager
@@ -93,15 +148,19 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
-            raise RetryError(
+            told = RefusedError if isinstance(error, DataError) else RetryError
+            raise told(
                 f"Cannot {action} the queue {self.shown}: because the database said: {self._one_line(error)}"
             ) from None  # the driver's own error may hold the password
 
     def _one_line(self, error: SQLAlchemyError) -> str:
         cause = getattr(error, "orig", None) or error
-        lines = str(cause).strip().splitlines()
-        text = lines[0] if lines else type(cause).__name__
-        return text.replace(self._password, "***") if self._password else text
+        arguments: tuple[object, ...] = getattr(cause, "args", ())
+        # PyMySQL gives a number and a text
+        text = str(arguments[1]) if len(arguments) == 2 and isinstance(arguments[0], int) else str(cause)
+        lines = text.strip().splitlines()
+        line = lines[0] if lines else type(cause).__name__
+        return line.replace(self._password, "***") if self._password else line
 
 
 def _parse(url: str) -> URL:
@@ -115,6 +174,11 @@ def _parse(url: str) -> URL:
         ) from None
 
 
+def _let_go(connection: Connection) -> None:
+    with suppress(SQLAlchemyError):  # whoever has lost it holds nothing any more
+        connection.close()
+
+
 def _take_over_transactions(engine: Engine) -> None:
     """Every SQLite transaction takes the write lock at its start: a read that becomes a write can then never fail."""
 
@@ -126,19 +190,3 @@ def _take_over_transactions(engine: Engine) -> None:
     def begin(connection: Connection) -> None:
         reading = connection.get_execution_options().get(_READING, False)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
-
-
-def _missing_tables(connection: Connection, metadata: MetaData, shown: str) -> list[str]:
-    inspector = inspect(connection)
-    existing = set(inspector.get_table_names())
-    for table in metadata.sorted_tables:
-        if table.name not in existing:
-            continue
-        columns = {column["name"] for column in inspector.get_columns(table.name)}
-        lacking = [column.name for column in table.columns if column.name not in columns]
-        if lacking:
-            raise RefusedError(
-                f"Cannot use the queue {shown}: because its table {table.name} has no column {lacking[0]}; "
-                "a metastore's own database is not supported yet"
-            )
-    return [table.name for table in metadata.sorted_tables if table.name not in existing]

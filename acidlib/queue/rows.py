@@ -1,66 +1,153 @@
-"""Rows of the queue's tables as `CompactionRequest` values, and back."""
+"""Rows of the queue's tables as `CompactionRequest` values, and back.
+
+A table of Hive 3.1 lacks columns that ours have. What has no column is not kept: when a request was enqueued or
+committed, who initiated it, its pool, when its cleaning began and how long that waits for a next try are read back as
+None or 0. Only why a request ended is kept, as the property `acidlib.error`, cut to the space there is: Hive copies
+properties along and reads none of that name. META_INFO is Hive's own and is copied as it is.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Table
+from sqlalchemy import Column, Row, Select, Table, select
 
-from acidlib.errors import AcidError, CorruptError
+from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map, parse_map
-from acidlib.queue.schema import COMPACTION_QUEUE, SHARED_FIELDS
+from acidlib.queue.schema import HISTORY_FIELDS, QUEUE_FIELDS
 
-_QUEUE_FIELDS = {f"CQ_{end}": field for end, field in SHARED_FIELDS.items()} | {
-    "CQ_CLEANER_START": "cleaner_start_ms",
-    "CQ_RETRY_RETENTION": "retry_retention_ms",
-}
-_HISTORY_FIELDS = {f"CC_{end}": field for end, field in SHARED_FIELDS.items()} | {"CC_END": "end_ms"}
+ERROR = "acidlib.error"
+"""The property that keeps why a request ended where the table has no column for it."""
 
-
-def from_row(row: Row[Any], table: Table) -> CompactionRequest:
-    """The request of a row; raises `CorruptError` for a state, kind or property text that is not known."""
-    fields = _QUEUE_FIELDS if table is COMPACTION_QUEUE else _HISTORY_FIELDS
-    values = {field: row._mapping[column] for column, field in fields.items()}
-    try:
-        values["type"] = CompactionType.parse(values["type"])
-        values["state"] = State.parse(values["state"])
-        properties = parse_map(values["properties"]) if values["properties"] else {}
-    except AcidError as error:
-        raise CorruptError(
-            f"Cannot read request {values['id']} of {table.name}: because of this row: {error}"
-        ) from error
-    values["properties"] = tuple(
-        (key, value) for key, value in properties.items() if key is not None and value is not None
-    )
-    return CompactionRequest(**values)
+_ELLIPSIS = "..."
+_SHORTEST_ERROR = 16
 
 
-def queue_values(request: CompactionRequest) -> dict[str, object]:
-    """The columns of COMPACTION_QUEUE for a request."""
-    return _values(request, _QUEUE_FIELDS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A row that another tool wrote and that is not understood; its state if at least that is."""
+
+    id: int
+    table: str
+    state: State | None
+    reason: str
 
 
-def history_values(request: CompactionRequest) -> dict[str, object]:
-    """The columns of COMPLETED_COMPACTIONS for a request."""
-    return _values(request, _HISTORY_FIELDS)
+class RequestTable:
+    """COMPACTION_QUEUE or COMPLETED_COMPACTIONS as a database has it.
 
+    limits   the most characters of a column, by its upper-case name
+    of_hive  the table is a metastore's: others write to it as well
+    """
 
-def properties_text(properties: tuple[tuple[str, str], ...]) -> str | None:
-    """The text of CQ_TBLPROPERTIES; none for no properties, as Hive stores it."""
-    entries: Mapping[str | None, str | None] = dict(properties)
-    return format_map(entries) if entries else None
+    def __init__(self, table: Table, *, limits: Mapping[str, int], of_hive: bool = False) -> None:
+        self.table = table
+        self.of_hive = of_hive
+        self._limits = limits
+        self._prefix = "CQ" if "CQ_ID" in table.c else "CC"
+        known = QUEUE_FIELDS if self._prefix == "CQ" else HISTORY_FIELDS
+        self._fields = {end: field for end, field in known.items() if self.has(end)}
 
+    def has(self, end: str) -> bool:
+        """Whether there is a column of this name after its prefix."""
+        return f"{self._prefix}_{end}" in self.table.c
 
-def columns_of(table: Table) -> list[str]:
-    """The columns that make a request, by name: others may be there and are not read."""
-    return list(_QUEUE_FIELDS if table is COMPACTION_QUEUE else _HISTORY_FIELDS)
+    def column(self, end: str) -> Column[Any]:
+        """A column by its name after the prefix."""
+        return self.table.c[f"{self._prefix}_{end}"]
 
+    def select(self) -> Select[Any]:
+        """The columns that make a request, by name: others may be there and are not read."""
+        kept = [self.column("META_INFO")] if self.has("META_INFO") else []
+        return select(*(self.column(end) for end in self._fields), *kept)
 
-def _values(request: CompactionRequest, fields: Mapping[str, str]) -> dict[str, object]:
-    values = {column: getattr(request, field) for column, field in fields.items()}
-    for column, field in fields.items():
+    def request(self, row: Row[Any]) -> CompactionRequest:
+        """The request of a row; raises `CorruptError` for a state, kind or property text that is not known."""
+        values = {field: row._mapping[self.column(end)] for end, field in self._fields.items()}
+        try:
+            values["type"] = CompactionType.parse(values["type"])
+            values["state"] = State.parse(values["state"])
+            properties = parse_map(values["properties"]) if values["properties"] else {}
+        except AcidError as error:
+            raise CorruptError(
+                f"Cannot read request {values['id']} of {self.table.name}: because of this row: {error}"
+            ) from error
+        if not self.has("ERROR_MESSAGE"):
+            values["error_message"] = properties.pop(ERROR, None)
+        if self.of_hive:
+            # Hive writes 0 for what it does not know
+            values |= {field: values[field] or None for field in ("start_ms", "highest_write_id")}
+        values["properties"] = tuple(
+            (key, value) for key, value in properties.items() if key is not None and value is not None
+        )
+        return CompactionRequest(**values)
+
+    def unreadable(self, row: Row[Any]) -> Unreadable | None:
+        """What is known of a row that is not understood; None for any other."""
+        try:
+            self.request(row)
+        except CorruptError as error:
+            try:
+                state = State.parse(row._mapping[self.column("STATE")])
+            except AcidError:
+                state = None
+            return Unreadable(id=row._mapping[self.column("ID")], table=self.table.name, state=state, reason=str(error))
+        return None
+
+    def values(self, request: CompactionRequest, *fields: str) -> dict[str, object]:
+        """The columns, by key, of a request's fields (all of them unless some are named), as far as there are any.
+
+        Raises RefusedError when one is longer than its column.
+        """
+        wanted = set(fields) or set(self._fields.values())
+        if not self.has("ERROR_MESSAGE") and "error_message" in wanted:
+            wanted.add("properties")
+        return {
+            f"{self._prefix}_{end}": self._value(request, end, field)
+            for end, field in self._fields.items()
+            if field in wanted
+        }
+
+    def meta_info(self, row: Row[Any]) -> dict[str, object]:
+        """Hive's own note on a row of the queue, as a value for the history."""
+        return {"CC_META_INFO": row._mapping[self.column("META_INFO")]} if self.has("META_INFO") else {}
+
+    def _value(self, request: CompactionRequest, end: str, field: str) -> object:
         if field == "properties":
-            values[column] = properties_text(request.properties)
+            value = self._properties_text(request)
         elif field in ("type", "state"):
-            values[column] = values[column].value
-    return values
+            value = getattr(request, field).value
+        else:
+            value = getattr(request, field)
+        limit = self._limits.get(f"{self._prefix}_{end}")
+        if limit is not None and isinstance(value, str) and len(value) > limit:
+            raise RefusedError(
+                f"Cannot queue a compaction of {request.full_name}: because its {field.replace('_', ' ')} "
+                f"({len(value)} characters) is longer than the {limit} that {self._prefix}_{end} holds"
+            )
+        return value
+
+    def _properties_text(self, request: CompactionRequest) -> str | None:
+        """The text of the properties; none for no properties, as Hive stores it."""
+        entries: dict[str | None, str | None] = dict(request.properties)
+        if request.error_message is not None and not self.has("ERROR_MESSAGE"):
+            limit = self._limits.get(f"{self._prefix}_TBLPROPERTIES")
+            error = _fitting(entries, request.error_message, limit)
+            if error is not None:
+                entries[ERROR] = error
+        return format_map(entries) if entries else None
+
+
+def _fitting(entries: Mapping[str | None, str | None], error: str, limit: int | None) -> str | None:
+    """The text of an error, cut so that all properties have at most `limit` characters; None when too little is left.
+
+    It is in ASCII, as a metastore's tables in MySQL are in Latin-1.
+    """
+    plain = error.encode("ascii", "backslashreplace").decode("ascii")
+    if limit is None:
+        return plain
+    room = limit - len(format_map({**entries, ERROR: ""})) - len(str(limit))
+    if len(plain) <= room:
+        return plain
+    return plain[: room - len(_ELLIPSIS)] + _ELLIPSIS if room >= _SHORTEST_ERROR else None

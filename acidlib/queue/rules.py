@@ -20,14 +20,15 @@ class Retention:
     """How many history rows to keep per entity and state, and after how many milliseconds the unhappy ones may go.
 
     The defaults are those of Hive's `metastore.compactor.history.retention.*`. `failed` is raised to
-    `failed_threshold`, else the failed-attempt rule could never count that far.
+    `failed_threshold`, else the failed-attempt rule could never count that far. A `timeout_ms` of None lets nothing go
+    by its age, as in Hive 3.1.
     """
 
     succeeded: int = 3
     failed: int = 3
     did_not_initiate: int = 2
     refused: int = 3
-    timeout_ms: int = 7 * DAY_MS
+    timeout_ms: int | None = 7 * DAY_MS
     failed_threshold: int = 2
 
     def quota(self, state: State) -> int | None:
@@ -97,15 +98,18 @@ def failed_attempts_reason(
     return f"Compaction is not initiated since last {threshold} consecutive compaction attempts failed"
 
 
-def rows_to_purge(history: Iterable[CompactionRequest], retention: Retention, now_ms: int) -> tuple[int, ...]:
+def rows_to_purge(
+    history: Iterable[CompactionRequest], retention: Retention, now_ms: int, *, by_location: bool = True
+) -> tuple[int, ...]:
     """The ids of history rows that are over their entity's quota, or timed out and followed by a success.
 
     Timed out are attempted, failed and refused rows that ended before `now_ms - timeout_ms`; the newer success must be
-    a major compaction, or a minor one for the row of a minor.
+    a major compaction, or a minor one for the row of a minor. With `by_location` two places of one name are counted
+    apart; a metastore knows one.
     """
-    by_entity: dict[Entity, list[CompactionRequest]] = {}
+    by_entity: dict[tuple[str | None, ...], list[CompactionRequest]] = {}
     for row in history:
-        by_entity.setdefault(entity_of(row), []).append(row)
+        by_entity.setdefault(entity_of(row) if by_location else row.entity, []).append(row)
     purged: list[int] = []
     for rows in by_entity.values():
         rows.sort(key=lambda row: row.id, reverse=True)
@@ -114,6 +118,7 @@ def rows_to_purge(history: Iterable[CompactionRequest], retention: Retention, no
 
 
 def _to_purge_of_one(newest_first: list[CompactionRequest], retention: Retention, now_ms: int) -> list[int]:
+    timeout_ms = retention.timeout_ms
     kept: dict[State, int] = {}
     major_succeeded = minor_succeeded = False
     purged = []
@@ -125,7 +130,7 @@ def _to_purge_of_one(newest_first: list[CompactionRequest], retention: Retention
             minor_succeeded = minor_succeeded or row.type is CompactionType.MINOR
         if quota is None:
             continue
-        old = row.end_ms is not None and row.end_ms < now_ms - retention.timeout_ms
+        old = row.end_ms is not None and timeout_ms is not None and row.end_ms < now_ms - timeout_ms
         if kept.get(row.state, 0) >= quota or (row.state is not State.SUCCEEDED and old and replaced):
             purged.append(row.id)
         else:

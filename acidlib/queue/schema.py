@@ -1,37 +1,53 @@
 """The tables of the compaction queue, under the metastore's own table and column names.
 
-Source: Hive's metastore schema 3.1 (COMPACTION_QUEUE, COMPLETED_COMPACTIONS, NEXT_COMPACTION_QUEUE_ID, AUX_TABLE) and,
-of what Hive 4 added, the columns that a history needs. Times are epoch milliseconds.
+Source: Hive's metastore schema 3.1 (COMPACTION_QUEUE, COMPLETED_COMPACTIONS, NEXT_COMPACTION_QUEUE_ID, AUX_TABLE, and
+those of transactions that cleaning touches) and, of what Hive 4 added, the columns that a history needs. Times are
+epoch milliseconds.
 """
 
 from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy.dialects import mysql
 
 METADATA = MetaData()
+"""Our own tables, made where they are missing."""
+
+METASTORE = MetaData()
+"""Further tables of a metastore of Hive 3.1, with the columns that are used; never made by us."""
 
 # SQLite gives only INTEGER columns its automatic treatment of 64-bit keys; elsewhere they are BIGINT
 _Long = BigInteger().with_variant(Integer(), "sqlite")
 
 
+def _name(length: int) -> String:
+    """A text that is compared; MySQL's usual collations take letters of either case for equal."""
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(length).with_variant(exact, "mysql", "mariadb")
+
+
+# MySQL's TEXT ends at 64 KiB
+_LongText = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
+
+
 def _request_columns(prefix: str) -> list[Column[object]]:
     return [
         Column(f"{prefix}_ID", _Long, primary_key=True, autoincrement=False),
-        Column(f"{prefix}_DATABASE", String(128), nullable=False),
-        Column(f"{prefix}_TABLE", String(256), nullable=False),
-        Column(f"{prefix}_PARTITION", String(767)),
-        Column(f"{prefix}_STATE", String(1), nullable=False),
-        Column(f"{prefix}_TYPE", String(1), nullable=False),
-        Column(f"{prefix}_TBLPROPERTIES", Text),
-        Column(f"{prefix}_WORKER_ID", String(128)),
+        Column(f"{prefix}_DATABASE", _name(128), nullable=False),
+        Column(f"{prefix}_TABLE", _name(256), nullable=False),
+        Column(f"{prefix}_PARTITION", _name(767)),
+        Column(f"{prefix}_STATE", _name(1), nullable=False),
+        Column(f"{prefix}_TYPE", _name(1), nullable=False),
+        Column(f"{prefix}_TBLPROPERTIES", _LongText),
+        Column(f"{prefix}_WORKER_ID", _name(128)),
         Column(f"{prefix}_START", _Long),
-        Column(f"{prefix}_RUN_AS", String(128)),
+        Column(f"{prefix}_RUN_AS", _name(128)),
         Column(f"{prefix}_HIGHEST_WRITE_ID", _Long),
         Column(f"{prefix}_META_INFO", LargeBinary),
-        Column(f"{prefix}_HADOOP_JOB_ID", String(32)),
+        Column(f"{prefix}_HADOOP_JOB_ID", _name(32)),
         Column(f"{prefix}_ENQUEUE_TIME", _Long),
-        Column(f"{prefix}_ERROR_MESSAGE", Text),
+        Column(f"{prefix}_ERROR_MESSAGE", _LongText),
         Column(f"{prefix}_COMMIT_TIME", _Long),
-        Column(f"{prefix}_INITIATOR_ID", String(128)),
-        Column(f"{prefix}_POOL_NAME", String(128)),
+        Column(f"{prefix}_INITIATOR_ID", _name(128)),
+        Column(f"{prefix}_POOL_NAME", _name(128)),
     ]
 
 
@@ -55,9 +71,50 @@ NEXT_COMPACTION_QUEUE_ID = Table("NEXT_COMPACTION_QUEUE_ID", METADATA, Column("N
 AUX_TABLE = Table(
     "AUX_TABLE",
     METADATA,
-    Column("MT_KEY1", String(128), primary_key=True),
+    Column("MT_KEY1", _name(128), primary_key=True),
     Column("MT_KEY2", _Long, primary_key=True, autoincrement=False),
-    Column("MT_COMMENT", String(255)),
+    Column("MT_COMMENT", _name(255)),
+)
+
+VERSION = Table("VERSION", METASTORE, Column("SCHEMA_VERSION", String(127)))
+
+TXNS = Table("TXNS", METASTORE, Column("TXN_ID", _Long), Column("TXN_STATE", String(1)))
+
+TXN_COMPONENTS = Table(
+    "TXN_COMPONENTS",
+    METASTORE,
+    Column("TC_TXNID", _Long),
+    Column("TC_DATABASE", String(128)),
+    Column("TC_TABLE", String(128)),
+    Column("TC_PARTITION", String(767)),
+    Column("TC_WRITEID", _Long),
+)
+
+COMPLETED_TXN_COMPONENTS = Table(
+    "COMPLETED_TXN_COMPONENTS",
+    METASTORE,
+    Column("CTC_DATABASE", String(128)),
+    Column("CTC_TABLE", String(256)),
+    Column("CTC_PARTITION", String(767)),
+    Column("CTC_WRITEID", _Long),
+)
+
+NEXT_TXN_ID = Table("NEXT_TXN_ID", METASTORE, Column("NTXN_NEXT", _Long))
+
+# what a table of a metastore need not have: all but META_INFO came with Hive 4
+OPTIONAL_COLUMNS = frozenset(
+    f"{prefix}_{end}"
+    for prefix in ("CQ", "CC")
+    for end in (
+        "META_INFO",
+        "ENQUEUE_TIME",
+        "ERROR_MESSAGE",
+        "COMMIT_TIME",
+        "INITIATOR_ID",
+        "POOL_NAME",
+        "CLEANER_START",
+        "RETRY_RETENTION",
+    )
 )
 
 # the fields of a request that both tables keep, by the end of the column's name
@@ -80,3 +137,5 @@ SHARED_FIELDS = {
     "INITIATOR_ID": "initiator_id",
     "POOL_NAME": "pool",
 }
+QUEUE_FIELDS = SHARED_FIELDS | {"CLEANER_START": "cleaner_start_ms", "RETRY_RETENTION": "retry_retention_ms"}
+HISTORY_FIELDS = SHARED_FIELDS | {"END": "end_ms"}

@@ -1,27 +1,25 @@
 """The queue of compaction requests in a SQL database, with Hive's states and guarded transitions.
 
 Source: Hive CompactionTxnHandler and TxnHandler.compact, statement by statement; with the tests of ownership that Hive
-leaves to the caller: a worker may end only what is still its own. Times are epoch milliseconds, given as arguments.
+leaves to the caller: a worker may end only what is still its own. Times are epoch milliseconds, given as arguments;
+but in a metastore's database its own clock counts instead, for Hive compares with it.
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, Update, and_, delete, insert, select, update
+from sqlalchemy import Connection, and_, delete, insert, update
 
-from acidlib.errors import ConflictError
-from acidlib.model.generation import Generation
+from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.queue.database import Database
-from acidlib.queue.rows import columns_of, from_row, history_values, properties_text, queue_values
-from acidlib.queue.rules import Retention, duplicate_reason, failed_attempts_reason, rows_to_purge, same_entity
-from acidlib.queue.schema import AUX_TABLE, COMPACTION_QUEUE, COMPLETED_COMPACTIONS, METADATA, NEXT_COMPACTION_QUEUE_ID
+from acidlib.queue.cleaned import CHUNK
+from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, next_id
+from acidlib.queue.reader import QueueReader
+from acidlib.queue.rules import Retention, duplicate_reason, rows_to_purge
+from acidlib.queue.statements import change_one, complete, has_id, in_state, of_entity, read_one
 
-_queue = COMPACTION_QUEUE.c
-_history_columns = COMPLETED_COMPACTIONS.c
-_SCHEDULER = "CompactionScheduler"
+_SERVICE_WAIT_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,28 +32,19 @@ class Enqueued:
     reason: str | None = None
 
 
-class SqlQueue:
-    """A queue at a SQLAlchemy URL; its tables are created on first use. Usable by many processes at once.
+class SqlQueue(QueueReader):
+    """A queue at a SQLAlchemy URL, usable by many processes at once: SQLite, PostgreSQL, MySQL or MariaDB.
 
-    Every method raises `RetryError` when the database fails, and `CorruptError` for a row that cannot be read; opening
-    raises `RefusedError` for a URL that makes no sense or needs a driver that is not installed.
+    It works on tables of our own, created on first use, or on those of a metastore of Hive 3.1 when the database is
+    one; there nothing is ever created or altered, and Hive's own services may work beside it. What a metastore's tables
+    cannot hold is said in `rows`. A refused request stands there under Hive 4's letter, which Hive 3.1 shows as `c`,
+    does not count as a failure and never purges; `purge_history` does.
+
+    Every method raises `RetryError` when the database fails, `RefusedError` when values do not fit into it,
+    `CorruptError` for a row that cannot be read and is asked for by its id, and, if it writes, `UnknownOutcomeError`
+    when the connection is lost while committing. Opening raises `RefusedError` for a URL that makes no sense or needs a
+    driver that is not installed, and for a metastore that is not one of Hive 3.1.
     """
-
-    def __init__(self, url: str) -> None:
-        self._database = Database(url)
-        self._database.prepare(METADATA)
-
-    def close(self) -> None:
-        """Closes the connections."""
-        self._database.close()
-
-    def __enter__(self) -> "SqlQueue":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def enqueue(self, request: CompactionRequest, *, now_ms: int) -> Enqueued:
         """Adds a request in state initiated under a new id, unless one for the same place makes it needless.
@@ -63,27 +52,28 @@ class SqlQueue:
         Its `highest_write_id`, if given, is the current high-water mark: a request that is ready for cleaning with the
         same one refuses it. The location property, if both name one, is part of what "the same place" means.
         """
-        with self._database.transaction("add to") as connection:
-            _lock(connection, _SCHEDULER)
-            rows = connection.execute(
-                _select(COMPACTION_QUEUE).where(_is_entity(COMPACTION_QUEUE, "CQ", request)).order_by(_queue["CQ_ID"])
-            )
-            waiting = [from_row(row, COMPACTION_QUEUE) for row in rows]
-            duplicate = duplicate_reason(request, waiting)
-            if duplicate is not None:
-                state = next(other.state for other in waiting if other.id == duplicate[0])
-                return Enqueued(id=duplicate[0], accepted=False, state=state, reason=duplicate[1])
+        tables = self._tables
+        wanted = self._named(request)
+
+        def work(connection: Connection) -> Enqueued:
+            lock_mutex(connection, tables, SCHEDULER)
+            refusal = self._duplicate(connection, wanted)
+            if refusal is not None:
+                return refusal
             new = replace(
-                request,
-                id=_next_id(connection),
+                wanted,
+                id=next_id(connection, tables),
                 state=State.INITIATED,
                 enqueue_ms=now_ms,
                 highest_write_id=None,
                 worker_id=None,
                 start_ms=None,
             )
-            connection.execute(insert(COMPACTION_QUEUE).values(**queue_values(new)))
+            connection.execute(insert(tables.queue.table).values(tables.queue.values(new)))
             return Enqueued(id=new.id, accepted=True, state=State.INITIATED)
+
+        make_mutex(self._database, tables, SCHEDULER)
+        return self._database.write("add to", work)
 
     def claim_next(
         self, kind: CompactionType, worker_id: str, now_ms: int, *, skip: Collection[int] = ()
@@ -96,30 +86,38 @@ class SqlQueue:
                     return claimed
         return None
 
-    def waiting(self, kind: CompactionType | None = None) -> tuple[CompactionRequest, ...]:
-        """The requests in state initiated, oldest first, to choose from; `claim_id` then takes one."""
-        wanted = _in_state(State.INITIATED)
-        if kind is not None:
-            wanted = and_(wanted, _queue["CQ_TYPE"] == kind.value)
-        return self._queued(wanted)
-
     def claim_id(self, request_id: int, worker_id: str, now_ms: int) -> CompactionRequest | None:
-        """Takes one request for a worker; None when it no longer waits (somebody else was faster)."""
-        values = {"CQ_STATE": State.WORKING.value, "CQ_WORKER_ID": worker_id, "CQ_START": now_ms}
-        guard = and_(_has_id(request_id), _in_state(State.INITIATED))
-        with self._database.transaction("claim from") as connection:
-            if connection.execute(update(COMPACTION_QUEUE).where(guard).values(**values)).rowcount != 1:
+        """Takes one request for a worker; None when it no longer waits (somebody else was faster).
+
+        In a metastore the worker's id must not begin with the name of a host of Hive's: when a metastore or HiveServer2
+        starts there, it gives back all that such workers have.
+        """
+        queue = self._tables.queue
+        guard = and_(has_id(queue, request_id), in_state(queue, State.INITIATED))
+
+        def work(connection: Connection) -> CompactionRequest | None:
+            values = {
+                "CQ_STATE": State.WORKING.value,
+                "CQ_WORKER_ID": worker_id,
+                "CQ_START": self._now_ms(connection, now_ms),
+            }
+            if connection.execute(update(queue.table).where(guard).values(values)).rowcount != 1:
                 return None
-            return _one(connection, request_id)
+            return read_one(connection, queue, has_id(queue, request_id))
+
+        return self._database.write("claim from", work)
 
     def set_highest_write_id(self, request_id: int, worker_id: str, highest_write_id: int) -> None:
         """Records the high-water mark that everything about this request goes by from now on."""
-        self._change(request_id, worker_id, {"CQ_HIGHEST_WRITE_ID": highest_write_id})
+        self._change(request_id, worker_id, highest_write_id=highest_write_id)
+
+    def set_run_as(self, request_id: int, worker_id: str, user: str) -> None:
+        """Records the user that the worker compacts as."""
+        self._change(request_id, worker_id, run_as=user)
 
     def set_properties(self, request_id: int, worker_id: str | None, properties: Mapping[str, str]) -> None:
         """Adds or replaces properties of a request that the worker owns; without one, of one ready for cleaning."""
-        with self._database.transaction("write to") as connection:
-            self._merge_properties(connection, request_id, worker_id, properties)
+        self._change(request_id, worker_id, merge=properties)
 
     def mark_compacted(
         self, request_id: int, worker_id: str, now_ms: int, *, properties: Mapping[str, str] | None = None
@@ -128,14 +126,18 @@ class SqlQueue:
 
         Raises `ConflictError` unless the request is still being worked on by this worker.
         """
-        values = {"CQ_STATE": State.READY_FOR_CLEANING.value, "CQ_WORKER_ID": None, "CQ_COMMIT_TIME": now_ms}
-        with self._database.transaction("write to") as connection:
-            self._merge_properties(connection, request_id, worker_id, properties or {})
-            _require_one(connection.execute(_update_owned(request_id, worker_id, values)).rowcount, request_id)
+        self._change(
+            request_id,
+            worker_id,
+            merge=properties,
+            state=State.READY_FOR_CLEANING,
+            worker_id=None,
+            commit_ms=now_ms,
+        )
 
     def give_back(self, request_id: int, worker_id: str) -> None:
         """The worker did not carry it out and another may: initiated again."""
-        self._change(request_id, worker_id, {"CQ_STATE": State.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None})
+        self._change(request_id, worker_id, state=State.INITIATED, worker_id=None, start_ms=None)
 
     def mark_failed(self, request_id: int, reason: str, now_ms: int, *, worker_id: str | None) -> None:
         """Moves a request to the history as failed: by its worker, or with None by the cleaner."""
@@ -146,194 +148,138 @@ class SqlQueue:
         self._complete(request_id, State.REFUSED, now_ms, reason=reason, worker_id=worker_id)
 
     def mark_cleaned(self, request_id: int, now_ms: int) -> None:
-        """Moves a request that was ready for cleaning to the history as succeeded."""
+        """Moves a request that was ready for cleaning to the history as succeeded.
+
+        A metastore then forgets the writes up to the request's high-water mark (`cleaned.forget_writes`): what aborted
+        transactions wrote there must be covered or gone.
+        """
         self._complete(request_id, State.SUCCEEDED, now_ms, reason=None, worker_id=None)
 
     def record_not_initiated(self, request: CompactionRequest, reason: str, now_ms: int) -> int:
         """Writes a history row for a compaction that never was queued (Hive: mark failed with id 0); returns its id."""
-        with self._database.transaction("write to") as connection:
-            _lock(connection, _SCHEDULER)
+        tables = self._tables
+        wanted = self._named(request)
+
+        def work(connection: Connection) -> int:
+            lock_mutex(connection, tables, SCHEDULER)
+            now = self._now_ms(connection, now_ms)
             row = replace(
-                request,
-                id=_next_id(connection),
+                wanted,
+                id=next_id(connection, tables),
                 state=State.ATTEMPTED,
                 error_message=reason,
-                start_ms=now_ms,
-                end_ms=now_ms,
-                enqueue_ms=now_ms,
+                start_ms=now,
+                end_ms=now,
+                enqueue_ms=now,
             )
-            connection.execute(insert(COMPLETED_COMPACTIONS).values(**history_values(row)))
+            connection.execute(insert(tables.history.table).values(tables.history.values(row)))
             return row.id
 
-    def ready_for_cleaning(self) -> tuple[CompactionRequest, ...]:
-        """What awaits the cleaner, in an order in which no later result of a place comes before an earlier one."""
-        found = self._queued(_in_state(State.READY_FOR_CLEANING))
-        return tuple(sorted(found, key=lambda row: (row.highest_write_id or 0, row.id)))
+        make_mutex(self._database, tables, SCHEDULER)
+        return self._database.write("write to", work)
 
     def set_cleaner_start(self, request_id: int, start_ms: int | None) -> None:
         """Notes when cleaning of a request began; None clears it."""
-        guard = and_(_has_id(request_id), _in_state(State.READY_FOR_CLEANING))
-        statement = update(COMPACTION_QUEUE).where(guard).values(CQ_CLEANER_START=start_ms)
-        with self._database.transaction("write to") as connection:
-            _require_one(connection.execute(statement).rowcount, request_id)
+        self._change(request_id, None, cleaner_start_ms=start_ms)
 
     def set_cleaner_note(self, request_id: int, reason: str | None, retry_retention_ms: int) -> None:
         """Notes why a request could not be cleaned yet and how much longer the cleaner waits before the next try."""
-        guard = and_(_has_id(request_id), _in_state(State.READY_FOR_CLEANING))
-        values = {"CQ_ERROR_MESSAGE": reason, "CQ_RETRY_RETENTION": retry_retention_ms, "CQ_CLEANER_START": None}
-        with self._database.transaction("write to") as connection:
-            _require_one(
-                connection.execute(update(COMPACTION_QUEUE).where(guard).values(**values)).rowcount, request_id
-            )
+        self._change(
+            request_id, None, error_message=reason, retry_retention_ms=retry_retention_ms, cleaner_start_ms=None
+        )
 
     def revoke_timed_out(self, now_ms: int, timeout_ms: int) -> int:
         """Gives back every request whose worker started before `now_ms - timeout_ms`; returns how many."""
-        guard = and_(_in_state(State.WORKING), _queue["CQ_START"] < now_ms - timeout_ms)
-        values = {"CQ_STATE": State.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None}
-        with self._database.transaction("write to") as connection:
-            return connection.execute(update(COMPACTION_QUEUE).where(guard).values(**values)).rowcount
+        queue = self._tables.queue
 
-    def find(self, request_id: int) -> CompactionRequest | None:
-        """The request with this id, in the queue or in the history."""
-        return next((row for row in self.show() if row.id == request_id), None)
+        def work(connection: Connection) -> int:
+            latest = self._now_ms(connection, now_ms) - timeout_ms
+            guard = and_(in_state(queue, State.WORKING), queue.column("START") < latest)
+            values = {"CQ_STATE": State.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None}
+            return connection.execute(update(queue.table).where(guard).values(values)).rowcount
 
-    def show(self) -> tuple[CompactionRequest, ...]:
-        """All rows of the queue and the history, newest first, read at one moment."""
-        with self._database.reading("read") as connection:
-            queued = [from_row(row, COMPACTION_QUEUE) for row in connection.execute(_select(COMPACTION_QUEUE))]
-            done = _history(connection)
-        return tuple(sorted((*queued, *done), key=lambda row: row.id, reverse=True))
-
-    def failed_attempts(
-        self,
-        request: CompactionRequest,
-        *,
-        threshold: int,
-        retry_ms: int,
-        now_ms: int,
-        generation: Generation,
-    ) -> str | None:
-        """Why a place is not compacted automatically after failures; see `failed_attempts_reason`."""
-        with self._database.reading("read") as connection:
-            rows = _history(connection, _is_entity(COMPLETED_COMPACTIONS, "CC", request))
-        history = [row for row in rows if same_entity(row, request)]
-        return failed_attempts_reason(
-            history, threshold=threshold, retry_ms=retry_ms, now_ms=now_ms, generation=generation
-        )
+        return self._database.write("write to", work)
 
     def purge_history(self, retention: Retention, now_ms: int) -> int:
-        """Deletes the history rows that `rows_to_purge` names; returns how many."""
-        with self._database.transaction("purge the history of") as connection:
-            ids = rows_to_purge(_history(connection), retention, now_ms)
-            for start in range(0, len(ids), 500):  # databases bound the number of parameters
-                connection.execute(
-                    delete(COMPLETED_COMPACTIONS).where(_history_columns["CC_ID"].in_(ids[start : start + 500]))
-                )
-        return len(ids)
+        """Deletes the history rows that `rows_to_purge` names; returns how many.
 
-    def _queued(self, wanted: ColumnElement[bool]) -> tuple[CompactionRequest, ...]:
-        with self._database.reading("read") as connection:
-            rows = connection.execute(_select(COMPACTION_QUEUE).where(wanted).order_by(_queue["CQ_ID"]))
-            return tuple(from_row(row, COMPACTION_QUEUE) for row in rows)
+        In a metastore the numbers alone count, as in Hive 3.1, whose own service may do the same at the same time.
+        """
+        history = self._tables.history
+        of_hive = self._tables.metastore is not None
 
-    def _change(self, request_id: int, worker_id: str, values: Mapping[str, object]) -> None:
-        with self._database.transaction("write to") as connection:
-            _require_one(connection.execute(_update_owned(request_id, worker_id, values)).rowcount, request_id)
+        def work(connection: Connection) -> int:
+            kept = replace(retention, timeout_ms=None) if of_hive else retention
+            rows = self._requests(connection, history)
+            ids = rows_to_purge(rows, kept, now_ms, by_location=not of_hive)
+            for start in range(0, len(ids), CHUNK):
+                chosen = history.column("ID").in_(ids[start : start + CHUNK])
+                connection.execute(delete(history.table).where(chosen))
+            return len(ids)
 
-    def _merge_properties(
-        self, connection: Connection, request_id: int, worker_id: str | None, properties: Mapping[str, str]
+        return self._database.write("purge the history of", work)
+
+    def alone(self, service: Service) -> AbstractContextManager[None]:
+        """Keeps Hive's own service of this name, and ours on other hosts, waiting until it is left.
+
+        Raises `ConflictError` when another one is at work. In tables of our own there is none to keep waiting: there
+        nothing is locked.
+        """
+        tables = self._tables
+        if tables.metastore is None:
+            return nullcontext()
+        make_mutex(self._database, tables, service.value)
+        return self._database.holding(
+            f"run the {service.value} on",
+            lambda connection: lock_mutex(connection, tables, service.value),
+            wait_seconds=_SERVICE_WAIT_SECONDS,
+        )
+
+    def _named(self, request: CompactionRequest) -> CompactionRequest:
+        """The request under the names that Hive stores: it compares them as they are.
+
+        Raises RefusedError for a kind that Hive 3.1 has no letter for: with one its metastore cannot list requests.
+        """
+        if self._tables.metastore is None:
+            return request
+        if request.type not in (CompactionType.MINOR, CompactionType.MAJOR):
+            kind = request.type.label
+            raise RefusedError(f"Cannot queue a compaction of {request.full_name}: because Hive 3.1 has no {kind} one")
+        return replace(request, database=request.database.lower(), table=request.table.lower())
+
+    def _duplicate(self, connection: Connection, request: CompactionRequest) -> Enqueued | None:
+        """The answer to a request that is needless; a row that is not understood counts by its state, as in Hive."""
+        queue = self._tables.queue
+        rows = connection.execute(queue.select().where(of_entity(connection, queue, request))).all()
+        unread = {row.id: row for row in map(queue.unreadable, rows) if row is not None} if queue.of_hive else {}
+        waiting = [queue.request(row) for row in rows if row._mapping[queue.column("ID")] not in unread]
+        waiting.sort(key=lambda other: other.id)
+        duplicate = duplicate_reason(request, waiting)
+        if duplicate is not None:
+            state = next(other.state for other in waiting if other.id == duplicate[0])
+            return Enqueued(id=duplicate[0], accepted=False, state=state, reason=duplicate[1])
+        for other in unread.values():
+            if other.state in (State.INITIATED, State.WORKING):
+                reason = f"Compaction is already scheduled with state='{other.state.label}' and id={other.id}"
+                return Enqueued(id=other.id, accepted=False, state=other.state, reason=f"{reason}; {other.reason}")
+        return None
+
+    def _change(
+        self, request_id: int, owner: str | None, *, merge: Mapping[str, str] | None = None, **fields: object
     ) -> None:
-        request = _one(connection, request_id)
-        state = State.READY_FOR_CLEANING if worker_id is None else State.WORKING
-        if request is None or request.state is not state or request.worker_id != worker_id:
-            raise _not_ours(request_id)
-        text = properties_text(tuple({**dict(request.properties), **properties}.items()))
-        changed = connection.execute(_update_owned(request_id, worker_id, {"CQ_TBLPROPERTIES": text})).rowcount
-        _require_one(changed, request_id)
+        queue = self._tables.queue
+        self._database.write(
+            "write to", lambda connection: change_one(connection, queue, request_id, owner, merge=merge, **fields)
+        )
 
     def _complete(
         self, request_id: int, state: State, now_ms: int, *, reason: str | None, worker_id: str | None
     ) -> None:
         """Queue row to history row in one transaction; the queue row must be where the caller believes it to be."""
-        guard = _owned(request_id, worker_id)
-        with self._database.transaction("write to") as connection:
-            row = connection.execute(_select(COMPACTION_QUEUE).where(guard)).one_or_none()
-            if row is None:
-                raise _not_ours(request_id)
-            request = from_row(row, COMPACTION_QUEUE)
-            done = replace(request, state=state, end_ms=now_ms, error_message=reason)
-            connection.execute(insert(COMPLETED_COMPACTIONS).values(**history_values(done)))
-            _require_one(connection.execute(delete(COMPACTION_QUEUE).where(guard)).rowcount, request_id)
+        tables = self._tables
 
+        def work(connection: Connection) -> None:
+            now = self._now_ms(connection, now_ms)
+            complete(connection, tables, request_id, worker_id, state, reason=reason, now_ms=now)
 
-def _select(table: Table) -> Select[Any]:
-    return select(*(table.c[name] for name in columns_of(table)))
-
-
-def _is_entity(table: Table, prefix: str, request: CompactionRequest) -> ColumnElement[bool]:
-    partition = table.c[f"{prefix}_PARTITION"]
-    return and_(
-        table.c[f"{prefix}_DATABASE"] == request.database,
-        table.c[f"{prefix}_TABLE"] == request.table,
-        partition.is_(None) if request.partition is None else partition == request.partition,
-    )
-
-
-def _has_id(request_id: int) -> ColumnElement[bool]:
-    return _queue["CQ_ID"] == request_id
-
-
-def _in_state(state: State) -> ColumnElement[bool]:
-    return _queue["CQ_STATE"] == state.value
-
-
-def _owned(request_id: int, worker_id: str | None) -> ColumnElement[bool]:
-    """A worker's request that is being worked on, or, without a worker, one that is ready for cleaning."""
-    if worker_id is None:
-        return and_(_has_id(request_id), _in_state(State.READY_FOR_CLEANING))
-    return and_(_has_id(request_id), _in_state(State.WORKING), _queue["CQ_WORKER_ID"] == worker_id)
-
-
-def _update_owned(request_id: int, worker_id: str | None, values: Mapping[str, object]) -> Update:
-    return update(COMPACTION_QUEUE).where(_owned(request_id, worker_id)).values(**values)
-
-
-def _one(connection: Connection, request_id: int) -> CompactionRequest | None:
-    row = connection.execute(_select(COMPACTION_QUEUE).where(_has_id(request_id))).one_or_none()
-    return None if row is None else from_row(row, COMPACTION_QUEUE)
-
-
-def _history(connection: Connection, wanted: ColumnElement[bool] | None = None) -> list[CompactionRequest]:
-    statement = _select(COMPLETED_COMPACTIONS)
-    if wanted is not None:
-        statement = statement.where(wanted)
-    return [from_row(row, COMPLETED_COMPACTIONS) for row in connection.execute(statement)]
-
-
-def _require_one(count: int, request_id: int) -> None:
-    if count != 1:
-        raise _not_ours(request_id)
-
-
-def _not_ours(request_id: int) -> ConflictError:
-    return ConflictError(
-        f"Cannot change compaction request {request_id}: because it is gone, in another state or another worker's"
-    )
-
-
-def _lock(connection: Connection, name: str) -> None:
-    """Takes Hive's mutex row of this name until the transaction ends; SQLite has locked the whole database already."""
-    wanted = select(AUX_TABLE.c["MT_KEY1"]).where(AUX_TABLE.c["MT_KEY1"] == name).with_for_update()
-    if connection.execute(wanted).first() is None:
-        connection.execute(insert(AUX_TABLE).values(MT_KEY1=name, MT_KEY2=0))
-        connection.execute(wanted)
-
-
-def _next_id(connection: Connection) -> int:
-    """Allocates an id as Hive does: read under a lock, plus one. The caller holds the scheduler's mutex."""
-    row = connection.execute(select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT).with_for_update()).one_or_none()
-    if row is None:
-        connection.execute(insert(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=2))
-        return 1
-    connection.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=row[0] + 1))
-    return int(row[0])
+        self._database.write("write to", work)

@@ -81,8 +81,8 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
         "initiator_host": host_of(request.initiator_id),
         "initiator": thread_of(request.initiator_id),
         "pool": request.pool,
-        "txn_id": None,
-        "next_txn_id": None,
+        "txn_id": request.txn_id,
+        "next_txn_id": request.next_txn_id,
         "commit_ms": request.commit_ms,
         "highest_write_id": request.highest_write_id,
     }
@@ -99,3 +99,12 @@ def host_of(identity: str | None) -> str | None:
 def thread_of(identity: str | None) -> str | None:
     """What is behind the last hyphen; all of it when there is none."""
     return None if identity is None else identity.rpartition("-")[2]
+
+
+def blockers_text(blockers: Sequence[dict[str, Any]]) -> str:
+    """What keeps which request from being cleaned, a line for each transaction and lock."""
+    rows = [("CompactionId", "Waits", "For", "Id", "User", "Host", "Age")]
+    for one in blockers:
+        age = NOTHING if one["age_ms"] is None else f"{one['age_ms'] / 1000:.0f} s"
+        rows.append((str(one["request_id"]), one["name"], one["kind"], str(one["id"]), one["user"], one["host"], age))
+    return "\n".join(aligned(rows)) if blockers else "nothing keeps a request from being cleaned"

@@ -14,7 +14,8 @@ from acidlib.model.rowid import decode_bucket, encode_bucket
 from acidlib.model.units import DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
-from acidlib.orc.schema import Alignment, TypeNode, align, is_acid, row_struct
+from acidlib.orc.hive_types import parse_row_type
+from acidlib.orc.schema import Alignment, TypeNode, align, is_acid, result_row, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.statistics import integer_range, statistics_are_true
 from acidlib.orc.stripe import StripeReader
@@ -92,13 +93,18 @@ def open_inputs(files: tuple[DataFile, ...], data: DataFiles) -> Iterator[OpenIn
             source.close()
 
 
-def read_row_struct(file: DataFile, data: DataFiles) -> TypeNode:
-    """The user's columns as a file has them."""
+def read_row_struct(file: DataFile, data: DataFiles, row_type: str | None = None) -> TypeNode:
+    """The user's columns as a file has them; with the table's `row_type` (Hive's text) as `result_row` says.
+
+    Raises RefusedError for a text that is no type, or one that ORC cannot hold.
+    """
+    table = None if row_type is None else parse_row_type(row_type, where=file.path)
     source = data.open(file.path, file.length)
     try:
-        return row_struct(read_tail(source).root)
+        newest = row_struct(read_tail(source).root)
     finally:
         source.close()
+    return newest if table is None else result_row(table, newest)
 
 
 def align_input(target_row: TypeNode, file: OpenInput) -> Alignment:

@@ -27,21 +27,28 @@ def file_options(
 ) -> FileOptions:
     """The result's options: codec and stride of most input bytes, the largest block, the lowest Java version.
 
-    Files without a row index do not count for the codec: Hive 3.1's minor compaction writes such, uncompressed,
-    whatever the table says. The calendar is that of most bytes too.
+    So as few stripes as possible have to be recoded; but a codec or stride that is stated in the settings wins over
+    what the inputs have. Files without a row index do not count for the codec: Hive 3.1's minor compaction writes such,
+    uncompressed, whatever the table says. The calendar is that of most bytes too.
     """
     indexed = [tail for tail in tails if tail.stride > 0]
-    compression = _most_bytes((tail.compression, tail.length) for tail in indexed if tail.compression in _CODECS)
-    stride = _most_bytes((tail.stride, tail.length) for tail in indexed)
+    stated = settings.stated
+    codec = Compression[settings.compression]
+    if "compression" not in stated:
+        codec = _most_bytes(((t.compression, t.length) for t in indexed if t.compression in _CODECS), codec)
+    stride = settings.stride
+    if "stride" not in stated:
+        stride = _most_bytes(((tail.stride, tail.length) for tail in indexed), stride)
     newest = ORC_517 if generation is Generation.HIVE3 else ORC_14
     versions = [tail.writer_version for tail in tails if tail.writer == JAVA_WRITER and tail.writer_version >= ORC_135]
-    codec = Compression[settings.compression] if compression is None else compression
     blocks = [tail.block_size for tail in indexed if tail.compression is codec]
+    if "block_bytes" in stated:
+        blocks.append(settings.block_bytes)
     return FileOptions(
         root=root,
         compression=codec,
         block_size=max(blocks, default=settings.block_bytes),
-        stride=settings.stride if stride is None else stride,
+        stride=stride,
         writer_version=min([newest, *versions]),
         calendar=_calendar(tails),
         rules=StatisticsRules(generation=int(generation), writer_timezone="UTC"),
@@ -50,16 +57,17 @@ def file_options(
 
 def _calendar(tails: Sequence[Tail]) -> int:
     """The calendar of most bytes. No calendar, as older writers leave it, means the hybrid one as well."""
-    if _most_bytes((tail.calendar == Calendar.PROLEPTIC_GREGORIAN, tail.length) for tail in tails):
+    if _most_bytes(((tail.calendar == Calendar.PROLEPTIC_GREGORIAN, tail.length) for tail in tails), other=False):
         return Calendar.PROLEPTIC_GREGORIAN
     return max((tail.calendar for tail in tails if tail.calendar != Calendar.PROLEPTIC_GREGORIAN), default=0)
 
 
-def _most_bytes(sizes: Iterable[tuple[_T, int]]) -> _T | None:
+def _most_bytes(sizes: Iterable[tuple[_T, int]], other: _T) -> _T:
+    """The value that goes with the largest sum of sizes; without any, the other one."""
     totals: Counter[_T] = Counter()
     for value, size in sizes:
         totals[value] += size
-    return totals.most_common(1)[0][0] if totals else None
+    return totals.most_common(1)[0][0] if totals else other
 
 
 def acid_metadata(last_keys: Iterable[Key], *, inserts: int, deletes: int) -> dict[str, bytes]:

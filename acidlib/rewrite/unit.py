@@ -59,7 +59,7 @@ def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     deletes = read_deletes(unit.deletes, unit.bucket, unit.write_ids, data) if unit.collapse else None
     deleted = deletes.deleted_keys() if deletes is not None else Keys.empty()
     with open_inputs(unit.inputs, data) as inputs:
-        target_row = read_row_struct(unit.schema, data)
+        target_row = read_row_struct(unit.schema, data, unit.row_type)
         alignments = [align_input(target_row, file) for file in inputs.files]
         options = file_options(
             acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
@@ -288,7 +288,8 @@ def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     )
     if path is None or (not len(events.keys) and not unit.keep_empty):
         return result
-    options = file_options(acid_tree(read_row_struct(unit.schema, data)), tails, unit.generation, unit.settings)
+    root = acid_tree(read_row_struct(unit.schema, data, unit.row_type))
+    options = file_options(root, tails, unit.generation, unit.settings)
     with _sink(data, path) as sink:
         last_keys = _write_events(sink, events, options)
     result = replace(result, path=path, length=sink.position)

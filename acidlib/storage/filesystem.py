@@ -66,6 +66,9 @@ class FileSystem(Protocol):
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
         """What the path is; a symbolic link is not followed."""
 
+    def owner(self, path: str) -> str | None:
+        """The name of the user whom the path belongs to; None when the file system does not know it."""
+
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         """The entries of one directory, sorted by name."""
 

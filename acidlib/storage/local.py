@@ -8,6 +8,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import pwd
 import shutil
 import stat
 import time
@@ -77,6 +78,15 @@ class LocalFileSystem:
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
         with told_as_acid_error("look at", path, missing=missing):
             return _entry(path, Path(path).name, os.lstat(path))
+
+    def owner(self, path: str) -> str | None:
+        """By the machine's table of users; a number that has no name there is no user that Hive could be told."""
+        with told_as_acid_error("look at", path):
+            number = Path(path).stat().st_uid
+        try:
+            return pwd.getpwuid(number).pw_name
+        except KeyError:
+            return None
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         found = []

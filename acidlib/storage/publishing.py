@@ -10,6 +10,7 @@ that the second rename takes away is the smaller harm: nothing that is live is l
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
@@ -25,7 +26,8 @@ _METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What was published. `kind` is "one rename" or "two renames"; `leftover` says why staging could not be removed."""
+    """What was published. `kind` is "one rename", "two renames" or "commit"; `leftover` says why staging could not be
+    removed."""
 
     directories: tuple[str, ...]
     kind: str
@@ -62,8 +64,8 @@ def publish(
     `_metadata_acid` to a base without visibility suffix, as Hive's compactor marks it. `inputs` are the relative paths
     of what was compacted. `last_check` runs after everything is on disk and before the first rename: it raises when the
     claim is lost or the partition has changed. An existing target raises `ConflictError` and changes nothing. When the
-    second of two renames fails, the first is taken back; if the failure may pass, `UnknownOutcomeError` says that the
-    next run finishes it.
+    second of two renames fails, the first is taken back; where that fails too, `UnknownOutcomeError` says that the next
+    run finishes it.
     """
     if not 1 <= len(directories) <= 2:
         raise ValueError(f"one or two directories are published together, not {len(directories)}")
@@ -80,6 +82,47 @@ def publish(
     fs.sync(location)
     _rename_both(fs, location, staging, names)
     return Publication(directories=names, kind="two renames", leftover=_finish(fs, location, staging))
+
+
+def publish_hidden(
+    fs: FileSystem,
+    location: str,
+    staging: str,
+    directories: tuple[StagedDirectory, ...],
+    *,
+    last_check: Callable[[], None],
+) -> Publication:
+    """Gives staged directories their names with the suffix of a transaction that is open: its commit shows them all.
+
+    Otherwise as `publish`. Until the commit no reader takes them, so a failure between two renames needs no record:
+    those that have been renamed are taken back.
+    """
+    ordered = tuple(sorted(directories, key=_publication_order))
+    for directory in ordered:
+        parsed = parse_directory(directory.name, Generation.HIVE4)
+        if parsed is None or parsed.visibility_txn == 0:
+            raise ValueError(f"{directory.name!r} has no visibility suffix")
+    sealed = tuple(_seal(fs, staging, directory) for directory in ordered)
+    fs.sync(staging)
+    _refuse_existing(fs, location, sealed)
+    last_check()
+    done: list[str] = []
+    try:
+        for directory in sealed:
+            _rename_one(fs, location, staging, directory.name)
+            done.append(directory.name)
+    except AcidError:
+        take_back(fs, location, tuple(done))
+        raise
+    names = tuple(directory.name for directory in sealed)
+    return Publication(directories=names, kind="commit", leftover=remove_staging(fs, location, staging))
+
+
+def take_back(fs: FileSystem, location: str, names: tuple[str, ...]) -> None:
+    """Removes directories whose transaction never commits. What cannot be removed the cleaner finds to be aborted."""
+    for name in names:
+        with suppress(AcidError):
+            fs.remove_tree(location, name)
 
 
 def roll_forward(
@@ -169,23 +212,34 @@ def _rename_one(fs: FileSystem, location: str, staging: str, name: str) -> None:
 def _rename_both(fs: FileSystem, location: str, staging: str, names: tuple[str, ...]) -> None:
     first, second = names
     try:
-        fs.rename_noreplace(f"{staging}/{first}", f"{location}/{first}")
+        _rename_first(fs, location, staging, names)
+        try:
+            fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}")
+        except AcidError as error:
+            _take_back(fs, location, staging, names, error)
+            raise
+    except KeyboardInterrupt:
+        # no half may stay visible, and whoever keeps readers away does so only for this moment
+        with suppress(AcidError):
+            if not fs.exists(f"{staging}/{first}") and fs.exists(f"{staging}/{second}"):
+                fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}")
+        raise
+
+
+def _rename_first(fs: FileSystem, location: str, staging: str, names: tuple[str, ...]) -> None:
+    try:
+        fs.rename_noreplace(f"{staging}/{names[0]}", f"{location}/{names[0]}")
     except AcidError as error:
-        if fs.exists(f"{staging}/{first}"):
+        if fs.exists(f"{staging}/{names[0]}"):
             fs.remove_tree(staging, PUBLISH_RECORD)
             raise
-        raise _unknown(location, names, error) from error
-    try:
-        fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}")
-    except ConflictError as error:
-        _take_back(fs, location, staging, names, error)
-        raise
-    except AcidError as error:
         raise _unknown(location, names, error) from error
 
 
 def _take_back(fs: FileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError) -> None:
-    """Undoes the first rename: the second target is taken by somebody, so the pair can never become whole."""
+    """Undoes the first rename: no half may stay visible until a later run comes, if that can be helped."""
+    if not fs.exists(f"{staging}/{names[1]}"):
+        raise _unknown(location, names, cause) from cause  # it was renamed, and only then something failed
     try:
         fs.rename_noreplace(f"{location}/{names[0]}", f"{staging}/{names[0]}")
         fs.remove_tree(staging, PUBLISH_RECORD)

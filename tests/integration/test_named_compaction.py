@@ -221,11 +221,14 @@ def test_a_minor_in_two_renames(jobs: Jobs, crud: Path) -> None:
     assert not [name for name in names(crud) if name.startswith("_")]
 
 
-def break_second_rename(monkeypatch: pytest.MonkeyPatch, failing) -> None:
+def break_second_rename(monkeypatch: pytest.MonkeyPatch, failing, *, way_back: bool = False) -> None:
+    """Let the second of two renames fail; with `way_back` also the one that takes the first back."""
     rename = LocalFileSystem.rename_noreplace
 
     def broken(self, source: str, target: str, **more: object) -> None:
         if Path(target).name.startswith("delete_delta") and "_tmp_" not in Path(target).parent.name:
+            failing()
+        if way_back and Path(source).parent.name == "crud" and Path(source).name.startswith("delta_"):
             failing()
         rename(self, source, target, **more)
 
@@ -249,7 +252,7 @@ def half_published(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> l
     """A table between the two renames of a dead run; returns the rows it had before."""
     rows = merge.read(crud)
     with monkeypatch.context() as patch:
-        break_second_rename(patch, raise_retry)
+        break_second_rename(patch, raise_retry, way_back=True)
         ran = jobs("minor_compact", "--location", crud, "--all-committed", *TWO_RENAMES)
     assert ran.status == 1
     assert ran.states == ["failed"]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from judges import merge, tables
 
-from acidlib.engine import compaction, worker
+from acidlib.engine import worker
+from acidlib.engine.alone import backend
 from acidlib.queue.sql import SqlQueue
 from integration.harness import Jobs, fixture, tree, visible
 
@@ -68,13 +69,13 @@ def test_what_appears_while_a_named_run_waits_is_not_taken_for_committed(
     location = tmp_path / "db.db" / "t"
     for write_id in (1, 2, 3):
         write(location, write_id)
-    enqueue = compaction._enqueue_and_claim
+    enqueue = backend.queue_and_claim
 
     def late(*args):
         write(location, 4)
         return enqueue(*args)
 
-    monkeypatch.setattr(compaction, "_enqueue_and_claim", late)
+    monkeypatch.setattr(backend, "queue_and_claim", late)
     (entry,) = jobs.good("major_compact", "--location", location, "--all-committed").compactions
     assert entry["output_directories"] == ["base_0000003"]
     assert entry["write_ids"]["high_water_mark"] == 3

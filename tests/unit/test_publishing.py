@@ -185,17 +185,27 @@ def test_killed_at_any_rename_it_is_whole_after_rolling_forward(
     assert outcomes == [[], [], [], ["finished"], ["finished"]]
 
 
-def test_a_passing_error_leaves_it_to_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("back_too", [False, True])
+def test_a_passing_error_takes_the_first_back_or_leaves_it_to_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back_too: bool
+) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
     real = local._RENAMEAT2
     assert real is not None
+    wrong = [tmp_path / DELETES, *([Path(staging) / DELTA] if back_too else [])]
 
     def failing(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
-        broken = target == os.fsencode(tmp_path / DELETES)
+        broken = Path(os.fsdecode(target)) in wrong
         return errno.EIO if broken else real(one, source, two, target, flags)
 
     with monkeypatch.context() as patched:
         patched.setattr(local, "_RENAMEAT2", failing)
+        if not back_too:
+            with pytest.raises(RetryError, match="Input/output"):
+                publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+            assert visible(tmp_path) - {"_tmp_run"} == set()
+            assert roll_forward(FS, str(tmp_path)) == ()
+            return
         with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):
             publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
         with pytest.raises(RetryError, match="Input/output"):

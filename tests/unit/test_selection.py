@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.runner import LocalRunner
 from acidlib.engine.selection import (
     Budget,
@@ -19,7 +20,6 @@ from acidlib.engine.selection import (
     Spending,
     look_at,
     ordered,
-    select_targets,
 )
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, Understanding
@@ -36,11 +36,10 @@ NOW = 2_000_000_000.0
 @pytest.fixture
 def services() -> Services:
     numbers = itertools.count()
-    nothing: Any = None  # neither queue nor settings is asked here
+    nothing: Any = None  # settings are not asked here
     return Services(
         fs=LocalFileSystem(),
         runner=LocalRunner(lambda: str(next(numbers))),
-        queue=nothing,
         settings=nothing,
         host="host",
         worker_id="worker",

@@ -6,6 +6,7 @@ import pytest
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.thresholds import Thresholds
+from acidlib.setting_files import read_site, read_toml
 from acidlib.setting_keys import KEYS
 from acidlib.settings import (
     Layer,
@@ -14,8 +15,6 @@ from acidlib.settings import (
     load_settings,
     parse_duration,
     parse_size,
-    read_site,
-    read_toml,
 )
 
 DELTA_NUM = "hive.compactor.delta.num.threshold"

@@ -50,7 +50,12 @@ def test_values_that_do_not_parse(key: str, value: str) -> None:
 
 
 def test_letters_of_kinds_and_states() -> None:
-    assert {kind.value: kind.label for kind in CompactionType} == {"i": "MINOR", "a": "MAJOR"}
+    assert {kind.value: kind.label for kind in CompactionType} == {
+        "i": "MINOR",
+        "a": "MAJOR",
+        "r": "REBALANCE",
+        "c": "ABORT_TXN_CLEANUP",
+    }
     assert {state.value: state.label for state in State} == {
         "i": "initiated",
         "w": "working",
@@ -69,8 +74,8 @@ def test_letters_of_kinds_and_states() -> None:
 
 
 def test_unknown_kinds_and_states() -> None:
-    with pytest.raises(RefusedError, match="only minor and major"):
-        CompactionType.parse("r")
+    with pytest.raises(RefusedError, match="no such type"):
+        CompactionType.parse("rebalanced")
     with pytest.raises(RefusedError, match="no such state"):
         State.parse("done")
 

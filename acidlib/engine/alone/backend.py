@@ -1,0 +1,111 @@
+"""Without a metastore: tables are directories, what is committed is stated, the queue is our own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acidlib.engine.alone.selecting import select_targets
+from acidlib.engine.backend import Hold, Selected, Taken, Waiting
+from acidlib.engine.leftovers import finish_publications, give_back_abandoned
+from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim
+from acidlib.engine.retention import history_retention
+from acidlib.engine.selection import Selection
+from acidlib.engine.services import Services
+from acidlib.engine.sql_hold import SqlHold
+from acidlib.engine.target import METASTORE, Target, Understanding, request_of, target_of
+from acidlib.errors import AcidError
+from acidlib.model.listing import Listing
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.planning.decide import Decision
+from acidlib.queue.rules import LOCATION
+from acidlib.queue.sql import SqlQueue
+
+
+class StandaloneBackend:
+    """Directories and stated write ids, with a queue of our own."""
+
+    in_order = False
+
+    def __init__(self, services: Services, queue: SqlQueue, understanding: Understanding) -> None:
+        self._services = services
+        self._queue = queue
+        self._understanding = understanding
+
+    def recover(self) -> list[str]:
+        """Requests of dead runs go back to the queue."""
+        return give_back_abandoned(self._services, self._queue)
+
+    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+        """The ACID tables and partitions below the named directory."""
+        del automatic
+        targets, notes = select_targets(self._services, selection, self._understanding)
+        return [Selected(target=target) for target in targets], notes
+
+    def waiting(self, kind: CompactionType) -> list[Waiting]:
+        """What waits in our queue and was not made for a metastore."""
+        return [_waiting(request) for request in self._queue.waiting(kind) if request.property(METASTORE) is None]
+
+    def cautions(self) -> list[str]:
+        """The queue is ours alone."""
+        return []
+
+    def take(self, waiting: Waiting) -> Taken | None:
+        """Claim the request by its id."""
+        claimed = self._queue.claim_id(waiting.request.id, self._services.worker_id, self._services.now_ms())
+        return None if claimed is None else Taken(request=claimed, target=waiting.target)
+
+    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+        """Queue it, understood as it is now, and claim it; one of its kind that waits already is taken over."""
+        finish_publications(self._services, target.location)
+        fixed = target.as_listed(listing)
+        request = request_of(fixed, kind, listing, initiator=f"{self._services.host}-manual")
+        return Taken(request=queue_and_claim(self._services, self._queue, request), target=fixed)
+
+    def refuse(self, waiting: Waiting, reason: str) -> None:
+        """To the history, as refused."""
+        services = self._services
+        if self._queue.claim_id(waiting.request.id, services.worker_id, services.now_ms()):
+            self._queue.mark_refused(waiting.request.id, reason, services.now_ms(), worker_id=services.worker_id)
+
+    def hold(self, taken: Taken) -> Hold:
+        """A request in our queue."""
+        return SqlHold(self._services, self._queue, taken)
+
+    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+        """The failed-attempt rule over our own history."""
+        assert decision.kind is not None
+        request = CompactionRequest(
+            id=0,
+            database=target.database,
+            table=target.table,
+            partition=target.partition,
+            type=decision.kind,
+            properties=((LOCATION, target.location),),
+            initiator_id=self._services.initiator_id,
+        )
+        return failed_attempts(self._services, self._queue, request, target, dry_run=dry_run)
+
+    def finish(self, target: Target) -> None:
+        """Under a claim of our own."""
+        finish_publications(self._services, target.location)
+
+    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+        """Queue the decision with all that a later worker and cleaner need."""
+        assert decision.kind is not None
+        request = request_of(target, decision.kind, listing, initiator=self._services.initiator_id)
+        mark = target.write_ids(listing).for_compactor().high_water_mark
+        request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
+        return accepted_id(self._services, self._queue, request)
+
+    def purge_history(self) -> None:
+        """By Hive's settings of retention."""
+        self._queue.purge_history(history_retention(self._services.settings), self._services.now_ms())
+
+
+def _waiting(request: CompactionRequest) -> Waiting:
+    try:
+        return Waiting(request=request, target=target_of(request))
+    except AcidError as error:
+        target = Target(database=request.database, table=request.table, partition=request.partition, location="")
+        return Waiting(request=request, target=target, error=error)

@@ -1,0 +1,131 @@
+"""Where tables, requests and the right to work on a place come from: one interface, three kinds.
+
+Without a metastore (`standalone`), with one of Hive 3.1 (`hive3`) and with one of Hive 4 (`hive4`). The worker, the
+initiator and the jobs know only what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from acidlib.engine.selection import Selection
+from acidlib.engine.target import Target
+from acidlib.errors import AcidError
+from acidlib.model.listing import Listing
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.txnids import ValidTxnList
+from acidlib.planning.decide import Decision
+from acidlib.planning.inputs import Publication
+from acidlib.report.results import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """One place that a job is about, or that it passes over: then `skipped` says why."""
+
+    target: Target
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A request that nobody works on yet, and what it is about; `error` where that cannot be found out."""
+
+    request: CompactionRequest
+    target: Target
+    error: AcidError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A request that is ours."""
+
+    request: CompactionRequest
+    target: Target
+
+
+class Hold(Protocol):
+    """One request that is ours, and from `begin` on its place; `end` or `abandon` tells the queue, `close` lets go."""
+
+    def begin(self) -> Target:
+        """Take the place. What is held is understood for good: what is written from now on is not committed.
+
+        ConflictError while another works there.
+        """
+
+    def start(self, high_water_mark: int) -> None:
+        """Record up to which write id this goes, before the first byte is written. ConflictError: not ours any more."""
+
+    def only_clean(self, high_water_mark: int) -> bool:
+        """There is nothing to merge but something obsolete: have it cleaned. False when a cleaning waits already."""
+
+    def publishing(self, publication: Publication) -> AbstractContextManager[None]:
+        """Around the moments in which results become visible. ConflictError when the place cannot be had for them."""
+
+    def assert_mine(self, high_water_mark: int) -> ValidTxnList:
+        """Right before publishing: raises ConflictError unless all is still ours; the transactions as they are now."""
+
+    def published(self, directories: tuple[str, ...]) -> None:
+        """The results stand under their names: make them count, and have what they replace cleaned.
+
+        ConflictError when they can never count, UnknownOutcomeError when it is not known whether they do.
+        """
+
+    def end(self, outcome: Outcome, reason: str, *, named: bool) -> str | None:
+        """Tell the queue how it ended; a note where more came of it than that."""
+
+    def abandon(self) -> None:
+        """The run is interrupted: another may do it."""
+
+    def close(self) -> None:
+        """Give the place back. May be called again."""
+
+
+class Backend(Protocol):
+    """One run's source of tables and requests."""
+
+    def recover(self) -> list[str]:
+        """Give back what dead runs left; a note about each kind."""
+
+    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+        """The places that are named (or, for the initiator, automatic ones), and notes about what was passed over.
+
+        RefusedError when what is named does not exist.
+        """
+
+    def waiting(self, kind: CompactionType) -> list[Waiting]:
+        """The requests to choose from, oldest first."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether requests can only be taken in the order of the queue, whatever is asked for (Hive 4)."""
+
+    def cautions(self) -> list[str]:
+        """What a person who has the queue drained should know."""
+
+    def take(self, waiting: Waiting) -> Taken | None:
+        """Take this request; None when it is not to be had. In an ordered queue it may be another one."""
+
+    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+        """Queue a request for what is named and take it at once. ConflictError when another one is in the way."""
+
+    def refuse(self, waiting: Waiting, reason: str) -> None:
+        """End a request that cannot be understood."""
+
+    def hold(self, taken: Taken) -> Hold:
+        """What works on a request that is ours."""
+
+    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+        """Why a place that is over its thresholds is not queued, after failures; None when it may be."""
+
+    def finish(self, target: Target) -> None:
+        """Finish the publications of dead runs at a place. ConflictError while another works there."""
+
+    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+        """Queue what the initiator decided. ConflictError with the reason when it is not accepted."""
+
+    def purge_history(self) -> None:
+        """Forget what settings do not want kept."""

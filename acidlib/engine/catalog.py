@@ -1,0 +1,241 @@
+"""Targets out of a metastore: which tables and partitions there are, which of them concern a compactor, and as of when.
+
+One snapshot of the transactions is taken for everything that is selected, before any directory is listed: what is
+written after it is not committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from acidlib.engine.backend import Selected
+from acidlib.engine.selection import Selection
+from acidlib.engine.services import Services
+from acidlib.engine.target import TableFacts, Target, Understanding
+from acidlib.errors import AcidError, RefusedError
+from acidlib.metastore.hms import Hms
+from acidlib.metastore.standalone import StatedWriteIds
+from acidlib.model.generation import Generation
+from acidlib.model.partitions import PartitionName, matches
+from acidlib.model.requests import CompactionRequest
+from acidlib.model.tables import Database, Partition, Table
+from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
+from acidlib.planning.eligible import why_not
+from acidlib.settings import Layer
+from acidlib.storage.uris import open_filesystem
+
+Entity = tuple[str, str, str | None]
+
+
+class GoneError(RefusedError):
+    """A table or partition that does not exist any more."""
+
+
+class Catalog:
+    """The tables of one metastore, as targets."""
+
+    def __init__(self, services: Services, hms: Hms) -> None:
+        self._services = services
+        self._hms = hms
+
+    def select(
+        self, selection: Selection, *, automatic: bool, busy: Collection[Entity] = ()
+    ) -> tuple[list[Selected], list[str]]:
+        """What is selected, as of one snapshot, and notes about what was passed over.
+
+        automatic: for the initiator, which passes over what must not be compacted automatically and what is `busy`
+        (a request for it waits or works already). Raises RefusedError when a named table, or a partition of the only
+        named one, does not exist.
+        """
+        selected: list[Selected] = []
+        passed: Counter[str] = Counter()
+        tables = list(self._tables(selection))
+        if selection.tables and not tables:
+            raise RefusedError(
+                f"Cannot find {', '.join(selection.tables)}: because the metastore has no table of such a name"
+            )
+        for database, table in tables:
+            reason = self._why_not(table, database, automatic=automatic)
+            if reason is None:
+                selected += self._places(database, table, selection, busy)
+            elif automatic and table.full_name not in selection.tables:
+                passed[reason.replace(table.full_name, "…")] += 1
+            else:
+                place = Target(database=table.database, table=table.name, partition=None, location="")
+                selected.append(Selected(target=place, skipped=reason))
+        if selection.partitions and not selected and len(tables) == 1:
+            named = ", ".join(selection.partitions)
+            raise RefusedError(f"Cannot find partitions of {tables[0][1].full_name}: because none matches {named}")
+        notes = [f"{count} tables are skipped: {reason}" for reason, count in sorted(passed.items())]
+        notes += self._warnings(one.target for one in selected if one.skipped is None)
+        return self._understood(selected), notes
+
+    def places(self, requests: Sequence[CompactionRequest]) -> list[Target | AcidError]:
+        """What each request is about, understood as of now, or why there is none: in Hive's own words where it has."""
+        found: dict[Entity, Target | AcidError] = {}
+        by_table: dict[tuple[str, str], set[str | None]] = {}
+        for request in requests:
+            by_table.setdefault((request.database, request.table), set()).add(request.partition)
+        for (database, table), partitions in by_table.items():
+            for partition, place in self._of_table(database, table, partitions).items():
+                found[database, table, partition] = place
+        good = [place for place in found.values() if isinstance(place, Target)]
+        for place in self._as_of_now(good):
+            found[place.database, place.table, place.partition] = place
+        return [found[request.entity] for request in requests]
+
+    def place(self, request: CompactionRequest, txns: ValidTxnList | None = None) -> Target:
+        """What one request is about, as of a snapshot or of now; raises RefusedError in Hive's words.
+
+        Also refused is what a compactor must not touch.
+        """
+        found = self._of_table(request.database, request.table, {request.partition})[request.partition]
+        if isinstance(found, AcidError):
+            raise found
+        return replace(self._as_of_now([found], txns)[0], request_properties=dict(request.properties))
+
+    def _of_table(
+        self, database: str, name: str, partitions: Collection[str | None]
+    ) -> dict[str | None, Target | AcidError]:
+        table = self._hms.table(database, name)
+        if table is None:
+            gone = GoneError(f"Unable to find table {database}.{name}, assuming it was dropped and moving on.")
+            return dict.fromkeys(partitions, gone)
+        owner = self._hms.database(database) or Database(name=database)
+        reason = self._why_not(table, owner, automatic=False)
+        if reason is not None:
+            return dict.fromkeys(partitions, RefusedError(reason))
+        named = [partition for partition in partitions if partition is not None]
+        known = self._hms.partitions(table, named) if named else {}
+        found: dict[str | None, Target | AcidError] = {}
+        for partition in partitions:
+            if partition is not None and partition not in known:
+                found[partition] = GoneError(
+                    f"Unable to find partition {table.full_name}.{partition}, assuming it was dropped and moving on."
+                )
+            elif partition is None and table.partition_keys:
+                found[partition] = RefusedError(
+                    f"Cannot compact {table.full_name}: because it is partitioned and the request names no partition"
+                )
+            else:
+                found[partition] = self._located(owner, table, partition, known.get(partition or ""))
+        return found
+
+    def _why_not(
+        self, table: Table, database: Database, *, automatic: bool, partition: Partition | None = None
+    ) -> str | None:
+        return why_not(
+            table,
+            database.properties,
+            generation=self._hms.generation,
+            automatic=automatic,
+            partition=partition,
+            insert_only_enabled=self._services.settings.flag("hive.compactor.compact.insert.only"),
+        )
+
+    def _located(
+        self, database: Database, table: Table, name: str | None, partition: Partition | None
+    ) -> Target | AcidError:
+        try:
+            return self._target(database, table, name, partition)
+        except AcidError as error:
+            return error
+
+    def _tables(self, selection: Selection) -> Iterator[tuple[Database, Table]]:
+        for name in self._databases(selection):
+            database = self._hms.database(name)
+            if database is None:
+                continue  # dropped meanwhile, or never there: the caller tells
+            names = [table for table in self._hms.table_names(name) if selection.wants_table(name, table)]
+            for table in self._hms.tables(name, sorted(names)):
+                yield database, table
+
+    def _databases(self, selection: Selection) -> list[str]:
+        literal = {pattern.partition(".")[0].lower() for pattern in selection.tables}
+        if literal and not any(set(name) & set("*?[") for name in literal):
+            return sorted(literal)
+        return sorted(self._hms.database_names())
+
+    def _places(
+        self, database: Database, table: Table, selection: Selection, busy: Collection[Entity]
+    ) -> Iterable[Selected]:
+        if not table.partition_keys:
+            if not selection.partitions:
+                yield self._selected(database, table, None, None, busy)
+            return
+        names = self._hms.partition_names(table.database, table.name)
+        wanted = [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
+        partitions = self._hms.partitions(table, wanted)
+        for name in wanted:
+            if name in partitions:
+                yield self._selected(database, table, name, partitions[name], busy)
+
+    def _selected(
+        self, database: Database, table: Table, name: str | None, partition: Partition | None, busy: Collection[Entity]
+    ) -> Selected:
+        try:
+            target = self._target(database, table, name, partition)
+        except AcidError as error:
+            place = Target(database=table.database, table=table.name, partition=name, location="")
+            return Selected(target=place, skipped=str(error))
+        entity = (table.database, table.name, name)
+        return Selected(
+            target=target, skipped="a request for it waits or is being worked on" if entity in busy else None
+        )
+
+    def _target(self, database: Database, table: Table, name: str | None, partition: Partition | None) -> Target:
+        storage = table.storage if partition is None else partition.storage
+        if partition is not None and (reason := self._why_not(table, database, automatic=False, partition=partition)):
+            raise RefusedError(reason)
+        if not storage.location:
+            raise RefusedError(f"Cannot compact {table.full_name}: because the metastore tells no location for it")
+        return Target(
+            database=table.database,
+            table=table.name,
+            partition=name,
+            location=open_filesystem(storage.location)[1],
+            understanding=Understanding(
+                generation=self._hms.generation, table_kind="insert-only" if table.is_insert_only else "full"
+            ),
+            facts=TableFacts(table=table, database=database, partition=partition),
+        )
+
+    def _warnings(self, targets: Iterable[Target]) -> list[str]:
+        """Properties of the tables and databases that look like settings of a compactor and are none."""
+        found: dict[str, None] = {}
+        for one in {(target.database, target.table): target for target in targets}.values():
+            assert one.facts is not None
+            settings, of_database = self._services.settings.with_layer(Layer.DATABASE, one.facts.database.properties)
+            _, of_table = settings.with_layer(Layer.TABLE, one.facts.table.properties)
+            found.update((f"database {one.database}: {warning}", None) for warning in of_database)
+            found.update((f"table {one.facts.table.full_name}: {warning}", None) for warning in of_table)
+        return list(found)
+
+    def _understood(self, selected: list[Selected]) -> list[Selected]:
+        fresh = iter(self._as_of_now([one.target for one in selected if one.skipped is None]))
+        return [one if one.skipped is not None else replace(one, target=next(fresh)) for one in selected]
+
+    def _as_of_now(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:
+        """The same targets with what is committed as of one snapshot; it must precede every listing."""
+        if not targets:
+            return []
+        if txns is None:
+            txns = self._hms.open_txns().txns
+        lists = self._hms.valid_write_ids(sorted({(one.database, one.table) for one in targets}), txns)
+        is_hive4 = self._hms.generation is Generation.HIVE4
+        return [
+            replace(
+                one,
+                understanding=replace(
+                    one.understanding,
+                    write_ids=StatedWriteIds(single=lists[one.database, one.table]),
+                    txns=txns if is_hive4 else ALL_COMMITTED,
+                    # what a transaction opened now would have; a compaction puts its own there
+                    visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
+                    visible_on_commit=is_hive4,
+                ),
+            )
+            for one in targets
+        ]

@@ -1,0 +1,161 @@
+"""A metastore of Hive 3.1: transactions and locks over thrift, requests in a SQL queue.
+
+The queue is the metastore's own, in its database, where its URL is given; then ALTER TABLE … COMPACT and SHOW
+COMPACTIONS work. Else it is ours, and Hive's queue is only read: a place that Hive itself works on is left alone.
+Results become visible by a rename (Hive 3.1 knows no visibility suffix), under a lock for these seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acidlib.engine.backend import Hold, Selected, Taken, Waiting
+from acidlib.engine.catalog import Catalog, Entity
+from acidlib.engine.hive3.connected import Connected3, alone_with
+from acidlib.engine.hive3.hold import Hive3Hold
+from acidlib.engine.leftovers import finish_publications, give_back_abandoned
+from acidlib.engine.names import WORKER_PREFIX, nowhere, run_as_user
+from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim
+from acidlib.engine.retention import history_retention
+from acidlib.engine.selection import Selection
+from acidlib.engine.services import Services
+from acidlib.engine.target import METASTORE, Target
+from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.metastore.holds import release_dead_locks
+from acidlib.model.listing import Listing
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.decide import Decision
+from acidlib.queue.rules import LOCATION
+from acidlib.storage.claims import STALE_SECONDS, is_claimed
+
+
+class Hive3Backend:
+    """Tables and transactions of one Hive 3.1 metastore, and a SQL queue."""
+
+    in_order = False
+
+    def __init__(self, services: Services, connected: Connected3) -> None:
+        self._services = services
+        self._connected = connected
+        self._queue = connected.queue
+        self._catalog = Catalog(services, connected.hms)
+
+    def recover(self) -> list[str]:
+        """Requests of dead runs go back to the queue, and locks of theirs go."""
+        notes = give_back_abandoned(self._services, self._queue)
+        for row in self._queue.show():
+            if self._ours(row) and self._is_dead(row):
+                try:
+                    self._queue.give_back(row.id, row.worker_id or "")
+                except ConflictError:
+                    continue  # it has ended meanwhile
+                notes.append(f"request {row.id} for {row.full_name} was given back: its run is dead")
+        dead = release_dead_locks(
+            self._connected.hms,
+            timeout_seconds=self._connected.beats.timeout_seconds,
+            agent=self._services.worker_id,
+        )
+        return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
+
+    def _is_dead(self, row: CompactionRequest) -> bool:
+        """Whether a run of this engine took a request long ago and has no claim on the place any more."""
+        if row.state is not State.WORKING or not (row.worker_id or "").startswith(WORKER_PREFIX):
+            return False
+        if row.start_ms is None or self._queue.now_ms(self._services.now_ms()) - row.start_ms < STALE_SECONDS * 1000:
+            return False
+        try:
+            place = self._catalog.place(row)
+            return not is_claimed(self._services.fs, place.location, self._services.clock())
+        except RefusedError:
+            return True  # the table is gone: whoever takes the request says so
+        except AcidError:
+            return False
+
+    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+        """Tables and partitions of the metastore, by one snapshot."""
+        busy: set[Entity] = set()
+        if automatic:
+            rows: list[CompactionRequest] = [*self._connected.hms.show_compactions()]
+            if self._connected.own_queue:
+                rows += [row for row in self._queue.show() if self._ours(row)]
+            busy = {row.entity for row in rows if row.state in (State.INITIATED, State.WORKING)}
+        return self._catalog.select(selection, automatic=automatic, busy=busy)
+
+    def waiting(self, kind: CompactionType) -> list[Waiting]:
+        """The requests of this kind that nobody works on."""
+        rows = [row for row in self._queue.waiting(kind) if self._ours(row)]
+        places = self._catalog.places(rows)
+        return [
+            Waiting(request=row, target=nowhere(row), error=place)
+            if isinstance(place, AcidError)
+            else Waiting(request=row, target=place)
+            for row, place in zip(rows, places, strict=True)
+        ]
+
+    def cautions(self) -> list[str]:
+        """A request is claimed by its id: whoever is first has it."""
+        return []
+
+    def take(self, waiting: Waiting) -> Taken | None:
+        """Claim the request by its id."""
+        claimed = self._queue.claim_id(waiting.request.id, self._services.worker_id, self._services.now_ms())
+        return None if claimed is None else Taken(request=claimed, target=waiting.target)
+
+    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+        """Queue it and claim it; one of its kind that waits already is taken over."""
+        del listing
+        request = self._request(target, kind, initiator=f"{self._services.host}-manual")
+        return Taken(request=queue_and_claim(self._services, self._queue, request), target=target)
+
+    def refuse(self, waiting: Waiting, reason: str) -> None:
+        """To the history, as refused."""
+        services = self._services
+        if self._queue.claim_id(waiting.request.id, services.worker_id, services.now_ms()):
+            self._queue.mark_refused(waiting.request.id, reason, services.now_ms(), worker_id=services.worker_id)
+
+    def hold(self, taken: Taken) -> Hold:
+        """A request that is ours."""
+        return Hive3Hold(self._services, self._connected, self._catalog, taken)
+
+    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+        """The failed-attempt rule of Hive 3.1."""
+        assert decision.kind is not None
+        request = self._request(target, decision.kind, initiator=self._services.initiator_id)
+        return failed_attempts(self._services, self._queue, request, target, dry_run=dry_run)
+
+    def finish(self, target: Target) -> None:
+        """Under a claim of our own and an exclusive lock, as the publication itself."""
+        place = (target.database, target.table, target.partition)
+        with alone_with(self._connected, *place, agent=self._services.worker_id):
+            finish_publications(self._services, target.location)
+
+    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+        """Into the queue; with the figures only where it is ours, for Hive's has little room."""
+        assert decision.kind is not None
+        request = self._request(target, decision.kind, initiator=self._services.initiator_id)
+        if self._connected.own_queue:
+            mark = target.write_ids(listing).for_compactor().high_water_mark
+            request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
+        return accepted_id(self._services, self._queue, request)
+
+    def purge_history(self) -> None:
+        """Ours by Hive's settings; the metastore purges its own."""
+        if self._connected.own_queue:
+            self._queue.purge_history(history_retention(self._services.settings), self._services.now_ms())
+
+    def _ours(self, row: CompactionRequest) -> bool:
+        return not self._connected.own_queue or row.property(METASTORE) == self._connected.name
+
+    def _request(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
+        own = ((METASTORE, self._connected.name), (LOCATION, target.location))
+        return CompactionRequest(
+            id=0,
+            database=target.database,
+            table=target.table,
+            partition=target.partition,
+            type=kind,
+            properties=own if self._connected.own_queue else (),
+            run_as=run_as_user(self._services, target),
+            initiator_id=initiator,
+        )

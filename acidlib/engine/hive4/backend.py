@@ -1,0 +1,177 @@
+"""Tables and requests of a Hive 4 metastore. Requests are handed out by the metastore, in their order.
+
+Source: Hive 4 `CompactionTxnHandler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acidlib import __version__
+from acidlib.engine.backend import Hold, Selected, Taken, Waiting
+from acidlib.engine.catalog import Catalog, Entity
+from acidlib.engine.hive4.connected import POOL, Connected, pool_of
+from acidlib.engine.hive4.hold import Hive4Hold
+from acidlib.engine.hive4.recovery import recover
+from acidlib.engine.leftovers import finish_publications
+from acidlib.engine.names import WORKER_PREFIX, nowhere, run_as_user
+from acidlib.engine.selection import Selection
+from acidlib.engine.services import Services
+from acidlib.engine.target import Target
+from acidlib.errors import AcidError, ConflictError, RefusedError, UnknownOutcomeError
+from acidlib.metastore.values import Accepted, ShownRequest
+from acidlib.model.generation import Generation
+from acidlib.model.listing import Listing
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.decide import Decision
+from acidlib.queue.rules import failed_attempts_reason
+
+
+class Hive4Backend:
+    """Tables, queue and transactions of one Hive 4 metastore."""
+
+    in_order = True
+
+    def __init__(self, services: Services, connected: Connected) -> None:
+        self._services = services
+        self._connected = connected
+        self._hms = connected.hms
+        self._catalog = Catalog(services, connected.hms)
+        self._history: dict[Entity, list[CompactionRequest]] = {}
+
+    def recover(self) -> list[str]:
+        """End what dead runs of this engine left: requests they worked on, and results that can never be committed."""
+        return recover(self._services, self._hms)
+
+    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+        """Tables and partitions of the metastore, by one snapshot."""
+        busy: set[Entity] = set()
+        if automatic:
+            shown = self._hms.show_all_compactions()
+            self._history = {}
+            for row in shown.requests:
+                self._history.setdefault(row.entity, []).append(row)
+            busy = {row.entity for row in shown.requests if row.state in (State.INITIATED, State.WORKING)}
+            busy |= {row.entity for row in shown.others if row.state in ("initiated", "working")}
+        return self._catalog.select(selection, automatic=automatic, busy=busy)
+
+    def waiting(self, kind: CompactionType) -> list[Waiting]:
+        """The requests of our pool up to the last one of this kind, for they are handed out by their order."""
+        pool = self._connected.pool
+        rows = [
+            row
+            for row in reversed(self._hms.show_compactions())
+            if row.state is State.INITIATED and pool_of(row) == pool
+        ]
+        while rows and rows[-1].type is not kind:
+            rows.pop()
+        places = self._catalog.places(rows)
+        return [_waiting(row, place) for row, place in zip(rows, places, strict=True)]
+
+    def cautions(self) -> list[str]:
+        """In the default pool requests are taken that only Hive's own workers can do."""
+        if self._connected.pool is not None:
+            return []
+        return [
+            "warning: requests of the default pool are taken, of either kind and in their order; those that only "
+            "Hive's own workers can do are refused. --pool gives this engine a pool of its own"
+        ]
+
+    def take(self, waiting: Waiting) -> Taken | None:
+        """Whatever request the metastore hands out next."""
+        found = self._hms.find_next_compaction(self._services.worker_id, __version__, self._connected.pool)
+        if found is None:
+            return None
+        target = waiting.target if waiting.request.id == found.id else nowhere(found)
+        return Taken(request=found, target=target)
+
+    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+        """Through a pool that only this run takes from, so that what is handed out is what was asked for."""
+        del listing
+        # one of its own for each request: after a lost answer nothing else can be handed out for it
+        pool = f"{WORKER_PREFIX}{self._services.unique()}"
+        request = self._request(target, kind, initiator=f"{self._services.host}-manual", pool=pool)
+        try:
+            answer = self._hms.compact(request)
+        except UnknownOutcomeError:
+            row = self._in_pool(pool)
+            if row is None:
+                raise
+            answer = Accepted(id=row.id, accepted=True)
+        if not answer.accepted:
+            reason = answer.reason or "it is already queued"
+            if State.READY_FOR_CLEANING.label in reason:
+                raise RefusedError(f"Nothing was written to {target.name} since it was compacted last: {reason}")
+            raise ConflictError(f"Cannot compact {target.name}: because {reason}")
+        try:
+            found = self._hms.find_next_compaction(self._services.worker_id, __version__, pool)
+        except UnknownOutcomeError:
+            found = self._in_pool(pool)
+            if found is None or found.worker_id != self._services.worker_id:
+                raise
+        if found is None or found.id != answer.id:
+            raise ConflictError(f"Cannot compact {target.name}: because another worker has taken request {answer.id}")
+        return Taken(request=found, target=target)
+
+    def _in_pool(self, pool: str) -> ShownRequest | None:
+        return next((row for row in self._hms.show_compactions() if row.pool == pool), None)
+
+    def refuse(self, waiting: Waiting, reason: str) -> None:
+        """Only a request that was handed out can be refused: nothing to do here."""
+
+    def hold(self, taken: Taken) -> Hold:
+        """A request that was handed out to us."""
+        return Hive4Hold(self._services, self._connected, self._catalog, taken)
+
+    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+        """The failed-attempt rule over the metastore's history (Hive Initiator)."""
+        assert decision.kind is not None
+        prefix = "metastore.compactor.initiator.failed"
+        reason = failed_attempts_reason(
+            self._history.get((target.database, target.table, target.partition), ()),
+            threshold=self._services.settings.integer(f"{prefix}.compacts.threshold"),
+            retry_ms=self._services.settings.integer(f"{prefix}.retry.time"),
+            now_ms=self._services.now_ms(),
+            generation=Generation.HIVE4,
+        )
+        if reason is not None and not dry_run:
+            request = self._request(target, decision.kind, initiator=self._services.initiator_id, pool=None)
+            self._hms.mark_not_initiated(replace(request, error_message=reason))
+        return reason
+
+    def finish(self, target: Target) -> None:
+        """Under a claim of our own."""
+        finish_publications(self._services, target.location)
+
+    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+        """compact2, which refuses duplicates by itself."""
+        del listing, figures
+        assert decision.kind is not None
+        pool = self._connected.into_pool or target.settings(self._services.settings).text(POOL) or None
+        request = self._request(target, decision.kind, initiator=self._services.initiator_id, pool=pool)
+        answer = self._hms.compact(request)
+        if not answer.accepted:
+            raise ConflictError(answer.reason or "it is already queued")
+        return answer.id
+
+    def purge_history(self) -> None:
+        """The metastore purges its own history."""
+
+    def _request(self, target: Target, kind: CompactionType, *, initiator: str, pool: str | None) -> CompactionRequest:
+        return CompactionRequest(
+            id=0,
+            database=target.database,
+            table=target.table,
+            partition=target.partition,
+            type=kind,
+            run_as=run_as_user(self._services, target),
+            initiator_id=initiator,
+            pool=pool,
+        )
+
+
+def _waiting(row: ShownRequest, place: Target | AcidError) -> Waiting:
+    if isinstance(place, AcidError):
+        return Waiting(request=row, target=nowhere(row), error=place)
+    return Waiting(request=row, target=place)

@@ -1,0 +1,33 @@
+"""One run's metastore of Hive 4, and single rows of its queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acidlib.metastore.heartbeat import Heartbeater
+from acidlib.metastore.hms import Hms
+from acidlib.model.requests import CompactionRequest
+
+MIN_HISTORY = "metastore.txn.use.minhistorywriteid"
+POOL = "hive.compactor.worker.pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """One run's metastore, with its heartbeats.
+
+    pool         the pool whose requests are taken; None = the default one
+    into_pool    the pool that new requests are put into, whatever the tables say; None = as they say
+    min_history  whether the server counts readers by write id, so that we have to register
+    """
+
+    hms: Hms
+    beats: Heartbeater
+    pool: str | None = None
+    into_pool: str | None = None
+    min_history: bool = False
+
+
+def pool_of(row: CompactionRequest) -> str | None:
+    """The pool of a shown request: Hive shows `default` for none."""
+    return None if row.pool in (None, "", "default") else row.pool

@@ -1,0 +1,56 @@
+"""What dead runs of this engine left in a Hive 4 metastore's queue, and results that can never be committed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from acidlib.engine.names import WORKER_PREFIX
+from acidlib.engine.services import Services
+from acidlib.errors import AcidError
+from acidlib.metastore.hms import Hms
+from acidlib.metastore.values import ShownRequest
+from acidlib.model.requests import State
+from acidlib.model.txnids import ValidTxnList
+from acidlib.storage.claims import STALE_SECONDS
+
+
+def recover(services: Services, hms: Hms) -> list[str]:
+    """What dead runs of this engine left in the queue, and any result whose transaction was aborted.
+
+    Hive's own initiator gives back what timed out, but only after `hive.compactor.worker.timeout`, and where it runs.
+    """
+    notes = []
+    snapshot = hms.open_txns()
+    for row in hms.show_compactions():
+        problem = _dead(services, row, snapshot.txns)
+        if problem is None:
+            continue
+        try:
+            if row.state is State.INITIATED:
+                hms.abort_compactions([row.id])
+            else:
+                hms.mark_failed(replace(row, error_message=problem))
+        except AcidError as error:
+            notes.append(f"request {row.id} for {row.full_name} could not be ended: {error}")
+            continue
+        notes.append(f"request {row.id} for {row.full_name} was ended: {problem}")
+    return notes
+
+
+def _dead(services: Services, row: ShownRequest, txns: ValidTxnList) -> str | None:
+    """Why a row can never be finished by whoever began it; None for rows that are alive or not known to be dead."""
+    if row.state is State.READY_FOR_CLEANING:
+        lost = row.txn_id is not None and row.next_txn_id is None and txns.is_txn_aborted(row.txn_id)
+        return f"its transaction {row.txn_id} was aborted after it was marked as compacted" if lost else None
+    since = row.start_ms if row.state is State.WORKING else row.enqueue_ms
+    # a worker tells its transaction soon after it took a request
+    if since is None or services.now_ms() - since < STALE_SECONDS * 1000:
+        return None
+    if row.state is State.INITIATED:
+        return "its run is dead" if (row.pool or "").startswith(WORKER_PREFIX) else None
+    if row.state is not State.WORKING or not (row.worker_id or "").startswith(WORKER_PREFIX):
+        return None
+    if row.txn_id is not None and row.txn_id > txns.high_water_mark:
+        return None
+    alive = row.txn_id is not None and not txns.is_txn_aborted(row.txn_id) and not txns.is_txn_valid(row.txn_id)
+    return None if alive else "its run is dead"

@@ -1,0 +1,53 @@
+"""Queueing and claiming in a SQL queue, and its rule of failed attempts."""
+
+from __future__ import annotations
+
+from acidlib.engine.services import Services
+from acidlib.engine.target import Target
+from acidlib.errors import ConflictError
+from acidlib.model.requests import CompactionRequest, State
+from acidlib.queue.sql import SqlQueue
+
+
+def accepted_id(services: Services, queue: SqlQueue, request: CompactionRequest) -> int:
+    """Queue a request; ConflictError with the queue's reason when it is not accepted."""
+    answer = queue.enqueue(request, now_ms=services.now_ms())
+    if not answer.accepted:
+        raise ConflictError(answer.reason or "it is already queued")
+    return answer.id
+
+
+def failed_attempts(
+    services: Services, queue: SqlQueue, request: CompactionRequest, target: Target, *, dry_run: bool
+) -> str | None:
+    """Why a place whose last compactions failed is left alone; unless it is a dry run, the history says so too."""
+    prefix = "metastore.compactor.initiator.failed"
+    generation = target.understanding.generation
+    assert generation is not None
+    reason = queue.failed_attempts(
+        request,
+        threshold=services.settings.integer(f"{prefix}.compacts.threshold"),
+        retry_ms=services.settings.integer(f"{prefix}.retry.time"),
+        now_ms=services.now_ms(),
+        generation=generation,
+    )
+    if reason is not None and not dry_run:
+        queue.record_not_initiated(request, reason, services.now_ms())
+    return reason
+
+
+def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequest) -> CompactionRequest:
+    """A request for this place that is now ours; ConflictError while another one is in the way."""
+    answer = queue.enqueue(request, now_ms=services.now_ms())
+    if not answer.accepted and answer.state is not State.INITIATED:
+        raise ConflictError(f"Cannot compact {request.full_name}: because {answer.reason}")
+    waiting = None if answer.accepted else queue.find(answer.id)
+    if waiting is not None and waiting.type is not request.type:
+        raise ConflictError(f"Cannot compact {request.full_name}: because {answer.reason}")
+    claimed = queue.claim_id(answer.id, services.worker_id, services.now_ms())
+    if claimed is None:
+        raise ConflictError(f"Cannot compact {request.full_name}: because another worker has taken request {answer.id}")
+    if waiting is not None:
+        # what is stated now is newer than what the waiting request was made with
+        queue.set_properties(answer.id, services.worker_id, dict(request.properties))
+    return claimed

@@ -1,0 +1,107 @@
+"""One request in a SQL queue, and the claim on its place."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+from acidlib.engine.backend import Taken
+from acidlib.engine.services import Services
+from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
+from acidlib.errors import AcidError, UnknownOutcomeError
+from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
+from acidlib.planning.inputs import Publication
+from acidlib.queue.rules import LOCATION
+from acidlib.queue.sql import SqlQueue
+from acidlib.report.results import Outcome
+from acidlib.storage.claims import Claim
+
+
+class SqlHold:
+    """A request in a SQL queue, and the claim on its place."""
+
+    def __init__(self, services: Services, queue: SqlQueue, taken: Taken) -> None:
+        self._services = services
+        self._queue = queue
+        self._taken = taken
+        self._claim: Claim | None = None
+
+    @property
+    def _id(self) -> int:
+        return self._taken.request.id
+
+    def begin(self) -> Target:
+        """Claim the place."""
+        self._claim = self._services.claim(self._taken.target.location)
+        return self._taken.target
+
+    def start(self, high_water_mark: int) -> None:
+        """Record the mark; ConflictError when the request was given to another worker meanwhile."""
+        self._queue.set_highest_write_id(self._id, self._services.worker_id, high_water_mark)
+
+    def only_clean(self, high_water_mark: int) -> bool:
+        """A request to clean only, unless one waits for this place already.
+
+        Obsolete may be what a run made so that died before it could tell the queue. What covers it counts as published
+        now, for it is not known when it was.
+        """
+        if self._awaits_cleaning():
+            return False
+        self.start(high_water_mark)
+        self._mark_compacted(())
+        return True
+
+    def _awaits_cleaning(self) -> bool:
+        location = self._taken.target.location
+        return any(other.property(LOCATION) == location for other in self._queue.ready_for_cleaning())
+
+    def publishing(self, publication: Publication) -> AbstractContextManager[None]:
+        """Nothing else has to be had: nobody else writes or reads, as the caller stated."""
+        del publication
+        return nullcontext()
+
+    def assert_mine(self, high_water_mark: int) -> ValidTxnList:
+        """The claim and the request are still ours."""
+        assert self._claim is not None
+        self._claim.assert_mine()
+        self.start(high_water_mark)
+        return ALL_COMMITTED
+
+    def published(self, directories: tuple[str, ...]) -> None:
+        """Ready for cleaning, with what the cleaner needs."""
+        try:
+            self._mark_compacted(directories)
+        except AcidError as error:
+            raise UnknownOutcomeError(
+                f"Cannot note that {self._taken.target.name} is compacted: because {error}; its results are visible "
+                "and right, and stay; clean it with a new compaction"
+            ) from error
+
+    def end(self, outcome: Outcome, reason: str, *, named: bool) -> str | None:
+        """Refused and failed requests go to the history, conflicts back to the queue unless they were named."""
+        worker, now_ms = self._services.worker_id, self._services.now_ms()
+        if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
+            self._queue.mark_refused(self._id, reason, now_ms, worker_id=worker)
+        elif outcome is Outcome.FAILED:
+            self._queue.mark_failed(self._id, reason, now_ms, worker_id=worker)
+        elif outcome is Outcome.CONFLICT:
+            self.abandon()
+        return None
+
+    def abandon(self) -> None:
+        """Back to the queue."""
+        self._queue.give_back(self._id, self._services.worker_id)
+
+    def close(self) -> None:
+        """Release the claim."""
+        if self._claim is not None:
+            self._claim.release()
+
+    def _mark_compacted(self, directories: tuple[str, ...]) -> None:
+        now_ms = self._services.now_ms()
+        properties = {OUTPUTS: ",".join(directories), PUBLISHED_MS: str(now_ms), **self._properties(directories)}
+        self._queue.mark_compacted(self._id, self._services.worker_id, now_ms, properties=properties)
+
+    def _properties(self, directories: tuple[str, ...]) -> dict[str, str]:
+        """What else the cleaner has to know."""
+        del directories
+        return {}

@@ -1,0 +1,234 @@
+"""Heartbeats: one thread that keeps the transactions and locks of a run alive, and tells when one of them is lost.
+
+The metastore aborts a transaction, and drops a lock without one, that had no heartbeat for its timeout (Hive
+`AcidHouseKeeperService`). A beat that arrives while it looks for dead ones may come too late, hence an interval of at
+most half of the timeout. Who holds something asks `Beat.assert_alive` right before anything becomes visible.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
+from types import TracebackType
+from typing import Protocol
+
+from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
+from acidlib.metastore.beat import Beat, Clock, reason_of
+from acidlib.metastore.endpoint import ConnectionOptions
+
+__all__ = ["Beat", "Connection", "Heartbeater", "Rounds", "heartbeat_options"]
+
+RETRIES_PER_TIMEOUT = 30
+LONGEST_RETRY_SECONDS = 5.0
+SHARE_OF_ONE_CALL = 8
+
+
+class Connection(Protocol):
+    """What a heartbeat needs of a metastore; `Hms` is one.
+
+    A call should end by itself and soon, and not be repeated inside: see `heartbeat_options`.
+    """
+
+    def heartbeat(self, *, txn_id: int | None = None, lock_id: int | None = None) -> None:
+        """Raises ConflictError when transaction or lock are lost, any other error when it is not known."""
+
+    def close(self) -> None:
+        """Give the connection up."""
+
+
+class Rounds:
+    """Which beat is due when, and the sending of it; without a thread of its own.
+
+    Beats go by their time, the oldest first. One that fails goes behind all others that are due, so that one which
+    hangs for as long as a call may does not keep the others waiting for more than that.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Connection], *, interval_seconds: float, timeout_seconds: float, clock: Clock
+    ) -> None:
+        """See `Heartbeater`."""
+        self._connect = connect
+        self._clock = clock
+        self._interval = interval_seconds
+        self._retry = min(interval_seconds, timeout_seconds / RETRIES_PER_TIMEOUT, LONGEST_RETRY_SECONDS)
+        self._connection: Connection | None = None
+        self._guard = threading.Lock()
+        self._order = count()
+        self._due: list[tuple[float, int, Beat]] = []  # a heap; the one that is being sent stays on its top
+
+    def add(self, beat: Beat) -> None:
+        """A beat that is due at once; from any thread."""
+        with self._guard:
+            heappush(self._due, (self._clock(), next(self._order), beat))
+
+    def step(self) -> float | None:
+        """Send the beat that is due and return 0; else return the seconds until one is, None without any."""
+        with self._guard:
+            while self._due and self._due[0][2].stopped:
+                heappop(self._due)
+            if not self._due:
+                return None
+            due, _, beat = self._due[0]
+            wait = due - self._clock()
+        if wait > 0:
+            return wait
+        self._send(beat)
+        return 0.0
+
+    def end(self, kind: type[AcidError], reason: str) -> None:
+        """Close the connection; what has a beat counts as lost."""
+        self._disconnect()
+        with self._guard:
+            ended, self._due = self._due, []
+        for _, _, beat in ended:
+            beat.lose(kind, reason)
+
+    def _send(self, beat: Beat) -> None:
+        """Only the metastore's own word that something is gone is final; all else is tried again."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+        except Exception as error:  # whatever is wrong in there must not end the heartbeats of everything else
+            self._put_off_all(error)
+            return
+        sent_at = self._clock()
+        txn_id, lock_id = beat.ids
+        try:
+            self._connection.heartbeat(txn_id=txn_id, lock_id=lock_id)
+        except ConflictError as error:
+            beat.lose(ConflictError, f"the metastore has given it up: {reason_of(error)}")
+        except Exception as error:  # as above
+            beat.missed(error)
+            self._disconnect()
+            self._put_off(beat, self._clock() + self._retry)
+        else:
+            beat.beaten(sent_at)
+            self._put_off(beat, sent_at + self._interval)
+
+    def _put_off(self, beat: Beat, due: float) -> None:
+        with self._guard:
+            heapreplace(self._due, (due, next(self._order), beat))
+
+    def _put_off_all(self, error: Exception) -> None:
+        """Without a connection: nobody is beaten before the next attempt to make one."""
+        with self._guard:
+            now = self._clock()
+            for due, _, beat in self._due:
+                if due <= now:
+                    beat.missed(error)
+            self._due = [(max(due, now + self._retry), order, beat) for due, order, beat in self._due]
+            heapify(self._due)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):  # it is given up anyway
+                connection.close()
+
+
+class Heartbeater:
+    """Beats everything that is registered, from one daemon thread over one connection of its own.
+
+    Use it as a context manager. Thread and connection are made when first needed.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Connection], *, interval_seconds: float, timeout_seconds: float, clock: Clock
+    ) -> None:
+        """`timeout_seconds` is the metastore's for transactions, `clock` tells seconds that never go back.
+
+        Raises RefusedError when the interval is more than half of the timeout.
+        """
+        if not 0 < interval_seconds <= timeout_seconds / 2:
+            raise RefusedError(
+                f"Cannot beat every {interval_seconds:g} s: because the interval has to be at most half of the "
+                f"metastore's transaction timeout, {timeout_seconds:g} s"
+            )
+        self.timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._rounds = Rounds(connect, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds, clock=clock)
+        self._guard = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._ended: str | None = None
+
+    @property
+    def now(self) -> float:
+        """The clock of the heartbeats."""
+        return self._clock()
+
+    def register(self, *, txn_id: int | None, lock_id: int | None, name: str, since: float | None = None) -> Beat:
+        """Keep a transaction, a lock, or a transaction with its lock alive; `name` says for people what it is.
+
+        `since` is `now` as it was before the metastore was asked for it. The first beat is sent at once. Raises
+        DefectError after the end.
+        """
+        beat = Beat(
+            name=name,
+            txn_id=txn_id,
+            lock_id=lock_id,
+            since=self._clock() if since is None else since,
+            timeout_seconds=self.timeout_seconds,
+            clock=self._clock,
+        )
+        with self._guard:
+            if self._ended is not None:
+                raise DefectError(f"Cannot keep {name} alive: because {self._ended}")
+            self._rounds.add(beat)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="acidlib-heartbeat", daemon=True)
+                self._thread.start()
+        self._wake.set()
+        return beat
+
+    def close(self) -> None:
+        """End the thread and its connection. What is still registered counts as lost from now on."""
+        with self._guard:
+            self._ended = self._ended or "its heartbeats were ended"
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(self.timeout_seconds)
+
+    def __enter__(self) -> Heartbeater:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        """The thread: it never ends silently."""
+        kind: type[AcidError] = RetryError
+        try:
+            while True:
+                self._wake.clear()
+                if self._ended is not None:
+                    return
+                wait = self._rounds.step()
+                if wait != 0:
+                    self._wake.wait(wait)
+        except BaseException as error:
+            kind = DefectError
+            with self._guard:
+                self._ended = f"its heartbeats ended by an unexpected {type(error).__name__}: {error}"
+        finally:
+            self._rounds.end(kind, self._ended or "")
+
+
+def heartbeat_options(options: ConnectionOptions, timeout_seconds: float) -> ConnectionOptions:
+    """The options for the heartbeats' connection to a metastore with this timeout: calls end soon and only once.
+
+    While one call hangs nothing else is beaten, and repeating is done by `Rounds`.
+    """
+    longest = timeout_seconds / SHARE_OF_ONE_CALL
+    return replace(
+        options,
+        attempts=1,
+        timeout_seconds=min(options.timeout_seconds, longest),
+        connect_timeout_seconds=min(options.connect_timeout_seconds, longest),
+    )

@@ -1,0 +1,68 @@
+"""A Hive metastore, of Hive 3.1 or Hive 4, as typed calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from acidlib.metastore.caller import Caller
+from acidlib.metastore.catalog_calls import CatalogCalls
+from acidlib.metastore.compaction_calls import CompactionCalls
+from acidlib.metastore.endpoint import ConnectionOptions, parse_endpoints
+from acidlib.metastore.lock_calls import LockCalls
+from acidlib.metastore.txn_calls import TransactionCalls
+
+
+class Hms(CatalogCalls, TransactionCalls, LockCalls, CompactionCalls):
+    """One connection to one metastore, with failover over several URIs; not thread safe: one per thread.
+
+    Calls that leave nothing behind, or the same once or twice, are repeated over new connections when one is lost; the
+    others raise UnknownOutcomeError once something was sent. All calls raise RetryError when no metastore can be
+    reached or the server failed, ConflictError when a transaction or lock is gone, RefusedError for what the server
+    refuses or has not, CorruptError for an answer that is not whole.
+    """
+
+    @property
+    def version(self) -> str:
+        """The version the server tells: `3.0` from Hive 3.0 and 3.1, its own from Hive 4; "" from one that does not."""
+        return self._caller.version
+
+    @property
+    def uri(self) -> str:
+        """The URI that is connected to, or was last."""
+        return self._caller.endpoint.uri
+
+    def another(self) -> Hms:
+        """A second connection with the same options, for another thread; raises what `connect` raises."""
+        caller = self._caller
+        return Hms(Caller(caller.endpoints, caller.options, user=caller.user, host=caller.host, sleep=caller.sleep))
+
+    def close(self) -> None:
+        """Ends the connection; a later call opens a new one."""
+        self._caller.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def connect(
+    uris: Sequence[str],
+    options: ConnectionOptions,
+    *,
+    user: str,
+    host: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Hms:
+    """Connects to the first of the URIs (`thrift://host[:port]`) that answers; `user` and `host` are who asks.
+
+    Raises RetryError when none can be reached, RefusedError for a URI that makes no sense and for servers that are
+    no metastore of Hive 3.1 or 4, do not let us in, or show a certificate that does not pass.
+    """
+    return Hms(Caller(parse_endpoints(uris), options, user=user, host=host, sleep=sleep))

@@ -1,0 +1,119 @@
+"""How a table wants its ORC files written, by its properties and those of a request.
+
+Source of the names, of what a value may be and of the order: ORC `OrcConf` and `OrcFile.WriterOptions`, Hive
+`CompactorMR.overrideTblProps` and `overrideMRProps`. For each of them the first that is given counts:
+
+1. request property `tblprops.<name>`, 2. table property `<name>`, 3. request property and 4. table property
+`compactor.<name>`, 5. and 6. the same by Hive's name, such as `compactor.hive.exec.orc.default.compress`.
+
+orc.compress              NONE, ZLIB, SNAPPY, LZ4 or, for Hive 4, ZSTD; not given: that of most input bytes, else ZLIB
+orc.row.index.stride      at least 1000 rows; not given: that of most input bytes, else 10,000. One of 0 or less, which
+                          asks for no index, counts as not given: some engines refuse files that have none
+orc.compress.size         bytes of a block, brought to 1 KiB to 8 MiB, and up to the blocks of the inputs; 256 KiB
+orc.stripe.size           bytes up to which stripes are joined, at most 1 GiB; larger ones that are there stay; 64 MiB
+orc.create.index          without effect: there is always an index. Hive's own writers do not look at it either
+orc.bloom.filter.columns  without effect: stripes that are copied keep their filters, rewritten ones have none
+
+Whatever else begins with `orc.` is passed over. A codec or stride that is given, and is not that of the inputs, makes
+every stripe of them be recoded, once; without it nothing is recoded for the sake of a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from acidlib.errors import RefusedError
+from acidlib.model.generation import Generation
+from acidlib.model.tables import Table
+from acidlib.model.units import RewriteSettings
+
+COMPRESS, STRIDE, BLOCK, STRIPE = "orc.compress", "orc.row.index.stride", "orc.compress.size", "orc.stripe.size"
+_HIVE_NAMES = {
+    COMPRESS: "hive.exec.orc.default.compress",
+    STRIDE: "hive.exec.orc.default.row.index.stride",
+    BLOCK: "hive.exec.orc.default.buffer.size",
+    STRIPE: "hive.exec.orc.default.stripe.size",
+}
+_CODECS = {
+    Generation.HIVE3: ("NONE", "ZLIB", "SNAPPY", "LZ4"),
+    Generation.HIVE4: ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD"),
+}
+_LEAST_STRIDE, _MOST_STRIDE = 1000, (1 << 31) - 1
+_LEAST_BLOCK, _MOST_BLOCK = 1 << 10, (1 << 23) - 1
+_MOST_STRIPE = 1 << 30
+
+
+def rewrite_settings(
+    table: Table,
+    request: Mapping[str, str],
+    *,
+    generation: Generation,
+    otherwise: RewriteSettings | None = None,
+) -> RewriteSettings:
+    """The sizes and codec of a compaction of this table. `request`: the request's properties.
+
+    `otherwise` has what no property gives. Raises RefusedError, naming table and property, for a value that makes no
+    sense or that cannot be written.
+    """
+    settings = otherwise or RewriteSettings()
+    if given := _given(COMPRESS, table, request):
+        codec = given.codec(_CODECS[generation])
+        settings = replace(settings, compression=codec, stated=settings.stated | {"compression"})
+    if (given := _given(STRIDE, table, request)) and (stride := given.number()) > 0:
+        if not _LEAST_STRIDE <= stride <= _MOST_STRIDE:
+            raise given.refused(f"it is not from {_LEAST_STRIDE} to {_MOST_STRIDE}")
+        settings = replace(settings, stride=stride, stated=settings.stated | {"stride"})
+    if given := _given(BLOCK, table, request):
+        block = min(max(given.positive(), _LEAST_BLOCK), _MOST_BLOCK)
+        settings = replace(settings, block_bytes=block, stated=settings.stated | {"block_bytes"})
+    if given := _given(STRIPE, table, request):
+        settings = replace(settings, stripe_bytes=min(given.positive(), _MOST_STRIPE))
+    return settings
+
+
+class _Given:
+    """A property that is there: `shown` is what errors call it."""
+
+    def __init__(self, table: str, shown: str, text: str) -> None:
+        self._table, self._shown, self._text = table, shown, text
+
+    def codec(self, known: tuple[str, ...]) -> str:
+        """The name of a codec, in upper case."""
+        if self._text.upper() not in known:
+            raise self.refused(f"only {', '.join(known)} can be written")
+        return self._text.upper()
+
+    def number(self) -> int:
+        """A whole number, without any unit, as Java reads it."""
+        text = self._text.removeprefix("-")
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise self.refused("it is not a whole number")
+        return int(self._text)
+
+    def positive(self) -> int:
+        """A number above zero."""
+        number = self.number()
+        if number < 1:
+            raise self.refused("it is less than 1")
+        return number
+
+    def refused(self, reason: str) -> RefusedError:
+        """The error for a value that cannot be used."""
+        return RefusedError(f"Cannot compact {self._table}: because of its {self._shown}={self._text}: {reason}")
+
+
+def _given(name: str, table: Table, request: Mapping[str, str]) -> _Given | None:
+    for layer, key in _places(name):
+        text = request.get(key) if layer == "request" else table.property(key)
+        if text is not None:
+            return _Given(table.full_name, f"{layer} property {key}", text)
+    return None
+
+
+def _places(name: str) -> Iterator[tuple[str, str]]:
+    yield "request", f"tblprops.{name}"
+    yield "table", name
+    for known in (name, _HIVE_NAMES[name]):
+        yield "request", f"compactor.{known}"
+        yield "table", f"compactor.{known}"

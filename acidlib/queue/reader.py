@@ -1,0 +1,137 @@
+"""Reading a queue and its history."""
+
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import ColumnElement, Connection, and_
+
+from acidlib.errors import CorruptError
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.queue.database import Database
+from acidlib.queue.dialects import database_now_ms
+from acidlib.queue.rows import RequestTable, Unreadable
+from acidlib.queue.rules import failed_attempts_reason, same_entity
+from acidlib.queue.statements import has_id, in_state, of_entity, of_table
+from acidlib.queue.tables import open_tables
+
+
+class QueueReader:
+    """What can be asked of a queue at a SQLAlchemy URL; see `SqlQueue`.
+
+    A row that is not understood is an error in tables of our own. A metastore's tables are written by others too:
+    there such a row is left out of every answer, is never taken or cleaned, and is told by `unreadable`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._database = Database(url)
+        self._tables = open_tables(self._database)
+
+    @property
+    def schema_version(self) -> str | None:
+        """The version of the metastore's schema this queue is part of; None for tables of our own."""
+        return None if self._tables.metastore is None else self._tables.metastore.version
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def now_ms(self, callers_ms: int) -> int:
+        """The time that the times of this queue compare with: a metastore's database tells it, else the caller."""
+        with self._database.reading("read") as connection:
+            return self._now_ms(connection, callers_ms)
+
+    def waiting(self, kind: CompactionType | None = None) -> tuple[CompactionRequest, ...]:
+        """The requests in state initiated, oldest first, to choose from; `claim_id` then takes one."""
+        wanted = in_state(self._tables.queue, State.INITIATED)
+        if kind is not None:
+            wanted = and_(wanted, self._tables.queue.column("TYPE") == kind.value)
+        return tuple(sorted(self._queued(wanted), key=lambda row: row.id))
+
+    def ready_for_cleaning(self) -> tuple[CompactionRequest, ...]:
+        """What awaits the cleaner, in an order in which no later result of a place comes before an earlier one."""
+        found = self._queued(in_state(self._tables.queue, State.READY_FOR_CLEANING))
+        return tuple(sorted(found, key=lambda row: (row.highest_write_id or 0, row.id)))
+
+    def find(self, request_id: int) -> CompactionRequest | None:
+        """The request with this id, in the queue or in the history."""
+        with self._database.reading("read", one_moment=True) as connection:
+            for table in (self._tables.queue, self._tables.history):
+                found = self._requests(connection, table, has_id(table, request_id))
+                if found:
+                    return found[0]
+        return None
+
+    def show(self) -> tuple[CompactionRequest, ...]:
+        """All rows of the queue and the history, newest first, read at one moment."""
+        with self._database.reading("read", one_moment=True) as connection:
+            rows = self._requests(connection, self._tables.queue) + self._requests(connection, self._tables.history)
+        return tuple(sorted(rows, key=lambda row: row.id, reverse=True))
+
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """The rows that are not understood, newest first."""
+        with self._database.reading("read", one_moment=True) as connection:
+            found = [
+                unread
+                for table in (self._tables.queue, self._tables.history)
+                for row in connection.execute(table.select())
+                if (unread := table.unreadable(row)) is not None
+            ]
+        return tuple(sorted(found, key=lambda row: row.id, reverse=True))
+
+    def failed_attempts(
+        self,
+        request: CompactionRequest,
+        *,
+        threshold: int,
+        retry_ms: int,
+        now_ms: int,
+        generation: Generation,
+    ) -> str | None:
+        """Why a place is not compacted automatically after failures; see `failed_attempts_reason`.
+
+        In a metastore the rule is that of Hive 3.1, which for a whole table counts the rows of its partitions too.
+        """
+        history = self._tables.history
+        of_hive = self._tables.metastore is not None
+        with self._database.reading("read") as connection:
+            about = of_table if of_hive and request.partition is None else of_entity
+            rows = self._requests(connection, history, about(connection, history, request))
+        return failed_attempts_reason(
+            rows if of_hive else [row for row in rows if same_entity(row, request)],
+            threshold=threshold,
+            retry_ms=retry_ms,
+            now_ms=now_ms,
+            generation=Generation.HIVE3 if of_hive else generation,
+        )
+
+    def _now_ms(self, connection: Connection, callers_ms: int) -> int:
+        return callers_ms if self._tables.metastore is None else database_now_ms(connection)
+
+    def _queued(self, wanted: ColumnElement[bool]) -> list[CompactionRequest]:
+        with self._database.reading("read") as connection:
+            return self._requests(connection, self._tables.queue, wanted)
+
+    @staticmethod
+    def _requests(
+        connection: Connection, table: RequestTable, wanted: ColumnElement[bool] | None = None
+    ) -> list[CompactionRequest]:
+        statement = table.select()
+        if wanted is not None:
+            statement = statement.where(wanted)
+        found = []
+        for row in connection.execute(statement):
+            try:
+                found.append(table.request(row))
+            except CorruptError:
+                if not table.of_hive:
+                    raise
+        return found

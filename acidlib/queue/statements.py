@@ -1,0 +1,119 @@
+"""Conditions on rows of the queue, and changes of one row that are made only if it is what the caller believes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, update
+
+from acidlib.errors import ConflictError
+from acidlib.model.requests import CompactionRequest, State
+from acidlib.queue.cleaned import forget_writes
+from acidlib.queue.dialects import equals
+from acidlib.queue.rows import RequestTable
+from acidlib.queue.tables import QueueTables
+
+
+def has_id(table: RequestTable, request_id: int) -> ColumnElement[bool]:
+    """The row of this id."""
+    return table.column("ID") == request_id
+
+
+def in_state(table: RequestTable, state: State) -> ColumnElement[bool]:
+    """The rows in this state."""
+    return table.column("STATE") == state.value
+
+
+def owned(table: RequestTable, request_id: int, worker_id: str | None) -> ColumnElement[bool]:
+    """A worker's request that is being worked on, or, without a worker, one that is ready for cleaning."""
+    if worker_id is None:
+        return and_(has_id(table, request_id), in_state(table, State.READY_FOR_CLEANING))
+    return and_(has_id(table, request_id), in_state(table, State.WORKING), table.column("WORKER_ID") == worker_id)
+
+
+def of_table(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
+    """The rows about a request's table, whatever the partition."""
+    return and_(
+        equals(connection, table.column("DATABASE"), request.database),
+        equals(connection, table.column("TABLE"), request.table),
+    )
+
+
+def of_entity(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
+    """The rows about a request's table and partition; none matches none alone."""
+    partition = table.column("PARTITION")
+    return and_(
+        of_table(connection, table, request),
+        partition.is_(None) if request.partition is None else equals(connection, partition, request.partition),
+    )
+
+
+def read_one(connection: Connection, table: RequestTable, guard: ColumnElement[bool]) -> CompactionRequest | None:
+    """The request of the row that `guard` names, which stays locked for this transaction; None without it."""
+    row = connection.execute(table.select().where(guard).with_for_update()).one_or_none()
+    return None if row is None else table.request(row)
+
+
+def change_one(
+    connection: Connection,
+    table: RequestTable,
+    request_id: int,
+    owner: str | None,
+    /,
+    *,
+    merge: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> None:
+    """Sets fields of a request that is `owned`, and adds or replaces properties. Raises ConflictError if it is not.
+
+    What the table has no column for is not kept; the columns of other fields are not written.
+    """
+    guard = owned(table, request_id, owner)
+    before = read_one(connection, table, guard)
+    if before is None:
+        raise not_ours(request_id)
+    if merge:
+        fields["properties"] = tuple({**dict(before.properties), **merge}.items())
+    values = table.values(replace(before, **fields), *fields)
+    if values:
+        require_one(connection.execute(update(table.table).where(guard).values(values)).rowcount, request_id)
+
+
+def complete(
+    connection: Connection,
+    tables: QueueTables,
+    request_id: int,
+    worker_id: str | None,
+    state: State,
+    *,
+    reason: str | None,
+    now_ms: int,
+) -> None:
+    """Queue row to history row; the queue row must be `owned`. The order of the statements is Hive's.
+
+    In a metastore a success also forgets the writes that are merged.
+    """
+    queue, history = tables.queue, tables.history
+    guard = owned(queue, request_id, worker_id)
+    row = connection.execute(queue.select().where(guard).with_for_update()).one_or_none()
+    if row is None:
+        raise not_ours(request_id)
+    request = queue.request(row)
+    require_one(connection.execute(delete(queue.table).where(guard)).rowcount, request_id)
+    done = replace(request, state=state, end_ms=now_ms, error_message=reason)
+    connection.execute(insert(history.table).values({**history.values(done), **queue.meta_info(row)}))
+    if state is State.SUCCEEDED and tables.metastore is not None:
+        forget_writes(connection, tables.metastore, request)
+
+
+def require_one(count: int, request_id: int) -> None:
+    """Raises ConflictError unless one row was changed."""
+    if count != 1:
+        raise not_ours(request_id)
+
+
+def not_ours(request_id: int) -> ConflictError:
+    """The error for a row that is not what the caller believes."""
+    return ConflictError(
+        f"Cannot change compaction request {request_id}: because it is gone, in another state or another worker's"
+    )

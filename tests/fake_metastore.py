@@ -1,0 +1,121 @@
+"""A metastore in this process that answers, fails and falls silent as a test wants it to.
+
+It speaks through thriftpy2's own server side and transports, so that ours are checked against others.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from thriftpy2.protocol import TBinaryProtocol
+from thriftpy2.thrift import TApplicationException, TProcessor
+from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket, TTransportException
+
+from acidlib.metastore.idl import interface
+from acidlib.model.generation import Generation
+
+TYPES: Any = interface()
+Answer = Callable[..., Any]
+
+
+class Hangup(Exception):  # noqa: N818 - what a handler raises to end the connection without an answer
+    """Ends the connection without an answer."""
+
+
+class FakeMetastore:
+    """`answers` maps the name of a call to a function of its arguments; a call without one is unknown.
+
+    A list of functions is used up one by one, the last of them for ever. `calls` are the names of all calls so far
+    but those of the handshake.
+    """
+
+    def __init__(
+        self, generation: Generation = Generation.HIVE4, *, framed: bool = False, version: str = "4.0.1"
+    ) -> None:
+        self.answers: dict[str, Answer | list[Answer]] = {
+            "set_ugi": lambda user, groups: [user, *groups],
+            "getVersion": lambda: version,
+            "get_valid_write_ids": lambda request: TYPES.GetValidWriteIdsResponse(tblValidWriteIds=[]),
+        }
+        if generation is Generation.HIVE4:
+            self.answers["get_database_req"] = lambda request: TYPES.Database(name=request.name, parameters={})
+        self.calls: list[str] = []
+        self.connections = 0
+        self._framed = framed
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    @property
+    def uri(self) -> str:
+        return f"thrift://127.0.0.1:{self._server.getsockname()[1]}"
+
+    def hang_up(self) -> None:
+        """Ends all connections, as a restart does."""
+        for connection in self._open:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self.hang_up()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        link = TSocket(sock=connection)
+        transport = (TFramedTransport if self._framed else TBufferedTransport)(link)
+        protocol = TBinaryProtocol(transport)
+        processor = TProcessor(TYPES.Metastore, self)
+        with suppress(TTransportException, OSError, Hangup):
+            while True:
+                processor.process(protocol, protocol)
+        link.close()
+
+    def __getattr__(self, name: str) -> Answer:
+        if name not in TYPES.Metastore.thrift_services:
+            raise AttributeError(name)
+        return lambda *arguments: self._answer(name, arguments)
+
+    def _answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        if name not in ("set_ugi", "getVersion", "get_database_req"):
+            self.calls.append(name)
+        answer = self.answers.get(name)
+        if answer is None:
+            raise TApplicationException(TApplicationException.UNKNOWN_METHOD, f"Invalid method name: '{name}'")
+        if isinstance(answer, list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        return answer(*arguments)
+
+
+def raises(error: BaseException) -> Answer:
+    """An answer that is an exception."""
+
+    def answer(*_: Any) -> Any:
+        raise error
+
+    return answer

@@ -1,0 +1,149 @@
+"""Our jobs on a Hive 4 metastore, in this process or in one of their own that can be killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acidlib.metastore.values import TxnType
+from integration.harness import Jobs, Ran, at_time
+from integration.hive4_model import Lake, Made
+
+LATER_SECONDS = 3700
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Our jobs on one metastore."""
+
+    jobs: Jobs
+    uri: str
+
+    def __call__(self, job: str, *arguments: str | Path, uri: str | None = None) -> Ran:
+        return self.jobs(job, *arguments, "--metastore-uri", uri or self.uri)
+
+    def good(self, job: str, *arguments: str | Path, uri: str | None = None) -> Ran:
+        """A run that has to end with status 0."""
+        ran = self(job, *arguments, uri=uri)
+        assert ran.status == 0, ran
+        return ran
+
+    def compact(self, made: Made, kind: str = "major") -> Ran:
+        """By name."""
+        return self.good(f"{kind}_compact", "--table", made.full)
+
+    def clean(self, *arguments: str | Path) -> list[dict[str, Any]]:
+        """At once; what became of each request."""
+        found: list[dict[str, Any]] = self.good("cleaner", "--retention", "0s", *arguments).document["cleanings"]
+        return found
+
+
+def only_line(ran: Ran) -> str:
+    """The one line in which a run that could not be done says why, with nothing on standard output."""
+    assert ran.out == "", ran
+    (line,) = ran.err.splitlines()
+    assert line.startswith("error: Cannot "), line
+    return line
+
+
+def settle(lake: Lake, service: Service, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever went wrong: nothing is lost, and a run later on ends what is left, compacts and cleans.
+
+    It is later than the time after which a run is taken for dead, and the metastore has aborted its transactions.
+    """
+    lake.check(made)
+    for txn in lake.hms.open_txns_info():
+        if txn.state == "open":
+            lake.hms.abort_txn(txn.id, TxnType.COMPACTION)
+    at_time(monkeypatch, LATER_SECONDS)
+    service.good("major_compact")  # what was given back
+    assert lake.seen(made) == made.expected
+    clean_up(lake, service, made)
+    assert set(service.compact(made).states) <= {"ready for cleaning", "refused"}
+    assert lake.seen(made) == made.expected
+    clean_up(lake, service, made)
+    assert not {"initiated", "working"} & set(lake.states(made))
+    for place in made.places:
+        (left,) = place.directories()
+        assert left.startswith("base_")
+        assert [name for name in place.litter() if not name.startswith("_tmp_")] == []
+    lake.check(made)
+
+
+def clean_up(lake: Lake, service: Service, made: Made) -> None:
+    """Runs the cleaner until nothing of a table awaits it, as long as every run gets further."""
+    while "ready for cleaning" in lake.states(made):
+        cleaned = service.clean("--table", made.full)
+        assert "succeeded" in {entry["state"] for entry in cleaned}, cleaned
+        assert lake.seen(made) == made.expected
+
+
+class Child:
+    """A job in a process of its own, forked from this one."""
+
+    def __init__(self, run: Callable[[], Any], answer: Path) -> None:
+        """Starts it; what `run` returns comes back through the file `answer`."""
+        self._answer = answer
+        self._status: int | None = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process hold nothing it needs
+            self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                answer.write_bytes(pickle.dumps(run()))
+            except BaseException as error:
+                answer.write_bytes(pickle.dumps(AssertionError(f"{type(error).__name__}: {error}")))
+                os._exit(99)
+            os._exit(0)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Sends it a signal."""
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float = 120) -> int:
+        """Its exit status, negative for the signal that ended it."""
+        end = time.monotonic() + seconds
+        while self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+                break
+            if time.monotonic() > end:
+                self.kill()
+                os.waitpid(self.pid, 0)
+                raise AssertionError(f"a job did not end within {seconds:g} s")
+            time.sleep(0.02)
+        return self._status
+
+    def result(self, seconds: float = 120) -> Any:
+        """What its function returned. Fails when it was killed or raised."""
+        status = self.wait(seconds)
+        assert status in (0, 99), f"a job was ended by {status}"
+        found = pickle.loads(self._answer.read_bytes())
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def ran(self, seconds: float = 120) -> Ran:
+        """How its job ended."""
+        found = self.result(seconds)
+        assert isinstance(found, Ran)
+        return found
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Waits until something is so."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)

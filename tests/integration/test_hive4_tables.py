@@ -1,0 +1,187 @@
+"""Every kind of full ACID table of Hive 4: compacted and cleaned by us, before and after the eyes of Hive.
+
+HiveServer2 makes each table in four copies. Three are compacted: by hand to a minor compaction, as ALTER TABLE asks for
+to a major one, and as the initiator wants it. The fourth, the twin, never is: it gets the same statements as the
+others, and what Hive says about it is what it must say about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from servers.fleet import Servers
+
+from integration.hive4_cases import ALL_DELETED, CASES, OPEN, Case
+from integration.hive4_compare import Directory, Picture, Rows
+from integration.hive4_course import Course, live_course
+from integration.hive4_making import COPIES, TWIN
+
+pytestmark = pytest.mark.live
+READ: Mapping[str, Callable[[Course, str], Mapping[str, Rows]]] = {
+    "by batches": lambda course, case: course.read_compacted[case].result().by_batches,
+    "row by row": lambda course, case: course.read_compacted[case].result().row_by_row,
+    "cleaned": lambda course, case: course.read_cleaned[case].result(),
+}
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+each_copy = pytest.mark.parametrize("copy", COPIES)
+each_written = pytest.mark.parametrize("case", [case for case in CASES if case.afterwards], ids=str)
+
+
+@pytest.fixture(scope="module")
+def course(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Course]:
+    """All cases on servers of their own."""
+    with live_course(servers, tmp_path_factory.mktemp("hive4_tables"), CASES) as stages:
+        yield stages
+
+
+def kind_of(case: Case, copy: str) -> str:
+    """What compaction a copy gets."""
+    return case.auto if copy == "auto" else copy
+
+
+@each_copy
+@each_case
+def test_compaction(course: Course, case: Case, copy: str) -> None:
+    course.made[case.name].result()
+    compacted = course.compacted
+    assert {name: ran.status for name, ran in compacted.runs.items()} == dict.fromkeys(compacted.runs, 0)
+    kind = kind_of(case, copy)
+    places = course.places(case, [copy])
+    assert any(compacted.before[place.key].enough(kind) for place in places) or case.name == "truncated"
+    for place in places:
+        before = compacted.before[place.key]
+        if before.enough(kind):
+            row = compacted.shown[place.printed]
+            assert (row["state"], row["type"]) == ("ready for cleaning", kind.upper())
+            assert row["errormessage"].strip() in ("", "---")
+            check_names(before, kind, compacted.entries[place.key], row)
+        elif copy == "auto":
+            assert place.printed not in compacted.shown
+        else:  # as Hive's worker answers: what is obsolete goes, nothing is written
+            row, entry = compacted.shown[place.printed], compacted.entries[place.key]
+            assert row["state"] == entry["state"] == ("ready for cleaning" if before.obsolete else "refused")
+            assert entry["output_directories"] == []
+            assert "None of the compaction thresholds met" in entry["reason"]
+
+
+def check_names(before: Picture, kind: str, entry: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    """The results are named as Hive 4 names them, after the transaction that SHOW COMPACTIONS tells."""
+    results = [Directory.parse(name) for name in entry["output_directories"]]
+    assert {it.txn for it in results if it is not None} == {int(row["txnid"])}
+    low, high = min(it.low for it in before.deltas), max(it.high for it in before.deltas)
+    if kind == "major":
+        (base,) = results
+        assert base is not None
+        assert base.kind == "base"
+        assert high <= base.high <= before.mark
+        return
+    assert {it.kind for it in results if it is not None} == {it.kind for it in before.deltas}
+    assert {(it.low, it.high) for it in results if it is not None} == {(low, high)}
+
+
+@pytest.mark.parametrize("how", READ)
+@each_copy
+@each_case
+def test_hive_reads_the_same_rows(course: Course, case: Case, copy: str, how: str) -> None:
+    # the transaction that was open is committed when the cleaner is done
+    twin = READ["cleaned" if how == "cleaned" else "by batches"](course, case.name)[TWIN]
+    assert bool(twin.rows) == (case is not ALL_DELETED)
+    assert READ[how](course, case.name)[copy].rows == twin.rows
+
+
+@each_copy
+@each_written
+def test_hive_reads_the_same_rows_by_tasks(course: Course, case: Case, copy: str) -> None:
+    rows = course.read_cleaned_by_tasks[case.name].result()
+    assert rows[copy].rows == course.read_cleaned[case.name].result()[TWIN].rows
+
+
+@each_copy
+@each_case
+def test_hive_reads_what_was_written(course: Course, case: Case, copy: str) -> None:
+    files = course.read_compacted[case.name].result().row_by_row[copy].files
+    assert bool(files) == (case is not ALL_DELETED)
+    for place in course.places(case, [copy]):
+        if entry := course.compacted.entries.get(place.key):
+            replaced = {f"{place.path}/{name}" for name in entry["inputs"]}
+            read = {name.removeprefix("file:") for name in files}
+            assert not {it for name in read for it in (name, name.rpartition("/")[0]) if it in replaced}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.counted], ids=str)
+def test_hive_counts(course: Course, case: Case) -> None:
+    reading = course.read_compacted[case.name].result()
+    assert reading.counted == dict.fromkeys(reading.counted, len(reading.by_batches[TWIN].rows))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.probes], ids=str)
+def test_hive_finds_by_indexes(course: Course, case: Case) -> None:
+    reading = course.read_compacted[case.name].result()
+    assert reading.probed == {(copy, name): reading.expected[name] for copy, name in reading.probed}
+    assert any(reading.expected.values()) or case.name in ("aborted", "open")
+
+
+def test_the_cleaner_waits_for_an_older_transaction(course: Course) -> None:
+    early = course.cleaned_too_early
+    assert early.ran.status == 0
+    cleanings = early.ran.document["cleanings"]
+    assert {entry["state"] for entry in cleanings} == {"ready for cleaning"}
+    assert all(f"transaction {early.txn} " in entry["reason"] for entry in cleanings)
+    assert early.after == early.before
+
+
+@each_copy
+@each_case
+def test_cleaning(course: Course, case: Case, copy: str) -> None:
+    course.made[case.name].result()
+    assert course.cleaned.ran.status == 0
+    kind = kind_of(case, copy)
+    for place in course.places(case, [copy]):
+        before, after = course.compacted.before[place.key], course.cleaned.pictures[place.key]
+        left = {it.name for it in after.directories} | after.originals
+        if before.enough(kind):
+            assert left == before.untouched(kind) | set(course.compacted.entries[place.key]["output_directories"])
+            assert course.cleaned.shown[place.printed]["state"] == "succeeded"
+        else:
+            obsolete = before.obsolete if copy != "auto" else set()
+            assert left == ({it.name for it in before.directories} | before.originals) - obsolete
+
+
+def test_rows_of_the_transaction_that_was_open_appear(course: Course) -> None:
+    before = course.read_compacted[OPEN.name].result().by_batches[TWIN].values
+    after = course.read_cleaned[OPEN.name].result()[TWIN].values
+    assert [row for row in after if row not in before] == [("9", "'was open'")]
+
+
+@pytest.mark.parametrize("copy", ["minor", "major"])
+@each_written
+def test_hive_writes_afterwards(course: Course, case: Case, copy: str) -> None:
+    last = course.read_cleaned[case.name].result()[TWIN].newest
+    written = course.written[case.name].result()
+    assert written[copy].values == written[TWIN].values
+    # new row ids depend on the order in which Hive's tasks read
+    assert written[copy].up_to(last) == written[TWIN].up_to(last)
+    assert written[copy].newest > last
+
+
+@pytest.mark.parametrize("copy", ["minor", "major"])
+@each_written
+def test_hive_compacts_afterwards(course: Course, case: Case, copy: str) -> None:
+    written = course.written[case.name].result()
+    done = course.compacted_by_hive
+    places = [place for place in course.places(case, [copy]) if place.key in done.asked]
+    assert places
+    for place in places:
+        done.asked[place.key].result()
+        row = done.shown[place.printed]
+        assert (row["state"], row["type"]) == ("ready for cleaning", case.by_hive[copy].upper())
+        assert done.left.shown[place.printed]["state"] == "succeeded"
+        (*_, newest) = sorted(it.txn or 0 for it in done.left.pictures[place.key].directories)
+        assert newest == int(row["txnid"])
+    assert done.left.ran.status == 0
+    for read in (done.read, done.read_cleaned):
+        rows = read[case.name].result()
+        assert rows[copy].rows == written[copy].rows
+        assert rows[TWIN].rows == written[TWIN].rows

@@ -1,0 +1,732 @@
+"""Every call of the metastore client against real metastores of both generations: what they really answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from servers.metastore import Metastore
+
+from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.caller import Effect
+from acidlib.metastore.endpoint import ConnectionOptions
+from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.idl import interface
+from acidlib.metastore.values import LockComponent, LockState, LockType, OpenTxn, ShownRequest, TxnType
+from acidlib.model.generation import Generation
+from acidlib.model.names import LONG_MAX
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableColumn
+from acidlib.model.txnids import ValidTxnList
+from integration.metastore_writes import FULL_ACID, INSERT_ONLY, NewTable, Writes, clone_partition, remove_clones
+
+pytestmark = pytest.mark.live
+
+HIVE3_AND_4 = pytest.mark.parametrize("metastore", [Generation.HIVE3, Generation.HIVE4], indirect=True, ids=str)
+HIVE4 = pytest.mark.parametrize("metastore", [Generation.HIVE4], indirect=True, ids=str)
+KEYS = (("ds", "string"), ("hr", "int"))
+ODD_VALUES = [
+    ("a/b:c=d", "1"),
+    ("ü é", "2"),
+    ("__HIVE_DEFAULT_PARTITION__", "3"),
+    ("x%41", "4"),
+    ("Upper", "5"),
+    ("upper", "5"),
+    ("O'Brien", "6"),
+]
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def metastore(request: pytest.FixtureRequest) -> Metastore:
+    found = request.getfixturevalue(f"hive{request.param.value}_metastore")
+    assert isinstance(found, Metastore)
+    return found
+
+
+@pytest.fixture(scope="module")
+def hms(metastore: Metastore) -> Iterator[Hms]:
+    with connect([metastore.uri], ConnectionOptions(attempts=2), user="tester", host="here") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def writes(metastore: Metastore) -> Iterator[Writes]:
+    found = Writes(metastore.uri, metastore.generation.value)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def database(metastore: Metastore, writes: Writes) -> Iterator[str]:
+    name = f"contract{next(_numbers)}"
+    writes.database(name, {"repl": "no", "Case": "Kept"})
+    yield name
+    writes.drop_database(name)
+
+
+@pytest.fixture
+def table(database: str, writes: Writes) -> str:
+    """A new full ACID table."""
+    name = f"t{next(_numbers)}"
+    writes.table(database, name)
+    return name
+
+
+@pytest.fixture(scope="module")
+def partitioned(metastore: Metastore, database: str, writes: Writes) -> str:
+    """A full ACID table with partitions of odd values; partition number n lies in `.../odd/n`."""
+    writes.table(database, "odd", NewTable(partition_keys=KEYS))
+    writes.partitions(database, "odd", ODD_VALUES, location=f"{metastore.warehouse.as_uri()}/odd")
+    return "odd"
+
+
+@pytest.fixture
+def txns(hms: Hms) -> Iterator[list[int]]:
+    """Transactions to abort in the end, whatever a test made of them."""
+    opened: list[int] = []
+    yield opened
+    for txn_id in opened:
+        with suppress(ConflictError):
+            hms.abort_txn(txn_id, TxnType.DEFAULT)
+
+
+def opened(hms: Hms, txns: list[int], kind: TxnType = TxnType.DEFAULT) -> int:
+    txn_id = hms.open_txn(kind, "contract test")
+    txns.append(txn_id)
+    return txn_id
+
+
+def is_open(hms: Hms, txn_id: int, *, exclude_readers: bool = False) -> bool:
+    ranges = hms.open_txns(exclude_readers=exclude_readers).txns.opened
+    return any(low <= txn_id <= high for low, high in ranges)
+
+
+# ---- what it is
+
+
+@HIVE3_AND_4
+def test_the_generation_is_found_by_asking(metastore: Metastore, hms: Hms) -> None:
+    assert hms.generation is metastore.generation
+    assert hms.version == ("3.0" if metastore.generation is Generation.HIVE3 else "4.0.1")
+    assert hms.uri == metastore.uri
+
+
+@HIVE3_AND_4
+def test_another_connection_has_a_life_of_its_own(hms: Hms) -> None:
+    with hms.another() as second:
+        assert second.generation is hms.generation
+        second.close()
+        assert "default" in second.database_names()
+    assert "default" in hms.database_names()
+
+
+# ---- the catalog
+
+
+@HIVE3_AND_4
+def test_databases(hms: Hms, database: str) -> None:
+    assert {"default", database} <= set(hms.database_names())
+    found = hms.database(database.upper())
+    assert found is not None
+    assert found.name == database
+    assert found.properties == {"repl": "no", "Case": "Kept"}
+    default = hms.database("default")
+    assert default is not None
+    assert default.properties == {}
+    assert hms.database("no_such_database") is None
+
+
+@HIVE3_AND_4
+def test_a_full_acid_table(hms: Hms, database: str, writes: Writes) -> None:
+    columns = (("Aa", "int"), ("s", "struct<x:int,y:array<decimal(10,2)>>"))
+    writes.table(database, "Mixed_Case", NewTable(columns=columns, properties=FULL_ACID | {"compactor.x": "1"}))
+    found = hms.table(database.upper(), "MIXED_case")
+    assert found is not None
+    assert (found.database, found.name, found.kind, found.owner) == (database, "mixed_case", "MANAGED_TABLE", "tester")
+    assert found.storage.columns == (TableColumn(name="aa", type="int"), TableColumn(name="s", type=columns[1][1]))
+    assert found.storage.location.startswith("file:")
+    assert found.storage.location.endswith(f"{database}.db/mixed_case")
+    assert found.storage.serde == "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+    assert found.storage.input_format == "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+    assert found.is_transactional
+    assert not found.is_insert_only
+    assert found.property("compactor.x") == "1"
+    assert found.partition_keys == ()
+    assert found.created > 1_600_000_000
+    assert (found.id is None) == (hms.generation is Generation.HIVE3)
+
+
+@HIVE3_AND_4
+def test_a_table_made_anew_is_told_apart(hms: Hms, database: str, writes: Writes) -> None:
+    writes.table(database, "again")
+    first = hms.table(database, "again")
+    writes.drop_table(database, "again")
+    assert hms.table(database, "again") is None
+    writes.table(database, "again")
+    second = hms.table(database, "again")
+    assert first is not None
+    assert second is not None
+    if hms.generation is Generation.HIVE4:
+        assert first.id != second.id
+    assert second.created >= first.created
+
+
+@HIVE3_AND_4
+def test_tables_of_every_kind_are_read(hms: Hms, database: str, writes: Writes) -> None:
+    external = NewTable(
+        kind="EXTERNAL_TABLE",
+        properties={"EXTERNAL": "TRUE"},
+        buckets=4,
+        bucket_columns=["a"],
+        sort_columns=["a"],
+        partition_keys=KEYS,
+    )
+    writes.table(database, "kind_mm", NewTable(properties=INSERT_ONLY))
+    writes.table(database, "kind_view", NewTable(kind="VIRTUAL_VIEW", properties={}, view_of="select 1"))
+    writes.table(database, "kind_external", external)
+    names = ["kind_mm", "kind_view", "kind_external"]
+    assert set(names) <= set(hms.table_names(database))
+
+    found = {table.name: table for table in hms.tables(database, [*names, "no_such_table", "KIND_MM"])}
+    assert sorted(found) == sorted(names)
+    assert found == {name: hms.table(database, name) for name in names}
+    assert found["kind_mm"].is_insert_only
+    assert found["kind_view"].storage.location == ""
+    storage = found["kind_external"].storage
+    assert (storage.buckets, storage.bucket_columns, storage.sort_columns) == (4, ("a",), ("a",))
+    assert found["kind_external"].partition_keys == (
+        TableColumn(name="ds", type="string"),
+        TableColumn(name="hr", type="int"),
+    )
+
+
+@HIVE3_AND_4
+def test_names_in_several_batches(hms: Hms, database: str, writes: Writes) -> None:
+    writes.table(database, "batch_first")
+    writes.table(database, "batch_last")
+    asked = ["batch_first", *(f"no_such_{number}" for number in range(700)), "batch_last"]
+    assert [table.name for table in hms.tables(database, asked)] == ["batch_first", "batch_last"]
+
+
+@HIVE3_AND_4
+def test_what_does_not_exist_is_never_an_empty_list(hms: Hms, database: str, partitioned: str) -> None:
+    assert hms.table(database, "no_such_table") is None
+    assert hms.table("no_such_database", "t") is None
+    assert hms.tables("no_such_database", ["t"]) == ()
+    assert hms.tables(database, []) == ()
+    with pytest.raises(RefusedError, match=r"^Cannot list the tables of nothere: because there is no such database$"):
+        hms.table_names("NotHere")
+    with pytest.raises(RefusedError, match=rf"^Cannot list the partitions of {database}.nothere: because there is no"):
+        hms.partition_names(database, "NotHere")
+    table = hms.table(database, partitioned)
+    assert table is not None
+    assert hms.partitions(table, []) == {}
+    assert hms.partitions(table, ["ds=none/hr=1"]) == {}
+    assert hms.partitions(replace(table, name="no_such_table"), ["ds=none/hr=1"]) == {}
+
+
+@HIVE3_AND_4
+def test_an_empty_database_and_a_table_without_partitions(hms: Hms, database: str, table: str, writes: Writes) -> None:
+    writes.database("contract_empty")
+    try:
+        assert hms.table_names("contract_empty") == ()
+    finally:
+        writes.drop_database("contract_empty")
+    assert hms.partition_names(database, table) == ()
+
+
+@HIVE3_AND_4
+def test_partitions_of_odd_values(metastore: Metastore, hms: Hms, database: str, partitioned: str) -> None:
+    table = hms.table(database, partitioned)
+    assert table is not None
+    names = hms.partition_names(database.upper(), partitioned.upper())
+    assert len(names) == len(set(names)) == len(ODD_VALUES)
+    assert {"ds=a%2Fb%3Ac%3Dd/hr=1", "ds=x%2541/hr=4", "ds=Upper/hr=5", "ds=upper/hr=5"} <= set(names)
+
+    found = hms.partitions(table, [*names, "ds=none/hr=9"])
+    assert sorted(found) == sorted(names)
+    for partition in found.values():
+        number = ODD_VALUES.index((partition.values[0], partition.values[1]))
+        assert partition.properties["number"] == str(number)
+        assert partition.storage.location.endswith(f"/odd/{number}")
+        assert partition.storage.columns == (TableColumn(name="a", type="int"),)
+        assert partition.created > 1_600_000_000
+    assert found["ds=Upper/hr=5"].values == ("Upper", "5")
+    assert found["ds=x%2541/hr=4"].values == ("x%41", "4")
+
+
+@HIVE3_AND_4
+def test_2500_partitions_in_batches(metastore: Metastore, hms: Hms, database: str, writes: Writes) -> None:
+    writes.table(database, "many", NewTable(partition_keys=(("p", "int"),)))
+    writes.partitions(database, "many", [("0",)], location=f"{metastore.warehouse.as_uri()}/many")
+    clone_partition(metastore.database_url, "many", "p=0", 2499)
+    try:
+        table = hms.table(database, "many")
+        assert table is not None
+        names = hms.partition_names(database, "many")
+        found = hms.partitions(table, names)
+    finally:
+        remove_clones(metastore.database_url)
+    assert set(names) == {f"p={number}" for number in range(2500)}
+    assert {name: partition.values for name, partition in found.items()} == {
+        f"p={number}": (str(number),) for number in range(2500)
+    }
+    assert found["p=2499"].storage.location.endswith("/many/0-2499")
+    assert found["p=2499"].storage.columns == found["p=0"].storage.columns == (TableColumn(name="a", type="int"),)
+
+
+@HIVE3_AND_4
+def test_settings_of_the_server(hms: Hms) -> None:
+    assert hms.config_value("metastore.txn.timeout", "none") == "300s"
+    assert hms.config_value("hive.txn.timeout", "none") == "300s"
+    assert hms.config_value("hive.no.such.key", "none") == "none"
+    minimum = hms.config_value("metastore.txn.use.minhistorywriteid", "unknown")
+    assert minimum == ("unknown" if hms.generation is Generation.HIVE3 else "false")
+    with pytest.raises(RefusedError, match=r"^Cannot read the setting fs.defaultFS .*: because For security reasons"):
+        hms.config_value("fs.defaultFS", "none")
+
+
+# ---- transactions and write ids
+
+
+@HIVE3_AND_4
+def test_a_snapshot_tells_open_from_aborted(hms: Hms, txns: list[int]) -> None:
+    ids = [opened(hms, txns) for _ in range(12)]
+    for txn_id in ids[1::3]:
+        hms.abort_txn(txn_id, TxnType.DEFAULT)
+    hms.commit_txn(ids[0], TxnType.DEFAULT)
+    snapshot = hms.open_txns()
+    assert snapshot.high_water_mark == snapshot.txns.high_water_mark >= ids[-1]
+    assert [txn_id for txn_id in ids if snapshot.txns.is_txn_valid(txn_id)] == ids[:1]
+    assert [txn_id for txn_id in ids if snapshot.txns.is_txn_aborted(txn_id)] == ids[1::3]
+    assert [txn_id for txn_id in ids if is_open(hms, txn_id)] == sorted({*ids[2::3], *ids[3::3]})
+    assert snapshot.min_open <= ids[2]
+
+    told = {txn.id: txn for txn in hms.open_txns_info()}
+    assert [told[txn_id].state for txn_id in ids[1:4]] == ["aborted", "open", "open"]
+    assert ids[0] not in told
+    mine = told[ids[2]]
+    assert isinstance(mine, OpenTxn)
+    assert (mine.user, mine.host) == ("tester", "here")
+    assert mine.started_ms is not None
+    assert mine.heartbeat_ms is not None
+    assert 1_600_000_000_000 < mine.started_ms <= mine.heartbeat_ms
+
+
+@HIVE3_AND_4
+def test_readers_are_in_the_snapshot_unless_they_are_left_out(hms: Hms, txns: list[int]) -> None:
+    reader = opened(hms, txns, TxnType.READ_ONLY)
+    writer = opened(hms, txns)
+    assert is_open(hms, reader)
+    assert is_open(hms, writer)
+    # on Hive 3.1 no transaction is known to be a reader
+    assert is_open(hms, reader, exclude_readers=True) == (hms.generation is Generation.HIVE3)
+    assert is_open(hms, writer, exclude_readers=True)
+
+
+@HIVE3_AND_4
+def test_the_lowest_open_id_without_any(hms: Hms) -> None:
+    for txn in hms.open_txns_info():
+        if txn.state == "open":
+            hms.abort_txn(txn.id, TxnType.DEFAULT)
+    snapshot = hms.open_txns()
+    assert snapshot.txns.opened == ()
+    assert snapshot.min_open == snapshot.high_water_mark + 1
+
+
+@HIVE3_AND_4
+def test_valid_write_ids(hms: Hms, database: str, table: str, txns: list[int]) -> None:
+    ids = [opened(hms, txns) for _ in range(11)]
+    got = [hms.allocate_write_id(txn_id, database, table.upper()) for txn_id in ids]
+    assert got == list(range(1, 12))
+    assert hms.allocate_write_id(ids[3], database, table) == 4
+    for index in (1, 2, 3, 9):
+        hms.abort_txn(ids[index], TxnType.DEFAULT)
+    hms.commit_txn(ids[0], TxnType.DEFAULT)
+    hms.commit_txn(ids[5], TxnType.DEFAULT)
+
+    snapshot = hms.open_txns().txns
+    names = [(database.upper(), table.upper()), (database, "no_such_table")]
+    found = hms.valid_write_ids(names, snapshot)
+    assert list(found) == [(database, table), (database, "no_such_table")]
+    mine = found[database, table]
+    assert (mine.table, mine.high_water_mark, mine.min_open) == (f"{database}.{table}", 11, 5)
+    assert mine.open_ids == (5, 7, 8, 9, 11)
+    assert mine.aborted_ids == (2, 3, 4, 10)
+    nothing = found[database, "no_such_table"]
+    assert (nothing.high_water_mark, nothing.open_ids, nothing.min_open) == (0, (), LONG_MAX)
+
+    # what was open in the snapshot stays open, whatever has happened since
+    hms.commit_txn(ids[4], TxnType.DEFAULT)
+    assert hms.valid_write_ids(names[:1], snapshot)[database, table].open_ids == (5, 7, 8, 9, 11)
+    assert hms.valid_write_ids(names[:1], hms.open_txns().txns)[database, table].open_ids == (7, 8, 9, 11)
+    assert hms.valid_write_ids([], snapshot) == {}
+
+
+@HIVE3_AND_4
+def test_ranges_in_a_snapshot_are_understood(hms: Hms, database: str, table: str, txns: list[int]) -> None:
+    ids = [opened(hms, txns) for _ in range(7)]
+    for txn_id in ids:
+        hms.allocate_write_id(txn_id, database, table)
+        hms.commit_txn(txn_id, TxnType.DEFAULT)
+    before = ValidTxnList(high_water_mark=ids[-1], opened=((ids[1], ids[5]),))
+    found = hms.valid_write_ids([(database, table)], before)[database, table]
+    assert found.open_ids == (2, 3, 4, 5, 6)
+    assert found.min_open == 2
+
+
+@HIVE3_AND_4
+def test_write_ids_of_250_tables(hms: Hms, database: str, table: str, txns: list[int]) -> None:
+    hms.allocate_write_id(opened(hms, txns), database, table)
+    names = [*((database, f"no_such_{number}") for number in range(249)), (database, table)]
+    found = hms.valid_write_ids(names, hms.open_txns().txns)
+    assert list(found) == names
+    assert found[database, table].open_ids == (1,)
+
+
+@HIVE3_AND_4
+def test_the_end_of_a_transaction(hms: Hms, txns: list[int]) -> None:
+    committed, aborted = opened(hms, txns), opened(hms, txns)
+    hms.commit_txn(committed, TxnType.DEFAULT)
+    hms.abort_txn(aborted, TxnType.DEFAULT)
+    hms.abort_txn(aborted, TxnType.DEFAULT)
+    with pytest.raises(ConflictError, match=rf"^Cannot commit transaction {aborted}: because .*aborted"):
+        hms.commit_txn(aborted, TxnType.DEFAULT)
+    with pytest.raises(ConflictError, match=rf"^Cannot abort transaction {committed}: because "):
+        hms.abort_txn(committed, TxnType.DEFAULT)
+    if hms.generation is Generation.HIVE4:
+        hms.commit_txn(committed, TxnType.DEFAULT)
+    else:
+        # forgotten as soon as it is over
+        with pytest.raises(ConflictError, match="No such transaction"):
+            hms.commit_txn(committed, TxnType.DEFAULT)
+    for end in (hms.commit_txn, hms.abort_txn):
+        with pytest.raises(ConflictError, match="No such transaction"):
+            end(10**12, TxnType.DEFAULT)
+
+
+@HIVE3_AND_4
+def test_hive_3_forgets_even_a_commit_that_has_a_write_id(hms: Hms, database: str, table: str, txns: list[int]) -> None:
+    txn_id = opened(hms, txns)
+    hms.allocate_write_id(txn_id, database, table)
+    hms.commit_txn(txn_id, TxnType.DEFAULT)
+    if hms.generation is Generation.HIVE4:
+        hms.commit_txn(txn_id, TxnType.DEFAULT)
+    else:
+        with pytest.raises(ConflictError, match="No such transaction"):
+            hms.commit_txn(txn_id, TxnType.DEFAULT)
+
+
+@HIVE3_AND_4
+def test_heartbeats(hms: Hms, txns: list[int], database: str, table: str) -> None:
+    alive, aborted, committed = (opened(hms, txns) for _ in range(3))
+    hms.abort_txn(aborted, TxnType.DEFAULT)
+    hms.commit_txn(committed, TxnType.DEFAULT)
+    hms.heartbeat(txn_id=alive)
+    for txn_id in (aborted, committed, 10**12):
+        with pytest.raises(ConflictError, match=rf"^Cannot keep transaction {txn_id} alive: because "):
+            hms.heartbeat(txn_id=txn_id)
+    with pytest.raises(ConflictError, match=r"^Cannot keep lock 999999999 alive: because No such lock"):
+        hms.heartbeat(lock_id=999_999_999)
+    read = LockComponent(type=LockType.SHARED_READ, database=database, table=table, transactional=True)
+    lock_id, _ = hms.lock([read], txn_id=alive, agent="contract test")
+    hms.heartbeat(txn_id=alive, lock_id=lock_id)
+    hms.abort_txn(alive, TxnType.DEFAULT)
+    with pytest.raises(ConflictError):
+        hms.heartbeat(txn_id=alive, lock_id=lock_id)
+
+
+# ---- locks
+
+
+@HIVE3_AND_4
+def test_locks_without_a_transaction(hms: Hms, database: str, partitioned: str) -> None:
+    partition = "ds=Upper/hr=5"
+    read = LockComponent(
+        type=LockType.SHARED_READ, database=database.upper(), table=partitioned.upper(), partition=partition
+    )
+    write = LockComponent(type=LockType.EXCLUSIVE, database=database, table=partitioned)
+    reader, state = hms.lock([read], txn_id=None, agent="a reader")
+    assert state is LockState.ACQUIRED
+    writer, state = hms.lock([write], txn_id=None, agent="a writer")
+    assert state is LockState.WAITING
+    assert hms.check_lock(writer, txn_id=None) is LockState.WAITING
+
+    held = {lock.lock_id: lock for lock in hms.show_locks(database.upper(), partitioned.upper())}
+    assert sorted(held) == sorted((reader, writer))
+    # in lower case on Hive 3.1
+    kept = partition.lower() if hms.generation is Generation.HIVE3 else partition
+    mine = held[reader]
+    assert (mine.database, mine.table, mine.partition) == (database, partitioned, kept)
+    assert (mine.state, mine.type, mine.txn_id) == (LockState.ACQUIRED, LockType.SHARED_READ, None)
+    assert (mine.user, mine.host, mine.agent) == ("tester", "here", "a reader")
+    assert mine.heartbeat_ms is not None
+    assert mine.acquired_ms is not None
+    assert (held[writer].state, held[writer].acquired_ms) == (LockState.WAITING, None)
+    assert [lock.lock_id for lock in hms.show_locks(database, partitioned, partition)] == [reader]
+    assert {lock.lock_id for lock in hms.show_locks()} >= {reader, writer}
+    assert hms.show_locks("no_such_database") == ()
+
+    hms.heartbeat(lock_id=reader)
+    hms.unlock(reader)
+    assert hms.check_lock(writer, txn_id=None) is LockState.ACQUIRED
+    second, state = hms.lock([read], txn_id=None, agent="a late reader")
+    assert state is LockState.WAITING
+    hms.unlock(second)
+    hms.unlock(writer)
+    hms.unlock(writer)
+    hms.unlock(999_999_999)
+    assert hms.show_locks(database, partitioned) == ()
+    with pytest.raises(ConflictError, match=rf"^Cannot check lock {writer}: because No such lock"):
+        hms.check_lock(writer, txn_id=None)
+
+
+@HIVE3_AND_4
+def test_a_lock_of_a_transaction_ends_with_it(hms: Hms, database: str, table: str, txns: list[int]) -> None:
+    txn_id = opened(hms, txns, TxnType.COMPACTION)
+    read = LockComponent(type=LockType.SHARED_READ, database=database, table=table, transactional=True)
+    lock_id, state = hms.lock([read], txn_id=txn_id, agent="contract test")
+    assert state is LockState.ACQUIRED
+    (held,) = hms.show_locks(database, table)
+    assert (held.lock_id, held.txn_id, held.heartbeat_ms) == (lock_id, txn_id, None)
+    with pytest.raises(ConflictError, match=rf"^Cannot unlock {lock_id}: because "):
+        hms.unlock(lock_id)
+    assert hms.check_lock(lock_id, txn_id=txn_id) is LockState.ACQUIRED
+    hms.commit_txn(txn_id, TxnType.COMPACTION)
+    assert hms.show_locks(database, table) == ()
+    with pytest.raises(ConflictError):
+        hms.lock([read], txn_id=txn_id, agent="contract test")
+
+
+@HIVE3_AND_4
+def test_zero_wait(hms: Hms, database: str, table: str, txns: list[int]) -> None:
+    writer, _ = hms.lock(
+        [LockComponent(type=LockType.EXCLUSIVE, database=database, table=table)], txn_id=None, agent="a writer"
+    )
+    txn_id = opened(hms, txns)
+    read = LockComponent(type=LockType.SHARED_READ, database=database, table=table, transactional=True)
+    _, state = hms.lock([read], txn_id=txn_id, agent="contract test", zero_wait=True)
+    hms.unlock(writer)
+    assert state is (LockState.WAITING if hms.generation is Generation.HIVE3 else LockState.NOT_ACQUIRED)
+
+
+@HIVE3_AND_4
+def test_locks_of_a_database_and_of_things_that_do_not_exist(hms: Hms, database: str) -> None:
+    lock_id, state = hms.lock(
+        [
+            LockComponent(type=LockType.SHARED_READ, database=database),
+            LockComponent(type=LockType.EXCLUSIVE, database="acidlib", table="no.such", partition="p=1"),
+        ],
+        txn_id=None,
+        agent="contract test",
+    )
+    assert state is LockState.ACQUIRED
+    held = [lock for lock in hms.show_locks() if lock.lock_id == lock_id]
+    assert {(lock.database, lock.table, lock.partition) for lock in held} == {
+        (database, None, None),
+        ("acidlib", "no.such", "p=1"),
+    }
+    hms.unlock(lock_id)
+
+
+@HIVE3_AND_4
+def test_exclusive_writes_are_of_hive_4(hms: Hms, database: str, table: str) -> None:
+    asked = [LockComponent(type=LockType.EXCL_WRITE, database=database, table=table)]
+    if hms.generation is Generation.HIVE3:
+        with pytest.raises(RefusedError, match=r"because a Hive 3\.1 metastore has no EXCL_WRITE locks$"):
+            hms.lock(asked, txn_id=None, agent="contract test")
+        return
+    lock_id, state = hms.lock(asked, txn_id=None, agent="contract test")
+    assert state is LockState.ACQUIRED
+    assert [lock.type for lock in hms.show_locks(database, table)] == [LockType.EXCL_WRITE]
+    hms.unlock(lock_id)
+
+
+# ---- compactions
+
+
+def asked_for(database: str, table: str, **more: object) -> CompactionRequest:
+    request = CompactionRequest(id=0, database=database, table=table, type=CompactionType.MAJOR)
+    return replace(request, **more)  # type: ignore[arg-type] # tests name the fields
+
+
+def shown(hms: Hms, request_id: int) -> ShownRequest:
+    (found,) = (request for request in hms.show_compactions() if request.id == request_id)
+    return found
+
+
+def drain(hms: Hms, pool: str | None) -> None:
+    """Takes all that other tests left in a pool."""
+    while hms.find_next_compaction("drain", "0", pool) is not None:
+        pass
+
+
+@HIVE3_AND_4
+def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partitioned: str) -> None:
+    whole = asked_for(database.upper(), table.upper(), properties=(("compactor.a", "b"),), run_as="joe")
+    answer = hms.compact(whole)
+    assert answer.accepted
+    assert answer.state is State.INITIATED
+    row = shown(hms, answer.id)
+    assert (row.database, row.table, row.partition, row.type) == (database, table, None, CompactionType.MAJOR)
+    assert (row.state, row.run_as, row.worker_id, row.start_ms, row.end_ms) == (
+        State.INITIATED, "joe", None, None, None,
+    )  # fmt: skip
+    assert (row.highest_write_id, row.hadoop_job_id, row.error_message) == (None, None, None)
+    assert (row.enqueue_ms is None) == (hms.generation is Generation.HIVE3)
+
+    again = hms.compact(whole)
+    assert not again.accepted
+    if hms.generation is Generation.HIVE3:
+        assert (again.id, again.state, again.reason) == (answer.id, State.INITIATED, None)
+    else:
+        assert (again.id, again.state) == (-1, State.REFUSED)
+        assert again.reason is not None
+        assert f"id={answer.id}" in again.reason
+
+    name = "ds=Upper/hr=5"
+    minor = hms.compact(asked_for(database, partitioned, partition=name, type=CompactionType.MINOR))
+    assert shown(hms, minor.id).partition == name
+    assert shown(hms, minor.id).type is CompactionType.MINOR
+    ids = [request.id for request in hms.show_compactions()]
+    assert ids == sorted(ids, reverse=True)
+
+
+@HIVE4
+def test_who_asked_and_which_pool_are_told(hms: Hms, database: str, table: str) -> None:
+    request = asked_for(database, table, initiator_id="host-1", pool="contract")
+    answer = hms.compact(request, initiator_version="0.1")
+    row = shown(hms, answer.id)
+    assert (row.initiator_id, row.initiator_version, row.pool) == ("host-1", "0.1", "contract")
+    assert row.enqueue_ms is not None
+    drain(hms, "contract")
+
+
+@HIVE4
+def test_the_life_of_a_compaction(hms: Hms, database: str, table: str, txns: list[int]) -> None:
+    writer = opened(hms, txns)
+    hms.allocate_write_id(writer, database, table)
+    hms.commit_txn(writer, TxnType.DEFAULT)
+    properties = (("compactor.x", "ü"), ("tblprops.orc.compress", "ZSTD"))
+    asked = hms.compact(asked_for(database, table, properties=properties, pool="life"))
+    assert hms.find_next_compaction("worker-1", "0.1", "no such pool") is None
+    claimed = hms.find_next_compaction("worker-1", "0.1", "life")
+    assert claimed is not None
+    assert (claimed.id, claimed.database, claimed.table, claimed.partition) == (asked.id, database, table, None)
+    assert (claimed.type, claimed.state, claimed.worker_id) == (CompactionType.MAJOR, State.WORKING, "worker-1")
+    assert sorted(claimed.properties) == sorted(properties)
+    assert hms.find_next_compaction("worker-1", "0.1", "life") is None
+    row = shown(hms, asked.id)
+    assert (row.state, row.worker_id, row.worker_version, row.pool) == (State.WORKING, "worker-1", "0.1", "life")
+    assert row.start_ms is not None
+
+    txn_id = opened(hms, txns, TxnType.COMPACTION)
+    hms.add_write_ids_to_min_history(txn_id, {f"{database}.{table}": 1})
+    mine = replace(claimed, highest_write_id=1, run_as="joe")
+    hms.update_compactor_state(mine, txn_id)
+    row = shown(hms, asked.id)
+    assert (row.txn_id, row.highest_write_id, row.run_as, row.next_txn_id) == (txn_id, 1, "joe", None)
+    hms.update_compactor_state(mine, txn_id)
+    hms.mark_compacted(mine)
+    later = opened(hms, txns)
+    hms.commit_txn(txn_id, TxnType.COMPACTION)
+    hms.commit_txn(txn_id, TxnType.COMPACTION)
+    row = shown(hms, asked.id)
+    assert (row.state, row.worker_id, row.next_txn_id) == (State.READY_FOR_CLEANING, None, later)
+    assert row.commit_ms is not None
+    # nothing was written since: refused as done already
+    assert hms.compact(asked_for(database, table)).reason is not None
+
+    hms.mark_cleaned(mine)
+    row = shown(hms, asked.id)
+    assert (row.state, row.highest_write_id) == (State.SUCCEEDED, 1)
+    assert row.end_ms is not None
+
+
+@HIVE4
+def test_failed_and_refused(hms: Hms, database: str, table: str, partitioned: str) -> None:
+    for name, mark, state in (
+        (table, hms.mark_failed, State.FAILED),
+        (partitioned, hms.mark_refused, State.REFUSED),
+    ):
+        asked = hms.compact(asked_for(database, name, pool="marks"))
+        claimed = hms.find_next_compaction("worker-1", "0.1", "marks")
+        assert claimed is not None
+        mark(replace(claimed, error_message="it is: so ü"))
+        row = shown(hms, asked.id)
+        assert (row.state, row.error_message) == (state, "it is: so ü")
+        # gone from the queue, the second time there is nothing to mark
+        with pytest.raises(RetryError, match=rf"^Cannot mark compaction {asked.id} of {database}.{name} as "):
+            mark(claimed)
+        assert shown(hms, asked.id).state is state
+
+
+@HIVE4
+def test_waiting_requests_can_be_aborted(hms: Hms, database: str, table: str) -> None:
+    asked = hms.compact(asked_for(database, table, pool="aborts"))
+    told = hms.abort_compactions([asked.id, 999_999_999])
+    assert sorted(told) == [asked.id, 999_999_999]
+    assert shown(hms, asked.id).state is State.ABORTED
+    assert told[999_999_999].startswith("Error: ")
+    assert not told[asked.id].startswith("Error")
+    assert hms.abort_compactions([]) == {}
+
+
+@HIVE4
+def test_a_rebalance_is_told_for_what_it_is(hms: Hms, database: str, table: str) -> None:
+    asked = hms.compact(asked_for(database, table, type=CompactionType.REBALANCE, pool="rebalances"))
+    assert asked.accepted
+    assert shown(hms, asked.id).type is CompactionType.REBALANCE
+    claimed = hms.find_next_compaction("worker-1", "0.1", "rebalances")
+    assert claimed is not None
+    assert claimed.type is CompactionType.REBALANCE
+    hms.mark_refused(replace(claimed, error_message="not here"))
+
+
+@pytest.mark.parametrize("metastore", [Generation.HIVE3], indirect=True, ids=str)
+def test_calls_that_hive_3_has_not(hms: Hms, database: str, table: str) -> None:
+    request = replace(asked_for(database, table), id=1)
+    calls = (
+        lambda: hms.find_next_compaction("worker-1", "0.1", None),
+        lambda: hms.update_compactor_state(request, 1),
+        lambda: hms.mark_compacted(request),
+        lambda: hms.mark_failed(request),
+        lambda: hms.mark_refused(request),
+        lambda: hms.mark_cleaned(request),
+        lambda: hms.abort_compactions([1]),
+        lambda: hms.add_write_ids_to_min_history(1, {}),
+    )
+    for call in calls:
+        with pytest.raises(RefusedError, match=r"because a Hive 3\.1 metastore has no such call$"):
+            call()
+
+
+# ---- what goes wrong
+
+
+@HIVE3_AND_4
+def test_a_missing_field_costs_the_connection_and_no_more(hms: Hms) -> None:
+    caller, types = hms._caller, interface()
+    # a server either says what is missing, or ends the connection without a word
+    with pytest.raises(RetryError, match=r"failed: Required field 'tablename' is unset"):
+        caller.own("ask wrongly", "compact2", types.CompactionRequest(dbname="a"), effect=Effect.EACH_TIME)
+    without_txns = types.GetValidWriteIdsRequest(fullTableNames=["a.b"])
+    with pytest.raises(UnknownOutcomeError, match=r"because the server closed the connection"):
+        caller.own("ask wrongly", "get_valid_write_ids", without_txns, effect=Effect.EACH_TIME)
+    assert "default" in hms.database_names()
+
+
+@HIVE3_AND_4
+def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> None:
+    caller, types = hms._caller, interface()
+    if hms.generation is Generation.HIVE3:
+        with pytest.raises(RefusedError, match=r"has no call get_database_req$"):
+            caller.own("ask", "get_database_req", types.GetDatabaseRequest(name="default"), effect=Effect.NONE)
+    else:
+        with pytest.raises(RefusedError, match=r"has no call get_table$"):
+            caller.hive3("ask", "get_table", "default", "t")
+    assert "default" in hms.database_names()

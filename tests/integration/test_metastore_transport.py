@@ -1,0 +1,294 @@
+"""Reaching real metastores: failover, restarts, what is no metastore, framed transport, TLS, a login."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from servers.fleet import Servers
+from servers.java import java_home
+from servers.metastore import Metastore
+from servers.process import free_port
+
+from acidlib.errors import RefusedError, RetryError
+from acidlib.metastore.endpoint import ConnectionOptions, SaslOptions, TlsOptions
+from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.values import TxnType
+from acidlib.model.generation import Generation
+from integration.metastore_writes import FULL_ACID, NewTable, Writes
+
+pytestmark = pytest.mark.live
+
+HIVE3_AND_4 = pytest.mark.parametrize("generation", list(Generation), ids=str)
+QUICK = ConnectionOptions(connect_timeout_seconds=3, attempts=2)
+HINT = r"\(is it a metastore, with the same settings of framed transport, TLS and SASL\?\)"
+
+
+@pytest.fixture
+def metastore(request: pytest.FixtureRequest, generation: Generation) -> Metastore:
+    found = request.getfixturevalue(f"hive{generation.value}_metastore")
+    assert isinstance(found, Metastore)
+    return found
+
+
+def reach(uri: str, options: ConnectionOptions = QUICK, *more: str) -> Hms:
+    return connect([uri, *more], options, user="tester", host="here", sleep=lambda _seconds: None)
+
+
+def works(hms: Hms) -> bool:
+    """A call through each of the two Thrift libraries, and a transaction."""
+    with hms:
+        assert hms.database("default") is not None
+        assert "default" in hms.database_names()
+        txn_id = hms.open_txn(TxnType.DEFAULT, "transport test")
+        hms.heartbeat(txn_id=txn_id)
+        hms.abort_txn(txn_id, TxnType.DEFAULT)
+    return True
+
+
+@contextmanager
+def listening(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that does something with each connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def loop() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    serve(connection)
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        try:
+            yield f"thrift://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@HIVE3_AND_4
+def test_failover_to_the_second_uri(metastore: Metastore) -> None:
+    nobody = f"thrift://127.0.0.1:{free_port()}"
+    with reach(f"{nobody},{metastore.uri}") as hms:
+        assert hms.uri == metastore.uri
+        assert "default" in hms.database_names()
+    with listening(lambda connection: connection.close()) as closing, reach(closing, QUICK, metastore.uri) as hms:
+        assert hms.uri == metastore.uri
+
+
+@HIVE3_AND_4
+def test_a_restart_between_two_calls_is_not_noticed(metastore: Metastore) -> None:
+    with reach(metastore.uri) as hms:
+        first = hms.open_txn(TxnType.DEFAULT, "transport test")
+        metastore.restart()
+        # never repeated once sent: so the end of the connection has to be seen before
+        second = hms.open_txn(TxnType.DEFAULT, "transport test")
+        assert second > first
+        metastore.restart()
+        hms.heartbeat(txn_id=first)
+        for txn_id in (first, second):
+            hms.abort_txn(txn_id, TxnType.DEFAULT)
+
+
+@HIVE3_AND_4
+def test_a_metastore_that_is_gone(metastore: Metastore) -> None:
+    with reach(metastore.uri) as hms:
+        metastore.kill()
+        try:
+            with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: because "):
+                hms.database_names()
+            with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: because "):
+                hms.open_txn(TxnType.DEFAULT, "transport test")
+        finally:
+            metastore.start()
+        assert "default" in hms.database_names()
+
+
+def test_another_generation_is_not_failed_over_to(hive3_metastore: Metastore, hive4_metastore: Metastore) -> None:
+    with reach(hive4_metastore.uri, QUICK, hive3_metastore.uri) as hms:
+        hms._caller._move_on()
+        assert hms._caller.endpoint.uri == hive3_metastore.uri
+        # the first one still answers
+        assert "default" in hms.database_names()
+        assert hms.uri == hive4_metastore.uri
+        assert hms.generation is Generation.HIVE4
+
+
+def test_a_wrong_port() -> None:
+    uris = [f"thrift://127.0.0.1:{free_port()}" for _ in range(2)]
+    with pytest.raises(RetryError) as caught:
+        reach(",".join(uris))
+    assert str(caught.value) == (
+        f"Cannot reach the metastore {uris[0]}, {uris[1]}: because {uris[0]}: connection refused; {uris[1]}: "
+        "connection refused"
+    )
+    with pytest.raises(RetryError, match=r"^Cannot reach the metastore thrift://nohost.invalid:9083: because "):
+        reach("thrift://nohost.invalid")
+
+
+def test_an_http_server_is_no_metastore() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    server.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign] # it writes to the terminal
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    uri = f"thrift://127.0.0.1:{server.server_port}"
+    try:
+        for options in (QUICK, ConnectionOptions(connect_timeout_seconds=1, framed=True, attempts=1)):
+            # it waits for the end of a line, or answers with a text
+            with pytest.raises((RefusedError, RetryError), match=rf"^Cannot (use|reach the metastore) {uri}: because "):
+                reach(uri, options)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_server_that_answers_with_text_is_no_metastore() -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(1000)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with listening(answer) as uri:
+        for framed in (False, True):
+            with pytest.raises(RefusedError if not framed else RetryError, match=rf"{uri}: because "):
+                reach(uri, ConnectionOptions(connect_timeout_seconds=3, attempts=1, framed=framed))
+
+
+def test_a_server_that_closes_the_connection() -> None:
+    with (
+        listening(lambda connection: connection.close()) as uri,
+        pytest.raises(RetryError, match=rf"^Cannot reach the metastore {uri}: because .* {HINT}$"),
+    ):
+        reach(uri)
+
+
+def test_postgresql_is_no_metastore(hive4_metastore: Metastore) -> None:
+    port = hive4_metastore.database_url.rpartition(":")[2].partition("/")[0]
+    with pytest.raises((RefusedError, RetryError), match=rf"thrift://127.0.0.1:{port}: because "):
+        reach(f"thrift://127.0.0.1:{port}")
+
+
+@pytest.fixture(scope="module")
+def framed_metastores(servers: Servers) -> Iterator[dict[Generation, Metastore]]:
+    setting = {"hive.metastore.thrift.framed.transport.enabled": "true"}
+    with (
+        servers.metastore(Generation.HIVE3, properties=setting) as hive3,
+        servers.metastore(Generation.HIVE4, properties=setting) as hive4,
+    ):
+        yield {Generation.HIVE3: hive3, Generation.HIVE4: hive4}
+
+
+@HIVE3_AND_4
+def test_framed_transport(framed_metastores: dict[Generation, Metastore], generation: Generation) -> None:
+    metastore = framed_metastores[generation]
+    assert works(reach(metastore.uri, ConnectionOptions(framed=True)))
+    # one frame each way of more than any buffer
+    with reach(metastore.uri, ConnectionOptions(framed=True)) as hms:
+        names = [("default", f"{'long' * 30}{number}") for number in range(100)]
+        assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 100
+
+
+@HIVE3_AND_4
+def test_a_buffered_client_at_a_framed_server(
+    framed_metastores: dict[Generation, Metastore], generation: Generation
+) -> None:
+    uri = framed_metastores[generation].uri
+    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {uri}: because .* {HINT}$"):
+        reach(uri)
+
+
+@HIVE3_AND_4
+def test_a_framed_client_at_a_buffered_server(metastore: Metastore) -> None:
+    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: because .* {HINT}$"):
+        reach(metastore.uri, ConnectionOptions(connect_timeout_seconds=2, framed=True, attempts=1))
+
+
+@pytest.fixture(scope="module")
+def keystore(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Java keystore with a certificate of 127.0.0.1, and beside it `ca.pem` with the certificate alone."""
+    store = tmp_path_factory.mktemp("tls") / "keystore.jks"
+    keytool = [str(java_home() / "bin" / "keytool"), "-keystore", str(store), "-storepass", "changeit"]
+    pair = ["-genkeypair", "-alias", "m", "-keyalg", "RSA", "-keysize", "2048", "-dname", "CN=test"]
+    names = ["-ext", "san=ip:127.0.0.1", "-validity", "2", "-keypass", "changeit"]
+    subprocess.run([*keytool, *pair, *names], check=True, capture_output=True)
+    exported = ["-exportcert", "-rfc", "-alias", "m", "-file", str(store.with_name("ca.pem"))]
+    subprocess.run([*keytool, *exported], check=True, capture_output=True)
+    return store
+
+
+@HIVE3_AND_4
+def test_tls(servers: Servers, keystore: Path, generation: Generation) -> None:
+    properties = {
+        "hive.metastore.use.SSL": "true",
+        "hive.metastore.keystore.path": str(keystore),
+        "hive.metastore.keystore.password": "changeit",
+    }
+    trusted = TlsOptions(ca_file=str(keystore.with_name("ca.pem")))
+    with servers.metastore(generation, properties=properties) as metastore:
+        assert works(reach(metastore.uri, ConnectionOptions(tls=trusted)))
+        with reach(metastore.uri, ConnectionOptions(tls=trusted)) as hms:
+            # the end of a connection is seen through TLS as well
+            metastore.restart()
+            hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "transport test"), TxnType.DEFAULT)
+        with pytest.raises(
+            RefusedError, match=rf"^Cannot trust the metastore {metastore.uri}: because its certificate"
+        ):
+            reach(metastore.uri, ConnectionOptions(tls=TlsOptions()))
+        wrong_name = f"thrift://localhost:{metastore.port}"
+        with pytest.raises(RefusedError, match=rf"^Cannot trust the metastore {wrong_name}: because .*localhost"):
+            reach(wrong_name, ConnectionOptions(tls=trusted))
+        with pytest.raises(RefusedError, match=rf"^Cannot use {metastore.uri}: because .* {HINT}$"):
+            reach(metastore.uri)
+
+
+@pytest.mark.parametrize("generation", [Generation.HIVE4], ids=str)
+def test_tls_at_a_server_without(metastore: Metastore) -> None:
+    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {metastore.uri}: because TLS could not be"):
+        reach(metastore.uri, ConnectionOptions(tls=TlsOptions(), connect_timeout_seconds=3, attempts=1))
+
+
+def test_a_login_with_a_password(servers: Servers, tmp_path: Path) -> None:
+    properties = {
+        "metastore.authentication": "CONFIG",
+        "metastore.authentication.config.username": "joe",
+        "metastore.authentication.config.password": "secret word",
+        "metastore.execute.setugi": "false",
+    }
+    password_file = tmp_path / "password"
+    password_file.write_text("secret word\n")
+    with servers.metastore(Generation.HIVE4, properties=properties) as metastore:
+        for given in ({"password": "secret word"}, {"password_file": str(password_file)}):
+            sasl = SaslOptions(mechanism="PLAIN", username="joe", **given)
+            assert works(reach(metastore.uri, ConnectionOptions(sasl=sasl)))
+        wrong = SaslOptions(mechanism="PLAIN", username="joe", password="guess")
+        with pytest.raises(RefusedError, match=rf"^Cannot log in to the metastore {metastore.uri}: because ") as caught:
+            reach(metastore.uri, ConnectionOptions(sasl=wrong))
+        assert "guess" not in str(caught.value)
+        with pytest.raises((RefusedError, RetryError)):
+            reach(metastore.uri)
+
+
+@HIVE3_AND_4
+def test_big_answers(metastore: Metastore) -> None:
+    """More than one read of the network in each library: a table of 2,000 columns."""
+    columns = [(f"column_{number}", f"struct<{'f' * 50}:string>") for number in range(2000)]
+    writes = Writes(metastore.uri, metastore.generation.value)
+    writes.database("transport")
+    try:
+        writes.table("transport", "wide", NewTable(columns=columns, properties=FULL_ACID))
+        with reach(metastore.uri) as hms:
+            table = hms.table("transport", "wide")
+            assert table is not None
+            assert [(column.name, column.type) for column in table.storage.columns] == columns
+    finally:
+        writes.drop_database("transport")
+        writes.close()

@@ -1,0 +1,96 @@
+"""Trino reads what we compacted, also the tables that it misreads or cannot read before.
+
+Only with ACIDLIB_TRINO=1 and a JDK 24 or newer (JAVA24_HOME, or one in /usr/lib/jvm): its archive has 800 MB.
+"""
+# ruff: noqa: S608 - the statements are for a server of the test's own
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from servers.fleet import Servers
+from servers.trino import OLDEST_JAVA, Trino, new_java
+
+from integration.conftest import started
+from integration.hive4_cases import CASES, CRUD, LOADED, TYPES, Case
+from integration.hive4_course import Course, live_course
+from integration.hive4_making import COPIES, DATABASE, TWIN, table_of
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(os.environ.get("ACIDLIB_TRINO") != "1", reason="ACIDLIB_TRINO=1 brings and starts Trino"),
+    pytest.mark.skipif(new_java() is None, reason=f"Trino needs a JDK {OLDEST_JAVA} or newer, see JAVA24_HOME"),
+]
+# what is asked of Trino for a column; without days before 1582 and odd moments of 1900, which it shows shifted
+TYPE_COLUMNS = {
+    **{name: name for name in TYPES.columns if name not in ("c_ch", "c_date", "c_ts", "c_nest")},
+    "c_f": "cast(c_f as double)",
+    **{name: f"json_format(cast({name} as json))" for name in ("c_arr", "c_map", "c_st")},
+}
+
+
+@pytest.fixture(scope="module")
+def course(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Course]:
+    """All cases on servers of their own."""
+    with live_course(servers, tmp_path_factory.mktemp("trino_tables"), CASES) as stages:
+        yield stages
+
+
+@pytest.fixture(scope="module")
+def trino(course: Course, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trino]:
+    """Trino on the metastore of the cases."""
+    java = new_java()
+    assert java is not None
+    server = Trino(course.metastore, java=java, directory=tmp_path_factory.mktemp("trino"))
+    started(server.__enter__)
+    with server:
+        yield server
+
+
+def columns_of(case: Case) -> Mapping[str, str]:
+    """The columns that are compared, and how Trino is asked for each."""
+    return TYPE_COLUMNS if case is TYPES else {name: name for name in case.columns}
+
+
+def said(trino: Trino, case: Case, copy: str) -> list[tuple[str, ...]]:
+    """What Trino reads."""
+    asked = ", ".join(columns_of(case).values())
+    return plain(trino.run(f"select {asked} from {DATABASE}.{table_of(case, copy)}"))
+
+
+def by_hive(course: Course, case: Case) -> list[tuple[str, ...]]:
+    """What Hive reads of the twin."""
+    return plain(course.ask(f"select {', '.join(columns_of(case))} from {table_of(case, TWIN)}"))
+
+
+def plain(rows: Sequence[tuple[Any, ...]]) -> list[tuple[str, ...]]:
+    """Rows in an order of their own, with values that both clients give alike."""
+    return sorted(tuple(map(_plain, row)) for row in rows)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        value = json.loads(value)
+    if isinstance(value, Decimal):
+        value = value.normalize()
+    return repr(value)
+
+
+def test_what_trino_misreads_before(course: Course, trino: Trino) -> None:
+    assert course.made[CRUD.name].result() is None
+    assert said(trino, CRUD, TWIN) != by_hive(course, CRUD)
+    with pytest.raises(Exception, match=r"(?i)acid|orc"):
+        said(trino, LOADED, TWIN)
+
+
+@pytest.mark.parametrize("copy", COPIES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_trino_reads_what_was_compacted(course: Course, trino: Trino, case: Case, copy: str) -> None:
+    course.made[case.name].result()
+    assert course.compacted.runs
+    assert said(trino, case, copy) == by_hive(course, case)

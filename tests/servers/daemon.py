@@ -1,0 +1,147 @@
+"""What the servers of Hive have in common: a directory, settings, a port, and a Java process that can be restarted."""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from acidlib.model.generation import Generation
+from servers.errors import ServerError
+from servers.jars import hive_release
+from servers.java import java_command
+from servers.process import ServerProcess, free_port, listens
+from servers.settings import write_settings
+
+# what Hive reaches into: closed since Java 17
+_OPENED = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.ref",
+    "java.lang.reflect",
+    "java.io",
+    "java.math",
+    "java.net",
+    "java.nio",
+    "java.nio.channels.spi",
+    "java.text",
+    "java.time",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "java.util.regex",
+    "java.util.zip",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+_JVM_OPTIONS = (
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    # or Hive 4's cleaner fails: Spring asks PostgreSQL for the types of parameters, which it cannot tell
+    "-Dspring.jdbc.getParameterType.ignore=true",
+)
+
+
+class Daemon(abc.ABC):
+    """One server of Hive on a free port of 127.0.0.1; it keeps its port and its files when it is started again."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        generation: Generation,
+        directory: Path,
+        main: Sequence[str],
+        heap: str,
+        properties: Mapping[str, str],
+    ) -> None:
+        """Starts nothing yet. ``main`` is the main class; ``properties`` win over those of ``properties``."""
+        self.generation = generation
+        self.port = free_port()
+        self.conf_dir = directory / "conf"
+        """Holds hive-site.xml."""
+        self.work_dir = directory / "work"
+        self.log = directory / "log"
+        self._name = name
+        self._directory = directory
+        self._main = list(main)
+        self._heap = heap
+        self._given = dict(properties)
+        self._process: ServerProcess | None = None
+
+    @property
+    @abc.abstractmethod
+    def properties(self) -> dict[str, str]:
+        """What its hive-site.xml says; only after ``_prepare``."""
+
+    @abc.abstractmethod
+    def _prepare(self) -> None:
+        """Makes what must be there before the first start."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process, or None when it does not run."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Starts it, unless it runs. Raises ServerError with the end of its log."""
+        if self._process is None:
+            self.work_dir.mkdir(parents=True, exist_ok=True)
+            self._prepare()
+            write_settings(self.conf_dir, self.properties)
+            self._process = self._new_process()
+        self._process.start()
+
+    def stop(self) -> None:
+        """Ends it in an orderly way."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """Ends it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+
+    def restart(self) -> None:
+        """Stops it, if it runs, and starts it again on the same port. Raises ServerError."""
+        self.stop()
+        self.start()
+
+    def memory_mb(self) -> int:
+        """Its resident memory now. Raises ServerError when it does not run."""
+        if self._process is None:
+            raise ServerError(f"Cannot measure {self._name}: because it was not started")
+        return self._process.memory_mb()
+
+    def __enter__(self) -> Self:
+        """Starts it, unless it runs."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops it."""
+        self.stop()
+
+    def _new_process(self) -> ServerProcess:
+        java = java_command(
+            heap=self._heap,
+            options=(*_JVM_OPTIONS, f"-Djava.io.tmpdir={self.work_dir}"),
+            class_path=[str(self.conf_dir), *hive_release(f"hive{self.generation.value}").jars],
+            arguments=self._directory / "class-path",
+        )
+        return ServerProcess(
+            self._name,
+            command=[*java, *self._main],
+            log=self.log,
+            ready=lambda: listens(self.port),
+            # its own settings only, wherever the tests run
+            environment={name: value for name, value in os.environ.items() if not name.startswith(("HIVE_", "HADOOP_"))}
+            | {"HIVE_CONF_DIR": str(self.conf_dir), "TZ": "UTC"},
+            directory=self._directory,
+        )

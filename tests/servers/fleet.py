@@ -1,0 +1,87 @@
+"""The servers of one test session: started when first asked for, all stopped at the end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from acidlib.model.generation import Generation
+from servers.hiveserver import HiveServer
+from servers.metastore import Metastore
+from servers.postgres import Postgres
+
+
+class Servers:
+    """Starts servers and remembers them.
+
+    A test that wants other options than the shared servers have starts one of its own, and only for a while:
+    ``with servers.metastore(Generation.HIVE4, txn_timeout_seconds=5) as metastore: ...``
+    """
+
+    def __init__(self, new_directory: Callable[[str], Path]) -> None:
+        """Starts nothing yet; ``new_directory`` makes an empty directory for the files and logs of one server."""
+        self._new_directory = new_directory
+        self._stack = contextlib.ExitStack()
+        self._postgres: Postgres | None = None
+
+    def postgres(self) -> Postgres:
+        """The one cluster of the session. Raises ServerError."""
+        if self._postgres is None:
+            cluster = Postgres()
+            cluster.start()
+            self._stack.callback(cluster.stop)
+            self._postgres = cluster
+        return self._postgres
+
+    def metastore(
+        self,
+        generation: Generation,
+        *,
+        beside: Metastore | None = None,
+        initiator_on: bool = False,
+        cleaner_on: bool = False,
+        worker_threads: int = 0,
+        txn_timeout_seconds: int = 300,
+        properties: Mapping[str, str] | None = None,
+    ) -> Metastore:
+        """Starts a metastore on a database of its own (see ``Metastore``). Raises ServerError."""
+        metastore = Metastore(
+            generation,
+            postgres=self.postgres(),
+            directory=self._new_directory(f"metastore{generation.value}"),
+            beside=beside,
+            initiator_on=initiator_on,
+            cleaner_on=cleaner_on,
+            worker_threads=worker_threads,
+            txn_timeout_seconds=txn_timeout_seconds,
+            properties=properties,
+        )
+        self._stack.callback(metastore.stop)
+        metastore.start()
+        return metastore
+
+    def hiveserver(
+        self,
+        metastore: Metastore,
+        *,
+        worker_threads: int = 0,
+        query_based: bool = True,
+        properties: Mapping[str, str] | None = None,
+    ) -> HiveServer:
+        """Starts a HiveServer2 on a metastore of Hive 4 (see ``HiveServer``). Raises ServerError."""
+        server = HiveServer(
+            metastore,
+            directory=self._new_directory("hiveserver"),
+            worker_threads=worker_threads,
+            query_based=query_based,
+            properties=properties,
+        )
+        self._stack.callback(server.stop)
+        server.start()
+        return server
+
+    def close(self) -> None:
+        """Stops all of them, the last one first."""
+        self._stack.close()
+        self._postgres = None

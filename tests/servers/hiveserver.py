@@ -1,0 +1,106 @@
+"""HiveServer2 4.0.1 on a metastore: Tez inside the one process, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from acidlib.model.generation import Generation
+from servers.daemon import Daemon
+from servers.metastore import Metastore
+from servers.sql import Hive
+
+HEAP = "1500m"
+MAIN = "org.apache.hive.service.server.HiveServer2"
+
+
+class HiveServer(Daemon):
+    """One HiveServer2, without authentication. It may run several threads of Hive's own compactor."""
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        *,
+        directory: Path,
+        worker_threads: int = 0,
+        query_based: bool = True,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts nothing yet; ``directory`` is its own and gets the settings, the scratch files and the log.
+
+        ``worker_threads`` compact what is queued, by queries or (``query_based`` off) by MapReduce. ``properties`` are
+        added to hive-site.xml and win over all else.
+        """
+        if metastore.generation is not Generation.HIVE4:
+            raise ValueError("HiveServer2 is of Hive 4 and needs a metastore of Hive 4")
+        super().__init__(
+            "HiveServer2",
+            generation=Generation.HIVE4,
+            directory=directory,
+            main=[MAIN],
+            heap=HEAP,
+            properties={
+                "hive.metastore.runworker.in": "hs2",
+                "hive.compactor.worker.threads": str(worker_threads),
+                "hive.compactor.crud.query.based": "true" if query_based else "false",
+                **(properties or {}),
+            },
+        )
+        self.metastore = metastore
+
+    @property
+    def hive(self) -> Hive:
+        """A client of this server."""
+        return Hive(self.port)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What its hive-site.xml says; only after its metastore was started."""
+        work = self.work_dir
+        own = {
+            "hadoop.tmp.dir": str(work),
+            "hive.exec.scratchdir": (work / "scratch").as_uri(),
+            "hive.exec.local.scratchdir": str(work / "local"),
+            "hive.downloaded.resources.dir": str(work / "resources"),
+            "hive.user.install.directory": (work / "install").as_uri(),
+            "hive.querylog.location": str(work / "queries"),
+            # the server
+            "hive.server2.thrift.port": str(self.port),
+            "hive.server2.thrift.bind.host": "127.0.0.1",
+            "hive.server2.authentication": "NOSASL",
+            "hive.server2.enable.doAs": "false",
+            "hive.server2.webui.port": "0",  # none
+            "hive.server2.logging.operation.enabled": "false",
+            "hive.server2.tez.initialize.default.sessions": "false",
+            "hive.server2.materializedviews.registry.impl": "DUMMY",
+            "hive.notification.event.poll.interval": "0s",
+            # queries: what a test reads comes from the files, never from statistics or an earlier answer
+            "hive.execution.engine": "tez",
+            "hive.query.results.cache.enabled": "false",
+            "hive.exec.dynamic.partition.mode": "nonstrict",
+            "hive.stats.autogather": "false",
+            "hive.stats.column.autogather": "false",
+            "hive.compactor.gather.stats": "false",
+            # Tez
+            "tez.local.mode": "true",
+            "tez.local.mode.without.network": "true",
+            "tez.ignore.lib.uris": "true",
+            "tez.staging-dir": str(work / "tez"),
+            "tez.am.inline.task.execution.max-tasks": "1",
+            "tez.runtime.io.sort.mb": "64",
+            "tez.runtime.optimize.local.fetch": "true",
+            "hive.tez.container.size": "512",
+            # MapReduce, for the compactor that is not query-based
+            "mapreduce.cluster.local.dir": str(work / "mapreduce"),
+            "mapreduce.jobtracker.staging.root.dir": str(work / "staging"),
+            "mapreduce.task.io.sort.mb": "64",
+            "hive.exec.submitviachild": "false",
+            "hive.exec.submit.local.task.via.child": "false",
+        }
+        return self.metastore.properties | own | self._given
+
+    def _prepare(self) -> None:
+        self.metastore.start()
+        scratch = self.work_dir / "scratch"
+        scratch.mkdir(exist_ok=True)
+        scratch.chmod(0o733)  # HiveServer2 refuses one that others cannot write to

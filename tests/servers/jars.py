@@ -1,0 +1,81 @@
+"""The jars and schema scripts of a Hive release, brought by Maven once per checkout.
+
+``pom.xml`` in a folder named after the generation says what is brought. The result lies in ``.servers/<name>`` with the
+hash of the pom it came from; a changed pom brings it anew. Tests that start at once wait for each other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from servers.errors import ServerError
+from servers.java import java_home
+
+CACHE = Path(__file__).parents[2] / ".servers"
+STAMP = ".pom-hash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """What Maven brought of one Hive release."""
+
+    jars: tuple[str, ...]
+    schema: Path
+    """The script that makes the metastore's tables in PostgreSQL."""
+
+
+def hive_release(name: str) -> Release:
+    """The release of ``<name>/pom.xml``. Raises ServerError when Maven is missing or fails."""
+    pom = Path(__file__).with_name(name) / "pom.xml"
+    wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
+    place = CACHE / name
+    CACHE.mkdir(exist_ok=True)
+    with _locked(CACHE / f"{name}.lock"):
+        stamp = place / STAMP
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            shutil.rmtree(place, ignore_errors=True)
+            _bring(name, pom, place)
+            stamp.write_text(wanted)
+    found = sorted((place / "lib").glob("*.jar"), key=_rank)
+    jars = tuple(str(jar) for jar in found)
+    schemas = list((place / "schema").rglob("hive-schema-*.postgres.sql"))
+    if not jars or len(schemas) != 1:
+        raise ServerError(f"Cannot use {place}: because it holds {len(jars)} jars and {len(schemas)} schema scripts")
+    return Release(jars=jars, schema=schemas[0])
+
+
+def _bring(name: str, pom: Path, place: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise ServerError(f"Cannot bring the jars of {name}: because Maven is needed, and there is no mvn on the PATH")
+    command = [maven, "-q", "-B", "-f", str(pom), f"-Dplace={place}", "process-resources"]
+    environment = {**os.environ, "JAVA_HOME": str(java_home())}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=CACHE)
+    if ran.returncode:
+        lines = [line for line in (ran.stdout + ran.stderr).splitlines() if "ERROR" in line]
+        reason = lines[0].partition("ERROR] ")[2] if lines else f"mvn ended with status {ran.returncode}"
+        raise ServerError(f"Cannot bring the jars of {name}: because {reason}")
+
+
+def _rank(jar: Path) -> tuple[int, str]:
+    """Always the same order, as several jars hold the same classes.
+
+    hive-exec brings the right ones, but for the Guava of Hive 3.1 that is too old for Hadoop.
+    """
+    first = ("guava-", "hive-exec-")
+    return next((place for place, name in enumerate(first) if jar.name.startswith(name)), len(first)), jar.name
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,140 @@
+"""A Hive metastore, 3.1.3 or 4.0.1, on a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from acidlib.model.generation import Generation
+from servers.daemon import Daemon
+from servers.jars import hive_release
+from servers.postgres import USER, Postgres
+
+HEAP = "512m"
+MAIN = "org.apache.hadoop.hive.metastore.HiveMetaStore"
+# so that it looks every second for transactions and locks without a heartbeat
+_HOUSEKEEPING: Mapping[Generation, Mapping[str, str]] = {
+    Generation.HIVE3: {
+        "hive.timedout.txn.reaper.interval": "1s",
+        # Hive 3.1 (HiveMetaStore.startRemoteOnlyTasks) runs it only where the initiator is on; these tasks run always
+        "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.txn.AcidHouseKeeperService",
+    },
+    Generation.HIVE4: {"metastore.housekeeping.threads.on": "true", "metastore.acid.housekeeper.interval": "1s"},
+}
+
+
+class Metastore(Daemon):
+    """One metastore. It answers, ends what had no heartbeat for long, and compacts nothing unless an option says so.
+
+    In Hive 3.1 one switch starts the initiator and the cleaner: there both options must have the same value.
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        *,
+        postgres: Postgres,
+        directory: Path,
+        beside: Metastore | None = None,
+        initiator_on: bool = False,
+        cleaner_on: bool = False,
+        worker_threads: int = 0,
+        txn_timeout_seconds: int = 300,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts nothing yet; ``directory`` is its own and gets the warehouse, the settings and the log.
+
+        ``beside`` is another metastore, started before, whose database and warehouse this one shares. ``properties``
+        are added to hive-site.xml and win over all else.
+        """
+        if generation is Generation.HIVE3 and initiator_on != cleaner_on:
+            raise ValueError("in Hive 3.1 one switch starts the initiator and the cleaner: give both the same value")
+        switches = {
+            "hive.compactor.initiator.on": _text(initiator_on),
+            "hive.compactor.worker.threads": str(worker_threads),
+            "hive.txn.timeout": f"{txn_timeout_seconds}s",
+        }
+        if generation is Generation.HIVE4:
+            switches["hive.compactor.cleaner.on"] = _text(cleaner_on)
+            switches["hive.metastore.runworker.in"] = "metastore"  # these workers; HiveServer2 has its own
+        super().__init__(
+            f"the metastore of Hive {generation.value}",
+            generation=generation,
+            directory=directory,
+            main=[MAIN],
+            heap=HEAP,
+            properties=switches | dict(properties or {}),
+        )
+        self.warehouse: Path = directory / "warehouse" if beside is None else beside.warehouse
+        self.database: str = "" if beside is None else beside.database
+        """The name of its database in the cluster; empty before the first start."""
+        self._owns_database = beside is None
+        self._postgres = postgres
+
+    @property
+    def uri(self) -> str:
+        """Where clients connect."""
+        return f"thrift://127.0.0.1:{self.port}"
+
+    @property
+    def database_url(self) -> str:
+        """Its database for SQLAlchemy; only after the first start."""
+        return self._postgres.database_url(self.database)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What its hive-site.xml says; only after the first start."""
+        url = self._postgres.jdbc_url(self.database)
+        found = {
+            # in the simple mode, or Hive 4's cleaner fails
+            "javax.jdo.option.ConnectionURL": url + "?preferQueryMode=simple",
+            "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
+            "javax.jdo.option.ConnectionUserName": USER,
+            "javax.jdo.option.ConnectionPassword": USER,
+            "datanucleus.schema.autoCreateAll": "false",
+            "hive.metastore.schema.verification": "true",
+            "hive.metastore.uris": self.uri,
+            "hive.metastore.port": str(self.port),
+            "hive.metastore.warehouse.dir": self.warehouse.as_uri(),
+            "hive.metastore.warehouse.external.dir": self.warehouse.with_name("external").as_uri(),
+            "hive.metastore.event.db.notification.api.auth": "false",
+            "hive.support.concurrency": "true",
+            "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+            "hive.compactor.check.interval": "1s",
+            "hive.compactor.cleaner.run.interval": "1s",
+            "hive.async.log.enabled": "false",  # or the last lines before an end are lost
+            "fs.defaultFS": "file:///",
+            "hadoop.tmp.dir": str(self.work_dir),
+            "mapreduce.framework.name": "local",
+            **_HOUSEKEEPING[self.generation],
+        }
+        if self.generation is Generation.HIVE3:
+            # or a second INSERT into a table that is not transactional fails
+            found["hive.stats.column.autogather"] = "false"
+        return found | self._given
+
+    def remove(self) -> None:
+        """Stops it and drops its database; the files stay."""
+        self.stop()
+        if self._owns_database and self.database:
+            self._postgres.drop_database(self.database)
+            self.database = ""
+            self._process = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops it and drops its database."""
+        self.remove()
+
+    def _prepare(self) -> None:
+        self.warehouse.mkdir(parents=True, exist_ok=True)
+        self.warehouse.with_name("external").mkdir(exist_ok=True)
+        if not self.database:
+            schema = hive_release(f"hive{self.generation.value}").schema
+            self.database = self._postgres.new_database(schema)
+
+
+def _text(value: bool) -> str:
+    return "true" if value else "false"
