@@ -354,6 +354,21 @@ def test_settings_of_the_metastore_from_hive_conf_dir(own: Site, monkeypatch: py
 # --- the queue --------------------------------------------------------------------------------------------------------
 
 
+def test_requests_of_a_metastore_by_another_name_are_told(own: Site) -> None:
+    laid = own.lay()
+    own.good("initiator", *LOW)
+    elsewhere = ("--metastore-uri", own.uri.replace("127.0.0.1", "localhost"))
+    drained = own.jobs("major_compact", *elsewhere)
+    assert (drained.status, drained.compactions) == (0, [])
+    told = f"left alone in this queue: requests of the metastore {own.uri} (1); this run's is {elsewhere[1]}"
+    assert told in drained.document["notes"]
+    assert own.good("major_compact").states == ["ready for cleaning"]
+    cleaned = own.jobs("cleaner", *NOW, *elsewhere)
+    assert (cleaned.status, cleaned.document["cleanings"]) == (0, [])
+    assert told in cleaned.err
+    assert len(visible(laid.location)) > 1
+
+
 def test_a_request_of_hives_own_goes_through_the_states_that_hive_shows(
     hives: Site, in_the_middle: Callable[[str, Callable[[], object]], None]
 ) -> None:

@@ -43,9 +43,9 @@ class Hive3Backend:
 
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue, and locks of theirs go."""
-        notes = give_back_abandoned(self._services, self._queue)
+        notes = self._connected.passed_over() + give_back_abandoned(self._services, self._queue)
         for row in self._queue.show():
-            if self._ours(row) and self._is_dead(row):
+            if self._connected.ours(row) and self._is_dead(row):
                 try:
                     self._queue.give_back(row.id, row.worker_id or "")
                 except ConflictError:
@@ -78,13 +78,13 @@ class Hive3Backend:
         if automatic:
             rows: list[CompactionRequest] = [*self._connected.hms.show_compactions()]
             if self._connected.own_queue:
-                rows += [row for row in self._queue.show() if self._ours(row)]
+                rows += [row for row in self._queue.show() if self._connected.ours(row)]
             busy = {row.entity for row in rows if row.state in (State.INITIATED, State.WORKING)}
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """The requests of this kind that nobody works on."""
-        rows = [row for row in self._queue.waiting(kind) if self._ours(row)]
+        rows = [row for row in self._queue.waiting(kind) if self._connected.ours(row)]
         places = self._catalog.places(rows)
         return [
             Waiting(request=row, target=nowhere(row), error=place)
@@ -143,9 +143,6 @@ class Hive3Backend:
         """Ours by Hive's settings; the metastore purges its own."""
         if self._connected.own_queue:
             self._queue.purge_history(history_retention(self._services.settings), self._services.now_ms())
-
-    def _ours(self, row: CompactionRequest) -> bool:
-        return not self._connected.own_queue or row.property(METASTORE) == self._connected.name
 
     def _request(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
         own = ((METASTORE, self._connected.name), (LOCATION, target.location))

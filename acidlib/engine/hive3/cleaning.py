@@ -18,7 +18,7 @@ from acidlib.engine.hive3.connected import Connected3, alone_with
 from acidlib.engine.hive3.evidence import Evidence, concerns, format_evidence, parse_evidence, table_id
 from acidlib.engine.retrying import note_failure, retry_wait
 from acidlib.engine.services import Services
-from acidlib.engine.target import EVIDENCE, METASTORE, OUTPUTS, TABLE_ID, Target
+from acidlib.engine.target import EVIDENCE, OUTPUTS, TABLE_ID, Target
 from acidlib.errors import AcidError, ConflictError
 from acidlib.metastore.holds import release_dead_locks
 from acidlib.model.generation import Generation
@@ -49,12 +49,16 @@ class Hive3Cleaning:
 
         First the locks of dead runs go: by Hive 3.1 they are dropped only where its housekeeper runs.
         """
+        for line in self._connected.passed_over():
+            self._services.progress.note(line)
         release_dead_locks(
             self._hms,
             timeout_seconds=self._connected.beats.timeout_seconds,
             agent=self._services.worker_id,
         )
-        rows = [row for row in self._queue.ready_for_cleaning() if self._ours(row) and wanted(self._asked, row)]
+        rows = [
+            row for row in self._queue.ready_for_cleaning() if self._connected.ours(row) and wanted(self._asked, row)
+        ]
         return [_with_mark(row) for row in rows]
 
     def waits(self, request: CompactionRequest) -> str | None:
@@ -165,14 +169,11 @@ class Hive3Cleaning:
         """Wherever our own queue knows a place."""
         if not self._connected.own_queue:
             return []
-        rows = [row for row in self._queue.show() if self._ours(row) and wanted(self._asked, row)]
+        rows = [row for row in self._queue.show() if self._connected.ours(row) and wanted(self._asked, row)]
         return [(row, row.property(LOCATION) or "") for row in rows]
 
-    def _ours(self, row: CompactionRequest) -> bool:
-        return not self._connected.own_queue or row.property(METASTORE) == self._connected.name
-
     def _rows(self, request: CompactionRequest) -> list[CompactionRequest]:
-        return [row for row in self._queue.show() if self._ours(row) and row.entity == request.entity]
+        return [row for row in self._queue.show() if self._connected.ours(row) and row.entity == request.entity]
 
     def _seen(self, request: CompactionRequest, target: Target) -> dict[str, Evidence]:
         """Of each directory of this very table, the latest evidence: to wait longer is always right."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from acidlib.engine.target import METASTORE
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.holds import publication_lock
+from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.sql import SqlQueue
 
 
@@ -27,6 +30,25 @@ class Connected3:
     own_queue: bool
     name: str
     lock_timeout: float
+
+    def ours(self, row: CompactionRequest) -> bool:
+        """Whether a request is of this metastore: in its own queue each is, in ours those that carry its name."""
+        return not self.own_queue or row.property(METASTORE) == self.name
+
+    def passed_over(self) -> list[str]:
+        """What our queue holds of other metastores; of this one too, if it went by another name then."""
+        if not self.own_queue:
+            return []
+        rows = [row for row in self.queue.show() if row.property(METASTORE) is not None and not self.ours(row)]
+        left = Counter(
+            row.property(METASTORE)
+            for row in rows
+            if row.state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
+        )
+        return [
+            f"left alone in this queue: requests of the metastore {name} ({count}); this run's is {self.name}"
+            for name, count in sorted(left.items())
+        ]
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from acidlib.engine.hive3.evidence import Evidence, format_evidence, table_id
 from acidlib.engine.names import run_as_user
 from acidlib.engine.services import Services
 from acidlib.engine.sql_hold import SqlHold
-from acidlib.engine.target import EVIDENCE, LOCK_TRIES, METASTORE, TABLE_ID, Target
+from acidlib.engine.target import EVIDENCE, LOCK_TRIES, TABLE_ID, Target
 from acidlib.errors import AcidError, ConflictError
 from acidlib.metastore.holds import NamedLock, hold_place, publication_lock
-from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.requests import State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
 
@@ -119,10 +119,7 @@ class Hive3Hold(SqlHold):
 
     def _awaits_cleaning(self) -> bool:
         entity = self._request.entity
-        return any(other.entity == entity and self._ours(other) for other in self._queue.ready_for_cleaning())
-
-    def _ours(self, row: CompactionRequest) -> bool:
-        return not self._connected.own_queue or row.property(METASTORE) == self._connected.name
+        return any(other.entity == entity and self._connected.ours(other) for other in self._queue.ready_for_cleaning())
 
     def _count_try(self) -> None:
         tries = int(self._request.property(LOCK_TRIES) or 0) + 1
