@@ -45,22 +45,28 @@ def postgres(servers: Servers) -> Postgres:
     return started(servers.postgres)
 
 
-@pytest.fixture(scope="session")
-def hive3_metastore(servers: Servers) -> Metastore:
+@pytest.fixture(scope="module")
+def hive3_metastore(servers: Servers) -> Iterator[Metastore]:
     """A metastore of Hive 3.1.3 that does nothing by itself. A test that stops it must start it again."""
-    return started(lambda: servers.metastore(Generation.HIVE3))
+    metastore = started(lambda: servers.metastore(Generation.HIVE3))
+    yield metastore
+    metastore.stop()
 
 
-@pytest.fixture(scope="session")
-def hive4_metastore(servers: Servers) -> Metastore:
+@pytest.fixture(scope="module")
+def hive4_metastore(servers: Servers) -> Iterator[Metastore]:
     """A metastore of Hive 4.0.1 that does nothing by itself. A test that stops it must start it again."""
-    return started(lambda: servers.metastore(Generation.HIVE4))
+    metastore = started(lambda: servers.metastore(Generation.HIVE4))
+    yield metastore
+    metastore.stop()
 
 
-@pytest.fixture(scope="session")
-def hiveserver(servers: Servers, hive4_metastore: Metastore) -> HiveServer:
+@pytest.fixture(scope="module")
+def hiveserver(servers: Servers, hive4_metastore: Metastore) -> Iterator[HiveServer]:
     """HiveServer2 on ``hive4_metastore``; its compactor has no worker threads."""
-    return started(lambda: servers.hiveserver(hive4_metastore))
+    server = started(lambda: servers.hiveserver(hive4_metastore))
+    yield server
+    server.stop()
 
 
 def started(start: Callable[[], Server]) -> Server:
