@@ -13,7 +13,7 @@ from dataclasses import replace
 from acidlib.engine.backend import Selected
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import TableFacts, Target, Understanding
+from acidlib.engine.target import FULL, INSERT_ONLY, TableFacts, Target, Understanding
 from acidlib.errors import AcidError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.standalone import StatedWriteIds
@@ -197,7 +197,7 @@ class Catalog:
             partition=name,
             location=open_filesystem(storage.location)[1],
             understanding=Understanding(
-                generation=self._hms.generation, table_kind="insert-only" if table.is_insert_only else "full"
+                generation=self._hms.generation, table_kind=INSERT_ONLY if table.is_insert_only else FULL
             ),
             facts=TableFacts(table=table, database=database, partition=partition),
         )

@@ -88,6 +88,7 @@ def decision_about(services: Services, target: Target, listing: Listing) -> Deci
         properties={} if facts is None else facts.table.properties,
         database_properties=None if facts is None else facts.database.properties,
         aborted_txn_count=_aborted(services, listing, listed, generation) if facts is not None else 0,
+        insert_only=target.is_insert_only,
     )
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from acidlib.engine.target import Target
+from acidlib.engine.tasks import Look
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.names import SIDE_FILE_SUFFIX
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, RewriteSettings, Unit
+from acidlib.model.units import JoinUnit, RewriteSettings, Unit
 from acidlib.model.writeids import CompactorWriteIdList
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.schema import is_acid
 from acidlib.orc.tail import read_tail
 from acidlib.planning.inputs import CompactionInputs, FileKind, Refusal, Role, compaction_inputs
+from acidlib.planning.insert_only import input_files, join_units, ways_of
 from acidlib.planning.state import AcidState, acid_state
 from acidlib.planning.units import FileFacts, compaction_units, delete_files
 from acidlib.storage.datafiles import LocalDataFiles
@@ -35,16 +39,24 @@ class Prepared:
     inputs: CompactionInputs
     lengths: dict[str, int]
 
-    def delete_files(self) -> tuple[DataFile, ...]:
-        """The delete files among the inputs."""
-        return delete_files(self.inputs, self.target.location, self.lengths)
+    def looks(self) -> tuple[Look, ...]:
+        """What has to be looked into before units are known: delete files, or all files of an insert-only table."""
+        if self.target.is_insert_only:
+            ways = ways_of(self.target.storage, self.target.properties)
+            return tuple(Look(file=file, ways=ways) for file in input_files(self.inputs, self.target.location))
+        return tuple(Look(file=file) for file in delete_files(self.inputs, self.target.location, self.lengths))
 
-    def units(self, buckets: dict[str, frozenset[int]], settings: RewriteSettings) -> tuple[Unit, ...]:
-        """The bucket files to make. `buckets`: what each delete file's events decode to, by absolute path."""
+    def units(self, found: Mapping[str, Any], settings: RewriteSettings) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
+        """The files to make. `found`: what each look told, by absolute path."""
+        settings = self.target.rewrite_settings(settings, self.generation)
+        if self.target.is_insert_only:
+            return join_units(
+                self.inputs, found, location=self.target.location, generation=self.generation, settings=settings
+            )
         prefix = f"{self.target.location}/"
         facts = FileFacts(
             lengths=self.lengths,
-            delete_buckets={path.removeprefix(prefix): found for path, found in buckets.items()},
+            delete_buckets={path.removeprefix(prefix): buckets for path, buckets in found.items()},
         )
         return compaction_units(
             self.inputs,
@@ -52,18 +64,16 @@ class Prepared:
             location=self.target.location,
             generation=self.generation,
             write_ids=self.write_ids,
-            settings=self.target.rewrite_settings(settings, self.generation),
+            settings=settings,
             row_type=self.target.row_type(self.generation),
         )
 
 
 def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_major_bytes: int) -> Prepared | Refusal:
     """List a target and find what a compaction of it would read and write, or why there is none."""
-    if target.understanding.table_kind == "insert-only":
-        raise RefusedError(f"Cannot compact {target.name}: because insert-only tables are not supported yet")
     listing = list_location(fs, target.location, missing=RefusedError)
     generation = target.generation(listing)
-    if (columns := target.row_type(generation)) is not None:
+    if not target.is_insert_only and (columns := target.row_type(generation)) is not None:
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
     write_ids = target.write_ids(listing).for_compactor()
     understood = target.understanding
@@ -76,12 +86,15 @@ def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_ma
         visibility_txn=understood.visibility_txn,
         visible_on_commit=understood.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
+        insert_only=target.is_insert_only,
     )
     if isinstance(inputs, Refusal):
-        unproven = inputs.cleaning_only and not _holds_events(target, listing)
+        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(target, listing))
         return replace(inputs, cleaning_only=False) if unproven else inputs
-    lengths = _logical_lengths(fs, target, inputs)
-    _prove_full_acid(target, inputs, lengths)
+    lengths: dict[str, int] = {}
+    if not target.is_insert_only:
+        lengths = _logical_lengths(fs, target, inputs)
+        _prove_full_acid(target, inputs, lengths)
     return Prepared(
         target=target,
         listing=listing,
@@ -142,7 +155,7 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str
                 return
             raise RefusedError(
                 f"Cannot compact {target.name}: because {file.path} has no ACID columns; if the table is insert-only, "
-                "these are not supported yet"
+                "give --table-kind insert-only"
             )
     if files and target.understanding.table_kind != "full":
         raise RefusedError(

@@ -10,7 +10,7 @@ from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType
-from acidlib.model.tables import Database, Partition, Table
+from acidlib.model.tables import Database, Partition, Storage, Table
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import RewriteSettings
 from acidlib.model.writeids import ValidWriteIdList
@@ -26,6 +26,9 @@ WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY = (
     "acidlib.table.kind",
     "acidlib.visibility.txn",
 )
+FULL, INSERT_ONLY = "full", "insert-only"
+"""Kinds of transactional tables, as `--table-kind` names them."""
+
 EVIDENCE = "acidlib.evidence"
 """Property: which transactions and locks existed when each directory was published, or first seen."""
 
@@ -97,6 +100,23 @@ class Target:
     def name(self) -> str:
         """database.table, or database.table.partition."""
         return ".".join(part for part in (self.database, self.table, self.partition) if part)
+
+    @property
+    def is_insert_only(self) -> bool:
+        """Whether rows have no ids, and files may be of any format."""
+        return self.understanding.table_kind == INSERT_ONLY
+
+    @property
+    def storage(self) -> Storage | None:
+        """How its rows are stored, where a metastore tells it."""
+        if self.facts is None:
+            return None
+        return (self.facts.partition or self.facts.table).storage
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, where a metastore tells them."""
+        return {} if self.facts is None else self.facts.table.properties
 
     def generation(self, listing: Listing) -> Generation:
         """The generation whose names and rules hold here."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.listing import Listing
-from acidlib.model.units import DataFile, Unit, UnitResult
+from acidlib.model.units import Contents, DataFile, JoinUnit, JoinWay, Unit, UnitResult
+from acidlib.rewrite.contents import look_into
 from acidlib.rewrite.deletes import event_buckets
+from acidlib.rewrite.join import run_join
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
@@ -20,16 +22,18 @@ from acidlib.storage.uris import open_filesystem
 class UnitTask:
     """A unit, and the staging directory its file goes to; None only plans it."""
 
-    unit: Unit
+    unit: Unit | JoinUnit
     staging: str | None
 
 
 def run_unit_task(task: UnitTask, attempt: str) -> UnitResult:
-    """Make or plan one bucket file."""
+    """Make or plan one file."""
     path = None
     if task.staging is not None:
         path = attempt_path(task.staging, task.unit.directory, task.unit.file_name, attempt)
     try:
+        if isinstance(task.unit, JoinUnit):
+            return run_join(task.unit, LocalDataFiles(), path, time.perf_counter)
         return run_unit(task.unit, LocalDataFiles(), path, time.perf_counter)
     except AcidError:
         raise
@@ -41,10 +45,23 @@ def run_unit_task(task: UnitTask, attempt: str) -> UnitResult:
         ) from error
 
 
-def event_buckets_task(file: DataFile, attempt: str) -> frozenset[int]:
-    """The buckets that the events of one delete file belong to."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A file to look into before units are planned.
+
+    ways  how it may be joined, for a file of an insert-only table; None for a file of delete events
+    """
+
+    file: DataFile
+    ways: frozenset[JoinWay] | None = None
+
+
+def look_task(look: Look, attempt: str) -> frozenset[int] | Contents:
+    """The buckets that the events of a delete file belong to, or what a file of an insert-only table holds."""
     del attempt
-    return event_buckets(file, LocalDataFiles())
+    if look.ways is None:
+        return event_buckets(look.file, LocalDataFiles())
+    return look_into(look.file, look.ways, LocalDataFiles())
 
 
 def listing_task(location: str, attempt: str) -> Listing:

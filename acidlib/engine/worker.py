@@ -17,11 +17,11 @@ from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
 from acidlib.engine.target import LOCK_TRIES, Target
-from acidlib.engine.tasks import UnitTask, event_buckets_task, run_unit_task
+from acidlib.engine.tasks import UnitTask, look_task, run_unit_task
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import RewriteSettings, Unit, UnitResult
+from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import Publication as PlannedPublication
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.overlap import overlapping_outputs
@@ -69,7 +69,7 @@ class _Running:
     hold: Hold | None = None
     prepared: Prepared | None = None
     staging: str | None = None
-    units: tuple[Unit, ...] = ()
+    units: tuple[Unit, ...] | tuple[JoinUnit, ...] = ()
     done: list[Done[UnitResult]] = field(default_factory=list)
     result: CompactionResult | None = None
     closed: bool = False
@@ -174,15 +174,16 @@ class Worker:
         )
 
     def _plan_units(self, running: list[_Running]) -> None:
-        """Route delete events to buckets for all partitions of the wave in one job."""
-        files = [(one, file) for one in running if one.prepared for file in one.prepared.delete_files()]
-        found = self._run(event_buckets_task, [file for _, file in files], running, "delete events")
+        """Look into files for all partitions of the wave in one job, where that decides what the units are."""
+        looks = [(one, look) for one in running if one.prepared for look in one.prepared.looks()]
+        found = self._run(look_task, [look for _, look in looks], running, "looks into files")
+        told: dict[int, dict[str, Done[Any]]] = {}
+        for (one, look), done in zip(looks, found, strict=True):
+            told.setdefault(id(one), {})[look.file.path] = done
         for one in running:
-            assert one.prepared is not None
-            mine = {file.path: done for (owner, file), done in zip(files, found, strict=True) if owner is one}
-            self._guarded(one, self._route, one, mine)
+            self._guarded(one, self._plan, one, told.get(id(one), {}))
 
-    def _route(self, one: _Running, found: Mapping[str, Done[frozenset[int]]]) -> None:
+    def _plan(self, one: _Running, found: Mapping[str, Done[Any]]) -> None:
         assert one.prepared is not None
         one.units = one.prepared.units({path: done.get() for path, done in found.items()}, self._settings)
 
@@ -256,16 +257,15 @@ class Worker:
         """Move the attempts that count to their places. An empty twin is not published, but one directory always is."""
         fs = self._services.fs
         outputs = [output.path for output in prepared.inputs.outputs]
-        filled = [path for path in outputs if any(_content(unit) for unit in units if unit.directory == path)]
+        filled = [path for path in outputs if any(unit.has_content for unit in units if unit.directory == path)]
         staged = []
         for path in filled or outputs[:1]:
             add_output_directory(fs, staging, path)
             files = []
             for unit in units:
                 if unit.directory == path and unit.path is not None:
-                    name = f"bucket_{unit.bucket:05d}"
-                    accept_attempt(fs, staging, unit.path, path, name)
-                    files.append(StagedFile(name=name, length=unit.length))
+                    accept_attempt(fs, staging, unit.path, path, unit.file_name)
+                    files.append(StagedFile(name=unit.file_name, length=unit.length))
             staged.append(StagedDirectory(name=path, files=tuple(files)))
         return tuple(staged)
 
@@ -404,10 +404,6 @@ def _lock_tries(job: Job) -> int:
     return int(job.taken.request.property(LOCK_TRIES) or 0) if job.taken is not None else 0
 
 
-def _content(unit: UnitResult) -> int:
-    return unit.events_out if unit.is_delete else unit.rows_out
-
-
 def _publication(inputs: object, published: Publication | None) -> str | None:
     if published is not None:
         return published.kind
@@ -421,5 +417,5 @@ def _outputs(inputs: object, units: tuple[UnitResult, ...] | None, published: Pu
     if inputs is None or units is None:
         return ()
     planned = [output.path for output in getattr(inputs, "outputs", ())]
-    filled = [path for path in planned if any(_content(unit) for unit in units if unit.directory == path)]
+    filled = [path for path in planned if any(unit.has_content for unit in units if unit.directory == path)]
     return tuple(filled or planned[:1])

@@ -41,6 +41,29 @@ class DataFile:
     aborted: bool = False
 
 
+class JoinWay(enum.Enum):
+    """How files of an insert-only table become one file."""
+
+    STRIPES = "ORC stripes"
+    ROW_GROUPS = "Parquet row groups"
+    LINES = "lines of text"
+    WHOLE = "whole files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a look into a file of an insert-only table tells.
+
+    way   how it may be joined with others; WHOLE: it is copied as it is
+    like  files of one way may become one file where these texts are equal, too
+    why   why it is copied whole, else None
+    """
+
+    way: JoinWay
+    like: str = ""
+    why: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSettings:
     """Sizes a rewrite goes by, in bytes, rows or as named.
@@ -100,6 +123,27 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JoinUnit:
+    """One file of an insert-only table to make.
+
+    directory  name of the result's directory
+    file_name  of the result, such as 000000_0
+    bucket     number that the inputs' names have, 0 where a name has none
+    inputs     in order: base or originals first, then deltas; one alone where `way` is WHOLE
+    why        why the inputs are not joined with others of their bucket, else None
+    """
+
+    directory: str
+    file_name: str
+    bucket: int
+    way: JoinWay
+    inputs: tuple[DataFile, ...]
+    generation: Generation
+    settings: RewriteSettings
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StripeFacts:
     """What planning knows of one input stripe.
 
@@ -148,7 +192,7 @@ class PlannedAction:
     stripes: int
     copy: bool
     bytes: int
-    rows: int
+    rows: int | None
     deleted: int
     aborted: int
     reason: str
@@ -158,19 +202,22 @@ class PlannedAction:
 class UnitResult:
     """What one unit did, or in a dry run would do. Sizes in bytes, `seconds` inside the task.
 
+    file_name  of the result in its directory
     path       of the file written, or None when there is none
+    rows_in, rows_out  None where the rows of a format are not counted
     empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and not readable
     """
 
     directory: str
+    file_name: str
     bucket: int
     is_delete: bool
     path: str | None
     length: int
-    rows_in: int = 0
+    rows_in: int | None = 0
     rows_deleted: int = 0
     rows_aborted: int = 0
-    rows_out: int = 0
+    rows_out: int | None = 0
     events_in: int = 0
     events_aborted: int = 0
     duplicate_events: int = 0
@@ -182,3 +229,8 @@ class UnitResult:
     seconds: float = 0.0
     actions: tuple[PlannedAction, ...] = ()
     empty_files: tuple[str, ...] = ()
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the file holds anything; one whose rows are not counted does."""
+        return self.events_out > 0 if self.is_delete else self.rows_out is None or self.rows_out > 0

@@ -26,7 +26,6 @@ def why_not(
     automatic: bool,
     partition: Partition | None = None,
     insert_only_enabled: bool = True,
-    insert_only_supported: bool = False,
 ) -> str | None:
     """Why a table, or one partition of it, is not to be compacted: a whole sentence; None when it may be.
 
@@ -34,17 +33,16 @@ def why_not(
                            for its first incremental load is left alone
     partition              decides how rows are stored, where it is given
     insert_only_enabled    the setting hive.compactor.compact.insert.only
-    insert_only_supported  whether this engine can do them
     """
     storage = table.storage if partition is None else partition.storage
     return (
-        _wrong_kind(table, enabled=insert_only_enabled, supported=insert_only_supported)
+        _wrong_kind(table, insert_only_enabled=insert_only_enabled)
         or _wrong_storage(table, storage)
         or (_left_alone(table, database_properties, generation) if automatic else None)
     )
 
 
-def _wrong_kind(table: Table, *, enabled: bool, supported: bool) -> str | None:
+def _wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
     cannot = f"Cannot compact {table.full_name}: because"
     if table.kind in VIEWS:
         return f"{cannot} it is a view"
@@ -52,10 +50,8 @@ def _wrong_kind(table: Table, *, enabled: bool, supported: bool) -> str | None:
         return f"{cannot} it is an external table"
     if not table.is_transactional:
         return f"Only transactional tables can be compacted, {table.full_name} is not suitable for compaction!"
-    if table.is_insert_only and not enabled:
+    if table.is_insert_only and not insert_only_enabled:
         return "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
-    if table.is_insert_only and not supported:
-        return f"{cannot} insert-only tables are not supported yet"
     return None
 
 

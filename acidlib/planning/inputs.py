@@ -42,6 +42,9 @@ from acidlib.planning.enough import REFUSED_MESSAGE, not_enough
 from acidlib.planning.order import uri_order
 from acidlib.planning.state import AcidState
 
+UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"
+"""Hive writes the branches of a UNION ALL to directories whose names begin so (`AbstractFileMergeOperator`)."""
+
 
 class Role(Enum):
     """What a directory contributes."""
@@ -175,13 +178,14 @@ def compaction_inputs(
     visibility_txn: int | None = None,
     visible_on_commit: bool = False,
     minor_as_major_bytes: int = 256 * 1024 * 1024,
+    insert_only: bool = False,
 ) -> CompactionInputs | Refusal:
     """The inputs and results of a compaction, from a state computed with the compactor's list and the same listing.
 
     `visibility_txn` is the suffix of the results (Hive 4 only). With `visible_on_commit` it is our own open
     transaction, whose commit shows all results at once; else it has committed already and a rename shows them.
     `minor_as_major_bytes` is the size of a base up to which a mixed minor that needs two renames is done as a major
-    (0 = never).
+    (0 = never). In an `insert_only` table files have any names, and nothing was ever deleted.
 
     Raises CorruptError for files and directories among the inputs that are not understood, RefusedError for arguments
     that do not fit together.
@@ -203,7 +207,7 @@ def compaction_inputs(
     taken = set(listing.top_directories())
     if existing := [output.path for output in outputs if output.path in taken]:
         return Refusal(reason=f"{existing[0]}, the name of the result, exists already")
-    return _assemble(state, listing, done, kind, outputs, publication, why)
+    return _assemble(state, _Files(listing, insert_only=insert_only), done, kind, outputs, publication, why)
 
 
 def _removable(
@@ -280,14 +284,13 @@ def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tup
 
 def _assemble(
     state: AcidState,
-    listing: Listing,
+    files: _Files,
     done: CompactionType,
     requested: CompactionType,
     outputs: tuple[OutputDirectory, ...],
     publication: Publication,
     why: str,
 ) -> CompactionInputs:
-    files = _Files(listing)
     directories = []
     if done is CompactionType.MAJOR and state.base is not None:
         directories.append(files.directory(Role.BASE, state.base.path, state.base.name))
@@ -315,7 +318,9 @@ def _assemble(
 class _Files:
     """Sorts the files of the input directories, and remembers those without bytes."""
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: Listing, *, insert_only: bool) -> None:
+        self._insert_only = insert_only
+        self._listing = listing
         self._by_directory = listing.by_directory()
         self._by_path = {file.path: file for file in listing.files}
         self._nested = [path for path in self._by_directory if "/" in path]
@@ -323,6 +328,9 @@ class _Files:
 
     def originals(self, paths: tuple[str, ...]) -> InputDirectory:
         """The original files, in the order their row ids depend on."""
+        for path in paths if self._insert_only else ():
+            if "/" in path and not path.startswith(UNION_SUBDIRECTORY):
+                raise RefusedError(f"Cannot compact {path}: because it lies in a directory that is none of a UNION ALL")
         files = [self._input(self._by_path[path]) for path in paths]
         kept = tuple(file for file in files if file is not None)
         if acid := [file.path for file in kept if file.kind is FileKind.ACID]:
@@ -331,6 +339,8 @@ class _Files:
 
     def directory(self, role: Role, path: str, name: BaseDir | DeltaDir) -> InputDirectory:
         """The files of one base, delta or delete delta directory, in path order."""
+        if self._insert_only:
+            return self._any_names(role, path, name)
         for nested in self._nested:
             if nested.startswith(path + "/") and not is_hidden(nested[len(path) + 1 :]):
                 raise CorruptError(f"Cannot compact {path}: because it holds a directory, {nested}")
@@ -349,7 +359,23 @@ class _Files:
         ]
         return InputDirectory(role=role, path=path, name=name, files=kept, lone_side_files=tuple(lone))
 
+    def _any_names(self, role: Role, path: str, name: BaseDir | DeltaDir) -> InputDirectory:
+        """The files of a directory of an insert-only table, those of a UNION ALL's branches below it included."""
+        if role is Role.DELETE_DELTA:
+            raise CorruptError(f"Cannot compact {path}: because an insert-only table never has a delete delta")
+        for nested in self._nested:
+            inner = nested.removeprefix(path + "/")
+            if inner != nested and not has_hidden_part(inner) and not inner.startswith(UNION_SUBDIRECTORY):
+                raise RefusedError(
+                    f"Cannot compact {path}: because it holds a directory, {nested}, as list bucketing makes them"
+                )
+        listed = sorted(self._listing.files_under(path), key=lambda file: uri_order(file.path))
+        files = [self._input(file) for file in listed if not has_hidden_part(file.path)]
+        return InputDirectory(role=role, path=path, name=name, files=tuple(file for file in files if file is not None))
+
     def _input(self, file: ListedFile) -> InputFile | None:
+        if self._insert_only:
+            return self._plain(file)
         side = side_file_name(file.path)
         has_side = side in self._by_path
         if file.length == 0 and not has_side:
@@ -367,6 +393,15 @@ class _Files:
             kind=FileKind.ACID if isinstance(parsed, BucketFile) else FileKind.RAW,
             side_file=side if has_side else None,
         )
+
+    def _plain(self, file: ListedFile) -> InputFile | None:
+        """A file of an insert-only table. LOAD DATA keeps a file's name; one without a number is in bucket 0."""
+        if file.length == 0:
+            self.empty.append(file.path)
+            return None
+        parsed = parse_file(file.name.partition(".")[0])
+        bucket = parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0
+        return InputFile(path=file.path, length=file.length, bucket=bucket, kind=FileKind.RAW)
 
 
 def is_aside(file: ListedFile) -> bool:

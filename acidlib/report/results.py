@@ -59,8 +59,11 @@ class CompactionResult:
         return ".".join(part for part in parts if part)
 
     def total(self, figure: str) -> Any:
-        """The sum of one figure of the units; None when nothing was planned or done."""
-        return None if self.units is None else sum(getattr(unit, figure) for unit in self.units)
+        """The sum of one figure of the units; None when nothing was planned or done, or a unit does not know it."""
+        if self.units is None:
+            return None
+        figures = [getattr(unit, figure) for unit in self.units]
+        return None if None in figures else sum(figures)
 
 
 FIGURES = (
@@ -109,6 +112,7 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
 def _unit_document(unit: UnitResult) -> dict[str, Any]:
     return {
         "directory": unit.directory,
+        "file_name": unit.file_name,
         "bucket": unit.bucket,
         "bytes": unit.length if unit.path is not None else None,
         "rows_out": unit.rows_out,

@@ -171,7 +171,7 @@ def _publication(publication: str, *, dry_run: bool) -> str:
 
 
 def _figures(result: CompactionResult, units: Sequence[UnitResult], *, dry_run: bool) -> list[str]:
-    figure = {name: f"{result.total(name):,}" for name in _COUNTS}
+    figure = {name: _count(result.total(name)) for name in _COUNTS}
     copied, rewritten = ("to copy", "to rewrite") if dry_run else ("copied", "rewritten")
     lines = _field(
         "rows", "{rows_in} in, {rows_deleted} deleted, {rows_aborted} aborted, {rows_out} out".format(**figure)
@@ -188,6 +188,10 @@ def _figures(result: CompactionResult, units: Sequence[UnitResult], *, dry_run: 
     empty = [*result.empty_files]
     empty += [_relative(path, result.location) for unit in units for path in unit.empty_files]
     return lines + (_field("empty files", ", ".join(_shortened(empty, _NAMES_SHOWN))) if empty else [])
+
+
+def _count(number: int | None) -> str:
+    return "not counted" if number is None else f"{number:,}"
 
 
 _COUNTS = (
@@ -208,12 +212,12 @@ def _files(units: Sequence[UnitResult], location: str, *, verbose: bool) -> list
     shown = units if verbose or len(units) <= _FILES_SHOWN + 1 else units[:_FILES_SHOWN]
     lines = []
     for unit in shown:
-        kept = plural(unit.events_out, "event") if unit.is_delete else plural(unit.rows_out, "row")
+        kept = plural(unit.events_out, "event") if unit.is_delete else _rows(unit.rows_out)
         written = "" if unit.path is None else f", {human_bytes(unit.length)}"
-        lines += _wrapped(f"{unit.directory}/bucket_{unit.bucket:05d}: {kept} out{written}", "  ", "      ")
+        lines += _wrapped(f"{unit.directory}/{unit.file_name}: {kept} out{written}", "  ", "      ")
         lines += _actions(unit.actions, location, verbose=verbose)
     rest = len(units) - len(shown)
-    return [*lines, f"  and {plural(rest, 'more bucket file')}"] if rest else lines
+    return [*lines, f"  and {plural(rest, 'more file')}"] if rest else lines
 
 
 def _actions(actions: Sequence[PlannedAction], location: str, *, verbose: bool) -> list[str]:
@@ -222,7 +226,7 @@ def _actions(actions: Sequence[PlannedAction], location: str, *, verbose: bool) 
     lines = []
     for action in shown:
         verb = "copy" if action.copy else "rewrite"
-        text = f"{_stripes(action, location)}, {plural(action.rows, 'row')}: {action.reason}"
+        text = f"{_stripes(action, location)}, {_rows(action.rows)}: {action.reason}"
         lines += _wrapped(text, f"    {verb:<7}  {human_bytes(action.bytes):>10}  ", " " * 25)
     if rest := listed[len(shown) :]:
         copies = sum(action.copy for action in rest)
@@ -249,7 +253,7 @@ def _joined_copies(actions: Sequence[PlannedAction]) -> list[PlannedAction]:
                 last,
                 stripes=last.stripes + action.stripes,
                 bytes=last.bytes + action.bytes,
-                rows=last.rows + action.rows,
+                rows=None if last.rows is None or action.rows is None else last.rows + action.rows,
                 deleted=last.deleted + action.deleted,
                 aborted=last.aborted + action.aborted,
             )
@@ -258,8 +262,14 @@ def _joined_copies(actions: Sequence[PlannedAction]) -> list[PlannedAction]:
     return joined
 
 
+def _rows(number: int | None) -> str:
+    return "rows not counted" if number is None else plural(number, "row")
+
+
 def _stripes(action: PlannedAction, location: str) -> str:
     path = _relative(action.path, location)
+    if action.stripes == 0:
+        return path
     if action.stripes == 1:
         return f"stripe {action.first_stripe} of {path}"
     if action.copy:

@@ -14,7 +14,7 @@ from acidlib.orc.column import Mask
 from acidlib.orc.proto import Calendar, Compression, Kind
 from acidlib.orc.schema import Alignment, TypeNode
 from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import JAVA_WRITER, ORC_135
+from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows
 from acidlib.rewrite.keys import Keys
@@ -108,6 +108,14 @@ def why_not_copied(file: OpenInput, keys: StripeKeys, alignment: Alignment, opti
         return "rows without ACID columns"
     if not alignment.copyable:
         return "other columns than the table has now"
+    return container_difference(tail, options, statistics_true=keys.statistics_true)
+
+
+def container_difference(tail: Tail, options: FileOptions, *, statistics_true: bool) -> str | None:
+    """Why no stripe of a file may stand under the result's footer, whatever its columns are; None when it may.
+
+    statistics_true  whether those of the stripe in question may be believed
+    """
     if tail.compression is not options.compression:
         return f"compressed with {tail.compression.name}, not {options.compression.name}"
     if tail.compression is not Compression.NONE and tail.block_size > options.block_size:
@@ -116,7 +124,7 @@ def why_not_copied(file: OpenInput, keys: StripeKeys, alignment: Alignment, opti
         return "no row index" if tail.stride == 0 else f"row index stride {tail.stride}, not {options.stride}"
     if tail.version != (0, 12):
         return "file version 0.11"
-    if not keys.statistics_true:
+    if not statistics_true:
         return "no true statistics"
     if tail.writer == JAVA_WRITER and tail.writer_version < ORC_135:
         return f"writer version {tail.writer_version}, whose timestamp statistics are in local time"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -24,6 +23,7 @@ from acidlib.rewrite.output import Proof, acid_metadata, file_options
 from acidlib.rewrite.readback import read_back
 from acidlib.rewrite.recode import Part, encode_deletes, encode_rows
 from acidlib.rewrite.rows import RowStripe, row_masks, row_stripes
+from acidlib.rewrite.sink import dropped_if_wrong, new_file
 
 Clock = Callable[[], float]
 
@@ -70,10 +70,10 @@ def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
         if path is None or (not result.rows_out and not unit.keep_empty):
             return result
         by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
-        with _sink(data, path) as sink:
+        with new_file(data, path) as sink:
             written = _write_rows(sink, unit, options, actions, by_facts, deleted)
     result = replace(result, path=path, length=sink.position)
-    with _dropped_if_wrong(sink):
+    with dropped_if_wrong(sink):
         rows = _prove(unit, data, result, written, deleted)
     return replace(result, rows_out=rows)
 
@@ -113,6 +113,7 @@ def _planned(
     facts = [stripe.facts for stripe in stripes]
     return UnitResult(
         directory=unit.directory,
+        file_name=unit.file_name,
         bucket=unit.bucket,
         is_delete=False,
         path=None,
@@ -146,24 +147,6 @@ def _shown(action: StripeAction, inputs: OpenInputs) -> PlannedAction:
         aborted=sum(stripe.aborted for stripe in action.stripes),
         reason=action.reason,
     )
-
-
-@contextmanager
-def _sink(data: DataFiles, path: str) -> Iterator[SinkFile]:
-    """A new data file: durable when the block ends, gone when it raises."""
-    file = data.create(path)
-    with _dropped_if_wrong(file):
-        yield file
-        file.close()
-
-
-@contextmanager
-def _dropped_if_wrong(file: SinkFile) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        file.abort()
-        raise
 
 
 def _write_rows(
@@ -248,6 +231,7 @@ def _prove(unit: Unit, data: DataFiles, result: UnitResult, written: _Written, d
     """Check the file as it lies there: its tail, and the id columns of every rewritten stripe. Returns its rows."""
     assert result.path is not None
     found = read_back(result.path, result.length, data, written.copied, written.last_keys, written.first_keys, deleted)
+    assert result.rows_in is not None
     Proof(
         rows_in=result.rows_in,
         rows_deleted=result.rows_deleted,
@@ -274,6 +258,7 @@ def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     length = sum(file.length for file in unit.inputs)
     result = UnitResult(
         directory=unit.directory,
+        file_name=unit.file_name,
         bucket=unit.bucket,
         is_delete=True,
         path=None,
@@ -290,10 +275,10 @@ def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
         return result
     root = acid_tree(read_row_struct(unit.schema, data, unit.row_type))
     options = file_options(root, tails, unit.generation, unit.settings)
-    with _sink(data, path) as sink:
+    with new_file(data, path) as sink:
         last_keys = _write_events(sink, events, options)
     result = replace(result, path=path, length=sink.position)
-    with _dropped_if_wrong(sink):
+    with dropped_if_wrong(sink):
         _prove_events(unit, data, result, last_keys, events)
     return result
 

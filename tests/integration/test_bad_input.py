@@ -119,21 +119,15 @@ INSERT_ONLY = [
 
 
 @pytest.mark.parametrize("name", INSERT_ONLY)
-@pytest.mark.parametrize("said", [(), ("--table-kind", "insert-only")])
 @pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
-def test_insert_only_tables_are_refused(
-    jobs: Jobs, tmp_path: Path, name: str, said: tuple[str, ...], kind: str
-) -> None:
+def test_insert_only_tables_have_to_be_named_so(jobs: Jobs, tmp_path: Path, name: str, kind: str) -> None:
     place = fixture(name, tmp_path / "db.db" / "t")
     before = tree(place)
-    ran = jobs(kind, *NAMED, place, *said)
+    ran = jobs(kind, *NAMED, place)
     assert ran.status == 0, ran
     assert set(ran.states) == {"refused"}
     reasons = [entry["reason"] for entry in ran.compactions]
-    if said:
-        assert all("insert-only tables are not supported yet" in reason for reason in reasons)
-    else:
-        assert any("if the table is insert-only" in r or "whether the table is full ACID or" in r for r in reasons)
+    assert any("if the table is insert-only" in r or "whether the table is full ACID or" in r for r in reasons)
     after = tree(place)
     assert added(before, after) == set()
 

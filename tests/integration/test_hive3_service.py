@@ -28,7 +28,7 @@ from acidlib.engine import worker
 from acidlib.model.generation import Generation
 from integration.conftest import started
 from integration.harness import Jobs, Ran, forked, names, tree, visible
-from integration.hive3_tables import HOST, MINOR, USER, Client, Gate, Laid, full_acid, hives_names, insert_only, lay
+from integration.hive3_tables import HOST, MINOR, USER, Client, Gate, Laid, full_acid, hives_names, lay
 from integration.metastore_writes import NewTable, Writes
 from integration.test_named_compaction import break_second_rename, raise_retry
 from integration.test_two_runs import Held
@@ -321,26 +321,24 @@ def test_what_is_not_compacted_is_named_with_the_reason(both: Site) -> None:
         ' WHERE t."TBL_NAME" = \'in_order\' AND d."NAME" = %s',
         both.database,
     )
-    only = lay(both.client, insert_only("h_mm_orc"), both.database)
     writes = Writes(both.metastore.uri, 3)
     writes.table(both.database, "plain", NewTable(properties={}))
     writes.table(both.database, "outside", NewTable(properties={"EXTERNAL": "TRUE"}, kind="EXTERNAL_TABLE"))
     writes.table(both.database, "seen", NewTable(properties={}, kind="VIRTUAL_VIEW", view_of="SELECT 1 AS a"))
     writes.close()
-    before = [tree(laid.location) for laid in (sorted_table, only)]
+    before = tree(sorted_table.location)
     told = {}
-    for name in ("in_order", "h_mm_orc", "plain", "outside", "seen"):
+    for name in ("in_order", "plain", "outside", "seen"):
         ran = both.good("major_compact", "--table", f"{both.database}.{name}")
         told[name] = " ".join([ran.err, *(entry["reason"] or "" for entry in ran.compactions)])
         assert not any(entry["output_directories"] for entry in ran.compactions)
     assert "sorted" in told["in_order"]
-    assert "insert-only" in told["h_mm_orc"]
     assert "transactional" in told["plain"]
     assert "external" in told["outside"].lower()
     assert "view" in told["seen"].lower()
     both.good("initiator", "--table", f"{both.database}.*", *LOW)
     both.good("major_compact")
-    assert [tree(laid.location) for laid in (sorted_table, only)] == before
+    assert tree(sorted_table.location) == before
     both.hive_shows()  # nothing was written that Hive's own SHOW COMPACTIONS cannot tell
 
 

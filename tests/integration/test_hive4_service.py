@@ -24,7 +24,7 @@ from integration.harness import Jobs
 from integration.hive4_jobs import Child, Service, clean_up, only_line, wait_for
 from integration.hive4_model import ABORTED, COLUMNS, CRUD, Lake, Made, rows
 from integration.hive4_proxy import Proxy
-from integration.metastore_writes import INSERT_ONLY, NewTable
+from integration.metastore_writes import NewTable
 
 pytestmark = pytest.mark.live
 MANY = 2000
@@ -231,17 +231,16 @@ def test_a_dropped_table_or_partition_is_refused_in_hives_words(lake: Lake, serv
 def test_what_may_not_be_compacted_is_refused_with_the_reason(lake: Lake, service: Service) -> None:
     """In the queue as refused; by name and by the initiator passed over."""
     kinds = {
-        "insert_only": NewTable(properties=INSERT_ONLY),
         "outside": NewTable(properties={"EXTERNAL": "TRUE"}, kind="EXTERNAL_TABLE"),
         "seen": NewTable(kind="VIRTUAL_VIEW", view_of="select 1", properties={}),
     }
-    words = {"insert_only": "insert-only tables are not supported yet", "outside": "external", "seen": "view"}
+    words = {"outside": "external", "seen": "view"}
     asked = {}
     for name, new in kinds.items():
         lake.writes.table("lake", name, new)
         asked[name] = Made(database="lake", name=name, location=Path(), places=())
         lake.request(asked[name])
-    assert service.good("major_compact").states == ["refused"] * 3
+    assert service.good("major_compact").states == ["refused"] * 2
     for name, made in asked.items():
         (row,) = lake.of(made)
         assert row.state is State.REFUSED

@@ -53,7 +53,6 @@ def test_an_ordinary_table_is_compacted(generation: Generation, automatic: bool)
             table({"transactional": "false"}),
             "Only transactional tables can be compacted, d.t is not suitable for compaction!",
         ),
-        (table(INSERT_ONLY), "Cannot compact d.t: because insert-only tables are not supported yet"),
         (table(sort_columns=("id",)), "Attempt to compact sorted table d.t, which is not yet supported!"),
         (
             table(input_format=PARQUET),
@@ -71,15 +70,15 @@ def test_what_the_metastore_does_not_tell_is_not_taken_for_orc(missing: str) -> 
     assert "only ORC can be full ACID" in (asked(table(**{missing: None})) or "")
 
 
-def test_insert_only_tables_can_be_allowed() -> None:
+def test_insert_only_tables_of_any_format_unless_switched_off() -> None:
     found = table(INSERT_ONLY, input_format=PARQUET, serde="any")
-    assert asked(found, insert_only_supported=True) is None
-    assert asked(found, insert_only_supported=True, insert_only_enabled=False) == (
+    assert asked(found) is None
+    assert asked(found, insert_only_enabled=False) == (
         "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
     )
     assert asked(table(), insert_only_enabled=False) is None
     ordered = table(INSERT_ONLY, sort_columns=("id",))
-    assert "sorted table" in (asked(ordered, insert_only_supported=True) or "")
+    assert "sorted table" in (asked(ordered) or "")
 
 
 def test_a_partition_decides_how_its_rows_are_stored() -> None:

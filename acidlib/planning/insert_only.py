@@ -1,0 +1,101 @@
+"""Insert-only tables: what of them may be joined, and which files come of it.
+
+Rows have no ids and nothing is ever deleted, so a compaction gathers the files of the directories that are committed.
+Files of one bucket number become one where their format allows it without looking at a value: ORC by stripes, Parquet
+by row groups, text by lines. Others are copied as they are, under names of their own. The order of files is kept.
+
+Source: Hive `CompactorMR.runMmCompaction` (3.1), `MmMajorQueryCompactor` and `MergeCompactor` (4) for what is read and
+for the names of results; `Utilities.getBucketedTableFileName` for numbers in names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+
+from acidlib.model.generation import Generation
+from acidlib.model.names import OriginalFile
+from acidlib.model.tables import Storage
+from acidlib.model.units import Contents, DataFile, JoinUnit, JoinWay, RewriteSettings
+from acidlib.planning.eligible import ORC_INPUT_FORMAT
+from acidlib.planning.inputs import CompactionInputs
+from acidlib.planning.units import data_file
+
+PARQUET_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+TEXT_INPUT_FORMAT = "org.apache.hadoop.mapred.TextInputFormat"
+ONE_PER_FILE = ("skip.header.line.count", "skip.footer.line.count")
+"""Table properties that say something of each single file, so that text files may not be joined."""
+
+_WAYS = {
+    ORC_INPUT_FORMAT: JoinWay.STRIPES,
+    PARQUET_INPUT_FORMAT: JoinWay.ROW_GROUPS,
+    TEXT_INPUT_FORMAT: JoinWay.LINES,
+}
+
+
+def ways_of(storage: Storage | None, properties: Mapping[str, str]) -> frozenset[JoinWay]:
+    """How files of a table or partition may be joined, by what a metastore says of it.
+
+    Without a metastore (None) a file shows by itself that it is ORC or Parquet; nothing shows that one is text without
+    header lines.
+    """
+    if storage is None:
+        return frozenset({JoinWay.STRIPES, JoinWay.ROW_GROUPS})
+    way = _WAYS.get(storage.input_format or "")
+    if way is None or (way is JoinWay.LINES and any(properties.get(key, "0").strip() != "0" for key in ONE_PER_FILE)):
+        return frozenset()
+    return frozenset({way})
+
+
+def input_files(inputs: CompactionInputs, location: str) -> tuple[DataFile, ...]:
+    """The files whose rows stay, in order: none of a directory whose write ids are all aborted."""
+    return tuple(
+        data_file(location, directory, file, {})
+        for directory in inputs.directories
+        if not directory.wholly_aborted
+        for file in directory.files
+    )
+
+
+def join_units(
+    inputs: CompactionInputs,
+    contents: Mapping[str, Contents],
+    *,
+    location: str,
+    generation: Generation,
+    settings: RewriteSettings,
+) -> tuple[JoinUnit, ...]:
+    """The files to make. `contents`: what each input holds, by absolute path.
+
+    A bucket's first file is named as Hive's writers name it, further ones as Hive names copies of it.
+    """
+    groups: dict[tuple[int, JoinWay, str], list[DataFile]] = {}
+    for file in input_files(inputs, location):
+        found = contents[file.path]
+        alike = file.path if found.way is JoinWay.WHOLE else found.like
+        groups.setdefault((file.bucket, found.way, alike), []).append(file)
+    copies = {bucket: count() for bucket, _, _ in groups}
+    (output,) = inputs.outputs
+    return tuple(
+        JoinUnit(
+            directory=output.path,
+            file_name=_name(bucket, next(copies[bucket]), extension(files[0].path)),
+            bucket=bucket,
+            way=way,
+            inputs=tuple(files),
+            generation=generation,
+            settings=settings,
+            why=contents[files[0].path].why,
+        )
+        for (bucket, way, _), files in groups.items()
+    )
+
+
+def extension(path: str) -> str:
+    """What follows the last dot of a file's name, with the dot: by it Hadoop chooses the codec of text."""
+    _, dot, rest = path.rpartition("/")[2].rpartition(".")
+    return dot + rest if dot else ""
+
+
+def _name(bucket: int, copy: int, suffix: str) -> str:
+    return OriginalFile(bucket=bucket, copy=copy or None).name + suffix

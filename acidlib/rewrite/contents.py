@@ -1,0 +1,66 @@
+"""What a file of an insert-only table holds, as far as joining it with others goes."""
+
+from __future__ import annotations
+
+import hashlib
+
+from acidlib.errors import RefusedError
+from acidlib.model.units import Contents, DataFile, JoinWay
+from acidlib.orc.proto import MAGIC, Calendar
+from acidlib.orc.schema import is_acid
+from acidlib.orc.source import DataFiles, SourceFile
+from acidlib.orc.tail import read_tail
+from acidlib.planning.insert_only import extension
+
+PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
+"""Extensions that no codec has. A file with an unknown one may be of a codec that somebody added to Hadoop."""
+
+JOINED_CODECS = frozenset({".gz", ".bz2"})
+"""Codecs whose streams may follow one another in a file, by their own definition and as Hadoop reads them."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def look_into(file: DataFile, ways: frozenset[JoinWay], data: DataFiles) -> Contents:
+    """How a file may be joined with others, of the `ways` that its table allows.
+
+    Raises CorruptError for a damaged ORC file, RefusedError for one with ACID columns.
+    """
+    source = data.open(file.path, file.length)
+    try:
+        if JoinWay.STRIPES in ways and (len(ways) == 1 or source.read(0, min(3, source.length)) == MAGIC):
+            return _orc(source)
+        if JoinWay.LINES in ways:
+            return _text(source)
+        return Contents(way=JoinWay.WHOLE, why="files of this format are not joined")
+    finally:
+        source.close()
+
+
+def _orc(source: SourceFile) -> Contents:
+    try:
+        tail = read_tail(source)
+    except RefusedError as error:
+        return Contents(way=JoinWay.WHOLE, why=str(error))
+    if is_acid(tail.root):
+        raise RefusedError(
+            f"Cannot compact {source.name}: because it has ACID columns, which no file of an insert-only table has"
+        )
+    # names count, for readers find columns of such files by name; and so does whatever else is said of a whole file
+    metadata = sorted(tail.user_metadata.items())
+    proleptic = tail.calendar == Calendar.PROLEPTIC_GREGORIAN
+    text = repr((tail.root, proleptic, metadata))
+    why = f"only files of the same columns, calendar and metadata are joined: {tail.root}"
+    return Contents(way=JoinWay.STRIPES, like=hashlib.sha256(text.encode()).hexdigest(), why=why)
+
+
+def _text(source: SourceFile) -> Contents:
+    suffix = extension(source.name)
+    if suffix in JOINED_CODECS:
+        return Contents(way=JoinWay.LINES, like=suffix, why=f"compressed as {suffix}")
+    if suffix not in PLAIN:
+        return Contents(way=JoinWay.WHOLE, why=f"text compressed as {suffix} is not joined")
+    if source.read(0, min(len(BYTE_ORDER_MARK), source.length)) == BYTE_ORDER_MARK:
+        # a reader takes it off the beginning of a file only
+        return Contents(way=JoinWay.WHOLE, why="it begins with a byte order mark")
+    return Contents(way=JoinWay.LINES)

@@ -1,0 +1,116 @@
+"""Carrying out one unit of an insert-only table: its files joined into one, or one of them copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from acidlib.errors import CorruptError
+from acidlib.model.units import JoinUnit, JoinWay, PlannedAction, StripeAction, UnitResult
+from acidlib.orc.source import DataFiles, SinkFile
+from acidlib.rewrite.inputs import OpenInput, open_inputs
+from acidlib.rewrite.join_orc import check_orc, plan_orc, write_orc
+from acidlib.rewrite.join_text import join_text
+from acidlib.rewrite.sink import dropped_if_wrong, new_file
+
+Clock = Callable[[], float]
+
+
+def run_join(unit: JoinUnit, data: DataFiles, path: str | None, clock: Clock) -> UnitResult:
+    """Make the unit's file at `path`, which must not exist; with `path` None only plan it.
+
+    Raises AcidError; then no file is left at `path`. clock: seconds, monotonic.
+    """
+    start = clock()
+    run = _run_orc if unit.way is JoinWay.STRIPES else _run_bytes
+    return replace(run(unit, data, path), seconds=clock() - start)
+
+
+def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
+    with open_inputs(unit.inputs, data) as inputs:
+        if not inputs.files:
+            return replace(_result(unit), rows_in=0, rows_out=0)
+        options, actions = plan_orc(unit, inputs.files)
+        rows = sum(file.tail.rows for file in inputs.files)
+        copied = [action for action in actions if action.copy]
+        rewritten = [action for action in actions if not action.copy]
+        result = replace(
+            _result(unit),
+            rows_in=rows,
+            rows_out=rows,
+            bytes_copied=sum(action.length for action in copied),
+            bytes_rewritten=sum(action.length for action in rewritten),
+            stripes_copied=len(copied),
+            stripes_rewritten=sum(len(action.stripes) for action in rewritten),
+            actions=tuple(_shown(action, inputs.files[action.stripes[0].file]) for action in actions),
+            empty_files=inputs.empty,
+        )
+        if path is None:
+            return result
+        with new_file(data, path) as sink:
+            write_orc(sink, inputs.files, options, actions)
+    with dropped_if_wrong(sink):
+        check_orc(path, sink.position, rows, len(actions), data)
+    return replace(result, path=path, length=sink.position)
+
+
+def _shown(action: StripeAction, file: OpenInput) -> PlannedAction:
+    return PlannedAction(
+        path=file.tail.name,
+        first_stripe=action.stripes[0].number,
+        stripes=len(action.stripes),
+        copy=action.copy,
+        bytes=action.length,
+        rows=sum(stripe.rows for stripe in action.stripes),
+        deleted=0,
+        aborted=0,
+        reason=action.reason,
+    )
+
+
+def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
+    """Files whose rows are not looked at: one copied, or several of text joined."""
+    size = sum(file.length for file in unit.inputs)
+    lines = unit.way is JoinWay.LINES
+    reason = "text, joined by lines" if lines else unit.why or "copied as it is"
+    result = replace(
+        _result(unit),
+        rows_in=None,
+        rows_out=None,
+        bytes_copied=size,
+        actions=tuple(_whole(file.path, file.length, reason) for file in unit.inputs),
+    )
+    if path is None:
+        return result
+    with new_file(data, path) as sink:
+        if lines:
+            join_text(unit.inputs, data, sink)
+        else:
+            _copy_whole(unit, data, sink)
+    return replace(result, path=path, length=sink.position)
+
+
+def _copy_whole(unit: JoinUnit, data: DataFiles, sink: SinkFile) -> None:
+    (file,) = unit.inputs
+    source = data.open(file.path, file.length)
+    try:
+        sink.copy(source, 0, source.length)
+    finally:
+        source.close()
+    if sink.position != file.length:
+        raise CorruptError(
+            f"Cannot publish {unit.directory}/{unit.file_name}: because {sink.position} bytes of {file.length} were "
+            "copied"
+        )
+
+
+def _whole(path: str, length: int, reason: str) -> PlannedAction:
+    return PlannedAction(
+        path=path, first_stripe=0, stripes=0, copy=True, bytes=length, rows=None, deleted=0, aborted=0, reason=reason
+    )
+
+
+def _result(unit: JoinUnit) -> UnitResult:
+    return UnitResult(
+        directory=unit.directory, file_name=unit.file_name, bucket=unit.bucket, is_delete=False, path=None, length=0
+    )

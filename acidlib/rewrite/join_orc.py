@@ -1,0 +1,121 @@
+"""Joining ORC files without ACID columns: stripes copied, small ones joined, under one footer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acidlib.errors import CorruptError
+from acidlib.model.units import JoinUnit, StripeAction, StripeFacts
+from acidlib.orc.column import Column
+from acidlib.orc.encode import EncodedColumn, EncodingOptions, encode_column
+from acidlib.orc.schema import TypeNode
+from acidlib.orc.source import DataFiles, SinkFile
+from acidlib.orc.statistics import statistics_are_true
+from acidlib.orc.statistics_merge import copied_statistics
+from acidlib.orc.stripe import StripeReader
+from acidlib.orc.tail import Tail, read_tail
+from acidlib.orc.transform import concat_columns
+from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.planning.stripes import plan_stripes
+from acidlib.rewrite.inputs import OpenInput
+from acidlib.rewrite.output import file_options
+from acidlib.rewrite.recode import group_bounds, walk_timestamps
+from acidlib.rewrite.rows import container_difference
+
+Actions = tuple[StripeAction, ...]
+
+
+def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[FileOptions, Actions]:
+    """The options of the result, and what becomes of each stripe."""
+    tails = [file.tail for file in inputs]
+    options = file_options(tails[0].root, tails, unit.generation, unit.settings)
+    zones = any(True for _ in walk_timestamps(options.root))
+    facts = []
+    for index, file in enumerate(inputs):
+        for number, stripe in enumerate(file.tail.stripes):
+            if stripe.rows:
+                # opened even if it will be copied: nobody looks for unknown kinds below a new footer
+                reader = StripeReader(file.source, file.tail, number)
+                facts.append(
+                    StripeFacts(
+                        file=index,
+                        number=number,
+                        rows=stripe.rows,
+                        length=stripe.length,
+                        deleted=0,
+                        aborted=0,
+                        timezone=reader.timezone if zones else "UTC",
+                        no_copy=_why_not_copied(file.tail, number, options),
+                    )
+                )
+    return options, plan_stripes(facts, unit.settings)
+
+
+def _why_not_copied(tail: Tail, number: int, options: FileOptions) -> str | None:
+    true = bool(tail.stripe_statistics) and statistics_are_true(
+        tail.stride, tail.stripe_statistics[number][0], tail.stripes[number].rows
+    )
+    return container_difference(tail, options, statistics_true=true)
+
+
+def write_orc(sink: SinkFile, inputs: Sequence[OpenInput], options: FileOptions, actions: Actions) -> None:
+    """Write the result as planned."""
+    writer = OrcWriter(sink, options)
+    for action in actions:
+        if action.copy:
+            _copy(writer, inputs[action.stripes[0].file], action.stripes[0].number)
+        else:
+            _recode(writer, inputs, action.stripes)
+    writer.finish(inputs[0].tail.user_metadata)
+
+
+def _copy(writer: OrcWriter, file: OpenInput, number: int) -> None:
+    options = writer.options
+    statistics = [
+        copied_statistics(found, node, rules=options.rules)
+        for found, node in zip(file.tail.stripe_statistics[number], options.root.walk(), strict=True)
+    ]
+    writer.copy_stripe(file.source, file.tail, number, statistics)
+
+
+def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[StripeFacts]) -> None:
+    readers = [StripeReader(inputs[fact.file].source, inputs[fact.file].tail, fact.number) for fact in stripes]
+    rows = sum(fact.rows for fact in stripes)
+    timezone = stripes[0].timezone
+    encoding = EncodingOptions(
+        compression=writer.options.compression,
+        block_size=writer.options.block_size,
+        rules=replace(writer.options.rules, writer_timezone=timezone),
+    )
+    columns: list[EncodedColumn] = []
+
+    def encode(node: TypeNode, parts: Sequence[Column]) -> None:
+        columns.extend(encode_column(concat_columns(list(parts)), node, bounds, encoding))
+
+    bounds = group_bounds(rows, writer.options.stride)
+    root = writer.options.root
+    tops = [reader.column(replace(root, children=()), reader.stripe.rows) for reader in readers]
+    if any(top.present is not None for top in tops):
+        raise CorruptError(f"Cannot read {readers[0].where}: because rows of a file without ACID columns are null")
+    encode(replace(root, children=()), tops)
+    for child in root.children:
+        encode(child, [reader.column(child, reader.stripe.rows) for reader in readers])
+    writer.write_stripe(columns, rows=rows, timezone=timezone)
+
+
+def check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) -> int:
+    """Read the finished file's tail; CorruptError unless it has these numbers. Returns its rows."""
+    source = data.open(path, length)
+    try:
+        tail = read_tail(source)
+        for number in range(len(tail.stripes)):
+            StripeReader(source, tail, number)
+    finally:
+        source.close()
+    if (tail.rows, len(tail.stripes)) != (rows, stripes):
+        raise CorruptError(
+            f"Cannot publish {path}: because it has {tail.rows} rows in {len(tail.stripes)} stripes, and {rows} rows "
+            f"in {stripes} stripes were written; nothing was changed"
+        )
+    return tail.rows
