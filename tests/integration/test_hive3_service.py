@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pytest
 from judges import merge, tables
+from judges.plain_rows import insert_only_rows
 from servers.fleet import Servers
 from servers.metastore import Metastore
 
@@ -28,7 +29,7 @@ from acidlib.engine import worker
 from acidlib.model.generation import Generation
 from integration.conftest import started
 from integration.harness import Jobs, Ran, forked, names, tree, visible
-from integration.hive3_tables import HOST, MINOR, USER, Client, Gate, Laid, full_acid, hives_names, lay
+from integration.hive3_tables import HOST, MINOR, USER, Client, Gate, Laid, full_acid, hives_names, insert_only, lay
 from integration.metastore_writes import NewTable, Writes
 from integration.test_named_compaction import break_second_rename, raise_retry
 from integration.test_two_runs import Held
@@ -70,6 +71,10 @@ class Site:
     def lay(self, fixture: str = "a_crud", **more: Any) -> Laid:
         """A table of a fixture in this database."""
         return lay(self.client, full_acid()[fixture], self.database, **more)
+
+    def lay_insert_only(self, fixture: str) -> Laid:
+        """An insert-only table of a fixture in this database."""
+        return lay(self.client, insert_only(fixture), self.database)
 
     def rows(self) -> list[dict[str, Any]]:
         """What our SHOW COMPACTIONS says about this database, oldest first."""
@@ -208,6 +213,25 @@ def until(done: Callable[[], bool], seconds: float = 30) -> None:
 
 
 # --- every table ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["major", "minor"])
+def test_an_insert_only_table_from_the_request_to_the_cleaning(both: Site, kind: str) -> None:
+    laid = both.lay_insert_only("h_mm_orc")
+    rows = insert_only_rows(laid.location, laid.write_ids())
+    assert sum(rows.values()) == sum(laid.fixture.hive_rows().values())
+    if kind == "major":
+        both.good("initiator", *LOW)
+        ran = both.good("major_compact")
+    else:
+        ran = both.good("minor_compact", "--table", laid.full_name)
+    assert ran.states == ["ready for cleaning"], ran
+    assert insert_only_rows(laid.location, laid.write_ids()) == rows
+    both.clean()
+    both.clean()
+    assert visible(laid.location) == (["base_0000004"] if kind == "major" else ["delta_0000001_0000004"])
+    assert insert_only_rows(laid.location, laid.write_ids()) == rows
+    assert both.states() == ["succeeded"]
 
 
 @pytest.mark.parametrize("kind", ["major", "minor"])

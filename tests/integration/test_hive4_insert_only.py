@@ -66,7 +66,7 @@ KINDS = [
 @pytest.fixture(scope="module")
 def server(servers: Servers, hive4_metastore: Metastore) -> Iterator[HiveServer]:
     """With one thread of Hive's own compactor, which works for its own pool only."""
-    one = started(lambda: servers.hiveserver(hive4_metastore, worker_threads=0, properties=SERVER))
+    one = started(lambda: servers.hiveserver(hive4_metastore, worker_threads=1, properties=SERVER))
     yield one
     one.stop()
 
