@@ -210,6 +210,12 @@ KEYS: tuple[Key, ...] = (
         default="30s",
         meaning="how long a publication waits for an exclusive lock of the metastore",
     ),
+    Key(
+        name="acidlib.part.bytes",
+        kind=Kind.SIZE,
+        default="128m",
+        meaning="input bytes of a task when the rewriting of a large bucket is shared by several; 0: never shared",
+    ),
 )
 
 BY_NAME = {key.name: key for key in KEYS}

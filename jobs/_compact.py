@@ -26,6 +26,7 @@ from acidlib.engine.open import open_backend
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Understanding
 from acidlib.model.requests import CompactionType
+from acidlib.model.units import RewriteSettings
 from acidlib.report.results import RunReport, exit_status
 from acidlib.report.text import compactions_text
 from acidlib.storage.discover import discover_location
@@ -86,6 +87,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             budget=budget,
             dry_run=dry_run,
             minor_as_major_bytes=limit if minor_as_major_bytes is None else minor_as_major_bytes,
+            rewrite=RewriteSettings(part_bytes=common.settings.integer("acidlib.part.bytes")),
         )
         with (
             services(common, job=job, about=_about(selection)) as found,

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.listing import Listing
-from acidlib.model.units import Contents, DataFile, JoinUnit, JoinWay, Unit, UnitResult
+from acidlib.model.units import (
+    BucketJoin,
+    BucketPlan,
+    Contents,
+    DataFile,
+    JoinUnit,
+    JoinWay,
+    PartResult,
+    PartUnit,
+    Unit,
+    UnitResult,
+)
 from acidlib.rewrite.contents import look_into
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.join import run_join
+from acidlib.rewrite.parts import join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
@@ -20,25 +34,71 @@ from acidlib.storage.uris import open_filesystem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitTask:
-    """A unit, and the staging directory its file goes to; None only plans it."""
+    """A unit or what belongs to one, and the staging directory its file goes to; None only plans it."""
 
-    unit: Unit | JoinUnit
+    work: Unit | JoinUnit | PartUnit | BucketJoin
     staging: str | None
 
+    @property
+    def unit(self) -> Unit | JoinUnit:
+        """The unit that it is, or is about."""
+        if isinstance(self.work, PartUnit):
+            return self.work.unit
+        return self.work.plan.unit if isinstance(self.work, BucketJoin) else self.work
 
-def run_unit_task(task: UnitTask, attempt: str) -> UnitResult:
-    """Make or plan one file."""
-    path = None
-    if task.staging is not None:
-        path = attempt_path(task.staging, task.unit.directory, task.unit.file_name, attempt)
+    @property
+    def length(self) -> int:
+        """Input bytes."""
+        return self.work.length if isinstance(self.work, PartUnit) else sum(file.length for file in self.unit.inputs)
+
+    def path(self, attempt: str) -> str | None:
+        """Where this attempt writes its file."""
+        if self.staging is None:
+            return None
+        name = self.unit.file_name
+        if isinstance(self.work, PartUnit):
+            name = f"{name}.part{self.work.numbers[0]}"
+        return attempt_path(self.staging, self.unit.directory, name, attempt)
+
+
+def run_unit_task(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """Make or plan one file, or one part of a file."""
+    work, path = task.work, task.path(attempt)
+    with _faults_told(task):
+        if isinstance(work, PartUnit):
+            assert path is not None
+            return run_part(work, LocalDataFiles(), path, time.perf_counter)
+        if isinstance(work, JoinUnit):
+            return run_join(work, LocalDataFiles(), path, time.perf_counter)
+        assert isinstance(work, Unit)
+        return run_unit(work, LocalDataFiles(), path, time.perf_counter)
+
+
+def plan_bucket_task(task: UnitTask, attempt: str) -> BucketPlan:
+    """Plan a large bucket for the tasks that will share it."""
+    del attempt
+    assert isinstance(task.work, Unit)
+    with _faults_told(task):
+        return plan_bucket(task.work, LocalDataFiles(), time.perf_counter)
+
+
+def join_parts_task(task: UnitTask, attempt: str) -> UnitResult:
+    """Make the file of a large bucket of its parts."""
+    path = task.path(attempt)
+    assert isinstance(task.work, BucketJoin)
+    assert path is not None
+    with _faults_told(task):
+        return join_parts(task.work, LocalDataFiles(), path, time.perf_counter)
+
+
+@contextmanager
+def _faults_told(task: UnitTask) -> Iterator[None]:
+    """A fault of ours must not read as a fault of Spark's, nor take other units with it."""
     try:
-        if isinstance(task.unit, JoinUnit):
-            return run_join(task.unit, LocalDataFiles(), path, time.perf_counter)
-        return run_unit(task.unit, LocalDataFiles(), path, time.perf_counter)
+        yield
     except AcidError:
         raise
     except Exception as error:
-        # a fault of ours must not read as a fault of Spark's, nor take other units with it
         raise DefectError(
             f"Cannot compact {task.unit.directory}/{task.unit.file_name}: because of an unexpected "
             f"{type(error).__name__}: {error}"

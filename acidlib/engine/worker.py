@@ -17,7 +17,8 @@ from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
 from acidlib.engine.target import LOCK_TRIES, Target
-from acidlib.engine.tasks import UnitTask, look_task, run_unit_task
+from acidlib.engine.tasks import look_task
+from acidlib.engine.units import StagedUnit, run_units
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
@@ -192,11 +193,11 @@ class Worker:
             if one.hold is not None:
                 self._guarded(one, self._stage, one)
         running = [one for one in running if one.result is None]
-        tasks = [(one, UnitTask(unit=unit, staging=one.staging)) for one in running for unit in one.units]
-        # the largest first: a long one that starts last would be waited for alone
-        tasks.sort(key=lambda pair: -sum(file.length for file in pair[1].unit.inputs))
-        found = self._run(run_unit_task, [task for _, task in tasks], running, "bucket files")
-        for (one, _), done in zip(tasks, found, strict=True):
+        units = [(one, StagedUnit(unit=unit, staging=one.staging)) for one in running for unit in one.units]
+        found = run_units(
+            lambda work, items, what: self._run(work, items, running, what), [staged for _, staged in units]
+        )
+        for (one, _), done in zip(units, found, strict=True):
             one.done.append(done)
 
     def _stage(self, one: _Running) -> None:

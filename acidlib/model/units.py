@@ -73,6 +73,8 @@ class RewriteSettings:
     stride            rows per row group where the inputs have none (orc.row.index.stride)
     block_bytes       compression block where the inputs have none (orc.compress.size)
     compression       codec where the inputs do not show the table's (orc.compress)
+    part_bytes        a bucket with more than two of these is rewritten by several tasks, each of about so many input
+                      bytes; 0 = never
     stated            the names of those three that somebody asked for by name: they win over what the inputs have.
                       Another codec or stride cannot stand in one file with it, so stripes that have one are recoded;
                       a smaller block is not worth that, so blocks of the inputs may still be larger
@@ -83,6 +85,7 @@ class RewriteSettings:
     stride: int = 10_000
     block_bytes: int = 256 * 1024
     compression: str = "ZLIB"
+    part_bytes: int = 128 * MEBIBYTE
     stated: frozenset[str] = frozenset()
 
 
@@ -234,3 +237,56 @@ class UnitResult:
     def has_content(self) -> bool:
         """Whether the file holds anything; one whose rows are not counted does."""
         return self.events_out > 0 if self.is_delete else self.rows_out is None or self.rows_out > 0
+
+
+RowKey = tuple[int, int, int]
+"""Write id, bucket property and row id of a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlan:
+    """What becomes of the stripes of a bucket, in order, as one task found it for those that carry it out.
+
+    planned  the result as far as it is known before
+    """
+
+    unit: Unit
+    actions: tuple[StripeAction, ...]
+    planned: UnitResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartUnit:
+    """Some of the rewriting of a bucket: the `actions` with these numbers in the plan, in order."""
+
+    unit: Unit
+    numbers: tuple[int, ...]
+    actions: tuple[StripeAction, ...]
+
+    @property
+    def length(self) -> int:
+        """Input bytes."""
+        return sum(action.length for action in self.actions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartResult:
+    """A file of rewritten stripes, proved by itself.
+
+    stripes  for each action's number the first and last key of its stripe, or None where no row was left
+    matched  rows that the delete events hit
+    """
+
+    path: str
+    length: int
+    stripes: tuple[tuple[int, tuple[RowKey, RowKey] | None], ...]
+    matched: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketJoin:
+    """The rest of the work on a bucket: copied stripes and those of the parts, under one footer."""
+
+    plan: BucketPlan
+    parts: tuple[PartResult, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 
 from acidlib.model.units import RewriteSettings, StripeAction, StripeFacts
 
@@ -69,3 +70,22 @@ def _dropped(stripes: list[StripeFacts]) -> str:
     gone = [f"{count} {what}" for count, what in ((deleted, "deleted"), (aborted, "aborted")) if count]
     rows = "row" if deleted + aborted == 1 else "rows"
     return f"{rows} to leave out: {', '.join(gone)}"
+
+
+def shares(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """The numbers of the rewriting actions, shared out among tasks of about so many input bytes; () for a single task.
+
+    The largest are dealt first, each to the task that has least so far, so that all end at about the same time.
+    """
+    rewritten = [number for number, action in enumerate(actions) if not action.copy]
+    total = sum(actions[number].length for number in rewritten)
+    count = min(total // part_bytes, len(rewritten)) if part_bytes else 0
+    if count < 2:
+        return ()
+    loads = [(0, task) for task in range(count)]
+    dealt: list[list[int]] = [[] for _ in range(count)]
+    for number in sorted(rewritten, key=lambda number: -actions[number].length):
+        load, task = heappop(loads)
+        dealt[task].append(number)
+        heappush(loads, (load + actions[number].length, task))
+    return tuple(tuple(sorted(numbers)) for numbers in dealt)

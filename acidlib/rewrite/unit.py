@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from acidlib.errors import RefusedError
 from acidlib.model.units import PlannedAction, StripeAction, Unit, UnitResult
-from acidlib.orc.schema import acid_tree
+from acidlib.orc.schema import Alignment, acid_tree
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.statistics_merge import copied_statistics
 from acidlib.orc.stripe import StripeReader
@@ -46,8 +47,8 @@ def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> Uni
 
 
 @dataclass(slots=True)
-class _Written:
-    """What is gathered while a file is written."""
+class Written:
+    """What is gathered while a file is written: keys of each stripe, which are copies, and rows that were deleted."""
 
     last_keys: list[Key] = field(default_factory=list)
     first_keys: list[Key] = field(default_factory=list)
@@ -56,29 +57,58 @@ class _Written:
 
 
 def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
-    deletes = read_deletes(unit.deletes, unit.bucket, unit.write_ids, data) if unit.collapse else None
-    deleted = deletes.deleted_keys() if deletes is not None else Keys.empty()
-    with open_inputs(unit.inputs, data) as inputs:
-        target_row = read_row_struct(unit.schema, data, unit.row_type)
-        alignments = [align_input(target_row, file) for file in inputs.files]
-        options = file_options(
-            acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
-        )
-        stripes = _in_key_order(row_stripes(inputs.files, alignments, deleted, unit.write_ids, options))
-        actions = plan_stripes([stripe.facts for stripe in stripes], unit.settings)
-        result = _planned(unit, inputs, stripes, actions, deletes)
+    deletes, deleted = delete_set(unit, data)
+    with open_bucket(unit, data) as bucket:
+        stripes, actions = plan_rows(unit, bucket, deleted)
+        result = planned_result(unit, bucket.inputs, stripes, actions, deletes)
         if path is None or (not result.rows_out and not unit.keep_empty):
             return result
         by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
         with new_file(data, path) as sink:
-            written = _write_rows(sink, unit, options, actions, by_facts, deleted)
+            written = _write_rows(sink, unit, bucket.options, actions, by_facts, deleted)
     result = replace(result, path=path, length=sink.position)
     with dropped_if_wrong(sink):
-        rows = _prove(unit, data, result, written, deleted)
-    return replace(result, rows_out=rows)
+        prove_rows(unit, data, result, written, deleted)
+    return result
 
 
-def _in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
+def delete_set(unit: Unit, data: DataFiles) -> tuple[DeleteEvents | None, Keys]:
+    """The delete events of the bucket, and the keys that they delete; none in a minor compaction."""
+    deletes = read_deletes(unit.deletes, unit.bucket, unit.write_ids, data) if unit.collapse else None
+    return deletes, deletes.deleted_keys() if deletes is not None else Keys.empty()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBucket:
+    """The open inputs of a bucket, how their columns fill the table's, and the options of the result."""
+
+    inputs: OpenInputs
+    alignments: tuple[Alignment, ...]
+    options: FileOptions
+
+
+@contextmanager
+def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
+    """Open all inputs of a unit of rows."""
+    with open_inputs(unit.inputs, data) as inputs:
+        target_row = read_row_struct(unit.schema, data, unit.row_type)
+        yield OpenBucket(
+            inputs=inputs,
+            alignments=tuple(align_input(target_row, file) for file in inputs.files),
+            options=file_options(
+                acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
+            ),
+        )
+
+
+def plan_rows(unit: Unit, bucket: OpenBucket, deleted: Keys) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...]]:
+    """The stripes in the order of their keys, and what becomes of them."""
+    found = row_stripes(bucket.inputs.files, bucket.alignments, deleted, unit.write_ids, bucket.options)
+    stripes = in_key_order(found)
+    return stripes, plan_stripes([stripe.facts for stripe in stripes], unit.settings)
+
+
+def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
     """Stripes by their keys. They come that way unless file names say otherwise than their rows."""
     if _interleaving(stripes) is None:
         return stripes
@@ -101,7 +131,7 @@ def _interleaving(stripes: Sequence[RowStripe]) -> tuple[RowStripe, RowStripe] |
     return None
 
 
-def _planned(
+def planned_result(
     unit: Unit,
     inputs: OpenInputs,
     stripes: Sequence[RowStripe],
@@ -156,23 +186,23 @@ def _write_rows(
     actions: Iterable[StripeAction],
     stripes: dict[tuple[int, int], RowStripe],
     deleted: Keys,
-) -> _Written:
+) -> Written:
     writer = OrcWriter(sink, options)
-    written = _Written()
+    written = Written()
     rows = 0
     for action in actions:
         members = [stripes[fact.file, fact.number] for fact in action.stripes]
         if action.copy:
             written.copied.add(writer.stripes)
-            _copy(writer, members[0], written, options)
+            copy_one(writer, members[0], written, options)
         else:
-            _recode(writer, members, written, options, unit, deleted)
+            recode_stripes(writer, members, written, options, unit, deleted)
         rows += sum(fact.kept for fact in action.stripes)
     writer.finish(acid_metadata(written.last_keys, inserts=rows, deletes=0))
     return written
 
 
-def _copy(writer: OrcWriter, stripe: RowStripe, written: _Written, options: FileOptions) -> None:
+def copy_one(writer: OrcWriter, stripe: RowStripe, written: Written, options: FileOptions) -> None:
     tail, number = stripe.file.tail, stripe.facts.number
     statistics = [
         copied_statistics(found, node, rules=options.rules)
@@ -186,10 +216,10 @@ def _copy(writer: OrcWriter, stripe: RowStripe, written: _Written, options: File
     written.last_keys.append(stripe.keys.last_key())
 
 
-def _recode(
+def recode_stripes(
     writer: OrcWriter,
     members: Sequence[RowStripe],
-    written: _Written,
+    written: Written,
     options: FileOptions,
     unit: Unit,
     deleted: Keys,
@@ -204,7 +234,7 @@ def _recode(
     written.first_keys.append(parts[0].keys.key(0))
 
 
-def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: _Written) -> Part:
+def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> Part:
     gone, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
     ids = stripe.keys.ids()
     stripe.keys.forget()
@@ -227,8 +257,8 @@ def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: _Written) -> Pa
     )
 
 
-def _prove(unit: Unit, data: DataFiles, result: UnitResult, written: _Written, deleted: Keys) -> int:
-    """Check the file as it lies there: its tail, and the id columns of every rewritten stripe. Returns its rows."""
+def prove_rows(unit: Unit, data: DataFiles, result: UnitResult, written: Written, deleted: Keys) -> None:
+    """Check the file as it lies there: its tail, and the id columns of every rewritten stripe."""
     assert result.path is not None
     found = read_back(result.path, result.length, data, written.copied, written.last_keys, written.first_keys, deleted)
     assert result.rows_in is not None
@@ -244,7 +274,6 @@ def _prove(unit: Unit, data: DataFiles, result: UnitResult, written: _Written, d
         index_entries=found.index_entries,
         where=f"{unit.directory}/{unit.file_name}",
     ).check()
-    return found.rows
 
 
 # --- delete events --------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from judges.plain_rows import insert_only_rows
 from servers.fleet import Servers
 from servers.metastore import Metastore
 
-from acidlib.engine import worker
+from acidlib.engine import units, worker
 from acidlib.model.generation import Generation
 from integration.conftest import started
 from integration.harness import Jobs, Ran, forked, names, tree, visible
@@ -179,7 +179,8 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[]
     """Lets something happen once at a point of the next run: `run_unit_task` (at work), `publish` (renames follow)."""
 
     def arrange(point: str, action: Callable[[], object]) -> None:
-        original = getattr(worker, point)
+        module = units if point == "run_unit_task" else worker
+        original = getattr(module, point)
         left = [action]
 
         def wrapped(*arguments: Any, **more: Any) -> Any:
@@ -187,7 +188,7 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[]
                 left.pop()()
             return original(*arguments, **more)
 
-        monkeypatch.setattr(worker, point, wrapped)
+        monkeypatch.setattr(module, point, wrapped)
 
     return arrange
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from judges import merge
 
-from acidlib.engine import worker
+from acidlib.engine import units, worker
 from acidlib.engine.spark import SparkRunner, SparkSession
 from acidlib.errors import RetryError
 from integration import spark_tasks
@@ -74,7 +74,7 @@ def test_a_task_whose_process_dies_is_tried_again(
     spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = merge.read(crud)
-    monkeypatch.setattr(worker, "run_unit_task", spark_tasks.killed_once)
+    monkeypatch.setattr(units, "run_unit_task", spark_tasks.killed_once)
     attempts = attempts_at_publication(monkeypatch)
     (entry,) = spark_jobs.good("major_compact", *NAMED, crud).compactions
     assert (crud / "_killed_once").exists()
@@ -100,7 +100,7 @@ def attempts_at_publication(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_second_attempts_are_not_published(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = merge.read(crud)
-    monkeypatch.setattr(worker, "run_unit_task", spark_tasks.done_twice)
+    monkeypatch.setattr(units, "run_unit_task", spark_tasks.done_twice)
     attempts = attempts_at_publication(monkeypatch)
     spark_jobs.good("minor_compact", *NAMED, crud, "--minor-as-major-bytes", "0")
     assert len(attempts) == 4
@@ -113,7 +113,7 @@ def test_when_spark_gives_up_the_table_is_untouched(
     spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree(crud)
-    monkeypatch.setattr(worker, "run_unit_task", spark_tasks.always_killed)
+    monkeypatch.setattr(units, "run_unit_task", spark_tasks.always_killed)
     ran = spark_jobs("major_compact", *NAMED, crud)
     assert (ran.status, ran.states) == (1, ["failed"])
     assert "because Spark gave it up" in ran.compactions[0]["reason"]
@@ -122,7 +122,7 @@ def test_when_spark_gives_up_the_table_is_untouched(
 
 
 def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "run_unit_task", spark_tasks.described)
+    monkeypatch.setattr(units, "run_unit_task", spark_tasks.described)
     spark_jobs.good("major_compact", *NAMED, crud)
     description, group = (crud / "_described").read_text().splitlines()
     assert description.endswith("-compactor-db.crud")

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from integration.hive4_making import COPIES, DATABASE, TWIN, table_of
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(os.environ.get("ACIDLIB_TRINO") != "1", reason="ACIDLIB_TRINO=1 brings and starts Trino"),
+    pytest.mark.skipif(find_spec("trino") is None, reason="its client is missing: pip install 'acidlib[trino]'"),
     pytest.mark.skipif(new_java() is None, reason=f"Trino needs a JDK {OLDEST_JAVA} or newer, see JAVA24_HOME"),
 ]
 # what is asked of Trino for a column; without days before 1582 and odd moments of 1900, which it shows shifted
@@ -48,8 +50,10 @@ def trino(course: Course, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert java is not None
     server = Trino(course.metastore, java=java, directory=tmp_path_factory.mktemp("trino"))
     started(server.__enter__)
-    with server:
+    try:
         yield server
+    finally:
+        server.__exit__(None, None, None)
 
 
 def columns_of(case: Case) -> Mapping[str, str]:

@@ -119,7 +119,6 @@ class Trino:
             "coordinator=true",
             "node-scheduler.include-coordinator=true",
             "node.environment=tests",
-            f"node.data-dir={self._directory / 'data'}",
             f"http-server.http.port={self.port}",
             f"discovery.uri=http://127.0.0.1:{self.port}",
             "query.max-memory=1GB",
