@@ -154,7 +154,8 @@ class StripeFacts:
     rows, length    rows, and bytes of index, data and footer
     deleted, aborted  rows that have to go
     timezone        of the writer; stripes that hold timestamps are joined only with their like
-    no_copy         why the stripe may not be copied as it is, or None
+    no_copy         why the stripe may not be copied, or None
+    adds            what a copy gets beside its bytes ("row ids", "columns"), or None
     """
 
     file: int
@@ -165,6 +166,7 @@ class StripeFacts:
     aborted: int
     timezone: str
     no_copy: str | None
+    adds: str | None = None
 
     @property
     def kept(self) -> int:

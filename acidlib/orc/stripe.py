@@ -48,6 +48,24 @@ class StreamPlace:
     length: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEntry:
+    """One stream of a stripe's directory."""
+
+    kind: int
+    column: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A stripe's streams in the order in which they lie there, and the encoding message of each column."""
+
+    index: tuple[StreamEntry, ...]
+    data: tuple[StreamEntry, ...]
+    encodings: tuple[Any, ...]
+
+
 class StripeReader:
     """One stripe of one file, open for reading columns. What its footer says is checked when it is opened.
 
@@ -61,7 +79,8 @@ class StripeReader:
         self.stripe: Stripe = tail.stripes[number]
         self.where = f"stripe {number} of {tail.name}"
         self._footer = self._read_footer()
-        self.timezone = canonical_timezone(self._footer.writer_timezone)
+        self.writer_timezone: str = self._footer.writer_timezone
+        self.timezone = canonical_timezone(self.writer_timezone)
         self._streams = self._place_streams()
 
     def _read_footer(self) -> Any:
@@ -107,6 +126,20 @@ class StripeReader:
         if offset != end:
             raise CorruptError(f"Cannot read {self.where}: because its streams end {end - offset} bytes early")
         return places
+
+    @property
+    def layout(self) -> Layout | None:
+        """Its streams and encodings as they lie there; None when index and data are not where the file says."""
+        streams = [StreamEntry(kind=s.kind, column=s.column, length=s.length) for s in self._footer.streams]
+        count = sum(stream.kind in INDEX_STREAMS for stream in streams)
+        index, data = streams[:count], streams[count:]
+        if any(s.kind in INDEX_STREAMS for s in data) or sum(s.length for s in index) != self.stripe.index_length:
+            return None
+        return Layout(index=tuple(index), data=tuple(data), encodings=tuple(self._footer.columns))
+
+    def is_nullable(self, column: int) -> bool:
+        """Whether a column has a PRESENT stream."""
+        return (column, StreamKind.PRESENT) in self._streams
 
     def has_bloom_filters(self) -> bool:
         """Whether any column of the stripe has a bloom filter."""

@@ -16,6 +16,7 @@ from acidlib.orc.schema import TypeNode, format_types
 from acidlib.orc.source import ByteSink, ByteSource
 from acidlib.orc.statistics_merge import merge_statistics
 from acidlib.orc.statistics_rules import StatisticsRules
+from acidlib.orc.stripe import StreamEntry, StripeReader
 from acidlib.orc.tail import JAVA_WRITER, Tail
 
 _FILE_VERSION = (0, 12)
@@ -74,20 +75,64 @@ class OrcWriter:
         )
         self._statistics.append(statistics)
 
+    def graft_stripe(
+        self,
+        reader: StripeReader,
+        before: Sequence[EncodedColumn],
+        after: Sequence[EncodedColumn],
+        statistics: Sequence[Any],
+    ) -> None:
+        """Append the streams of another file's stripe verbatim, between columns that it does not have.
+
+        Its column 0 becomes the one that follows `before`. `statistics` are of all columns of the result. The caller
+        has looked whether the stripe has a `layout`.
+        """
+        layout, stripe = reader.layout, reader.stripe
+        assert layout is not None
+        footer = proto.StripeFooter(writer_timezone=reader.writer_timezone or None)
+        offset = self._sink.position
+        self._put_index(footer, before)
+        self._put_copied(footer, reader, stripe.offset, stripe.index_length, layout.index, len(before))
+        self._put_index(footer, after)
+        index_end = self._sink.position
+        self._put_data(footer, before)
+        footer.columns.extend(layout.encodings)
+        self._put_copied(
+            footer, reader, stripe.offset + stripe.index_length, stripe.data_length, layout.data, len(before)
+        )
+        self._put_data(footer, after)
+        self._end_stripe(footer, offset, index_end, stripe.rows, statistics)
+
     def write_stripe(self, columns: Sequence[EncodedColumn], *, rows: int, timezone: str) -> None:
         """Append a stripe of encoded columns, which must be all of the tree in column order; "" means no time zone."""
         offset = self._sink.position
         footer = proto.StripeFooter(writer_timezone=timezone or None)
+        self._put_index(footer, columns)
+        index_end = self._sink.position
+        self._put_data(footer, columns)
+        self._end_stripe(footer, offset, index_end, rows, [column.statistics for column in columns])
+
+    def _put_index(self, footer: Any, columns: Sequence[EncodedColumn]) -> None:
         for column in columns:
             data = self._compressed(column.index)
             footer.streams.add(kind=StreamKind.ROW_INDEX, column=column.column, length=len(data))
             self._sink.write(data)
-        index_end = self._sink.position
+
+    def _put_data(self, footer: Any, columns: Sequence[EncodedColumn]) -> None:
         for column in columns:
             for stream in sorted(column.streams, key=lambda stream: stream.kind):
                 footer.streams.add(kind=stream.kind, column=column.column, length=len(stream.data))
                 self._sink.write(stream.data)
             footer.columns.add(kind=column.encoding, dictionary_size=column.dictionary_size or None)
+
+    def _put_copied(
+        self, footer: Any, reader: StripeReader, offset: int, size: int, streams: Sequence[StreamEntry], shift: int
+    ) -> None:
+        self._sink.copy(reader.source, offset, size)
+        for stream in streams:
+            footer.streams.add(kind=stream.kind, column=stream.column + shift, length=stream.length)
+
+    def _end_stripe(self, footer: Any, offset: int, index_end: int, rows: int, statistics: Sequence[Any]) -> None:
         data_end = self._sink.position
         data = self._compressed(footer)
         self._sink.write(data)
@@ -100,7 +145,7 @@ class OrcWriter:
                 number_of_rows=rows,
             )
         )
-        self._statistics.append([column.statistics for column in columns])
+        self._statistics.append(statistics)
 
     def finish(self, user_metadata: Mapping[str, bytes]) -> None:
         """Write stripe statistics, footer and postscript. The caller closes the sink."""

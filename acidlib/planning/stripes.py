@@ -22,7 +22,7 @@ def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> t
             actions.append(StripeAction(copy=False, stripes=(stripe,), reason="no row of it is left"))
         elif must_rewrite(stripe) is None and stripe.length >= settings.copy_bytes:
             actions += _close(rewritten)
-            actions.append(StripeAction(copy=True, stripes=(stripe,), reason="unchanged"))
+            actions.append(StripeAction(copy=True, stripes=(stripe,), reason=_unchanged(stripe)))
             rewritten = []
         else:
             if rewritten and not _joins(rewritten, stripe, settings):
@@ -52,9 +52,14 @@ def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:
     if not group:
         return
     if len(group) == 1 and must_rewrite(group[0]) is None:
-        yield StripeAction(copy=True, stripes=tuple(group), reason="unchanged, and no small neighbour to join with")
+        reason = f"{_unchanged(group[0])}, and no small neighbour to join with"
+        yield StripeAction(copy=True, stripes=tuple(group), reason=reason)
         return
     yield StripeAction(copy=False, stripes=tuple(group), reason=_summary(group))
+
+
+def _unchanged(stripe: StripeFacts) -> str:
+    return "unchanged" if stripe.adds is None else f"unchanged but for {stripe.adds} that are added"
 
 
 def _summary(group: list[StripeFacts]) -> str:

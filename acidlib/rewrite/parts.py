@@ -92,10 +92,10 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
         sink = stack.enter_context(new_file(data, path))
         writer = OrcWriter(sink, bucket.options)
         for number, action in enumerate(join.plan.actions):
-            written.copied.add(writer.stripes)
             if action.copy:
                 copy_one(writer, _row_stripe(bucket, action.stripes[0]), written, bucket.options)
             elif (place := places[number]) is not None:
+                written.copied.add(writer.stripes)
                 statistics = place.tail.stripe_statistics[place.stripe]
                 writer.copy_stripe(place.source, place.tail, place.stripe, statistics)
                 written.first_keys.append(place.first)

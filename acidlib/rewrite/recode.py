@@ -43,7 +43,7 @@ def encode_rows(parts: Sequence[Part], options: FileOptions, timezone: str) -> l
     """All columns of the stripe that holds the kept rows of the parts, in order."""
     rows = sum(len(part.keys) for part in parts)
     bounds = group_bounds(rows, options.stride)
-    encoding = _encoding(options, timezone)
+    encoding = encoding_options(options, timezone)
     encoded = _encode_ids(
         _join_keys(parts), np.concatenate([part.current for part in parts]), INSERT, options, bounds, encoding
     )
@@ -67,16 +67,23 @@ def encode_rows(parts: Sequence[Part], options: FileOptions, timezone: str) -> l
     return encoded
 
 
+def encode_row_ids(keys: Keys, current: Longs, options: FileOptions, timezone: str) -> list[EncodedColumn]:
+    """The root and the id columns of a stripe of rows."""
+    bounds = group_bounds(len(keys), options.stride)
+    return _encode_ids(keys, current, INSERT, options, bounds, encoding_options(options, timezone))
+
+
 def encode_deletes(keys: Keys, current: Longs, options: FileOptions) -> list[EncodedColumn]:
     """All columns of a stripe of delete events: id columns, and a row that is null throughout."""
     bounds = group_bounds(len(keys), options.stride)
-    encoding = _encoding(options, "UTC")
+    encoding = encoding_options(options, "UTC")
     encoded = _encode_ids(keys, current, DELETE, options, bounds, encoding)
     row = null_column(options.root.children[5], len(keys))
     return encoded + encode_column(row, options.root.children[5], bounds, encoding)
 
 
-def _encoding(options: FileOptions, timezone: str) -> EncodingOptions:
+def encoding_options(options: FileOptions, timezone: str) -> EncodingOptions:
+    """How the columns of a stripe of this writer's zone are encoded."""
     return EncodingOptions(
         compression=options.compression,
         block_size=options.block_size,

@@ -16,6 +16,7 @@ from acidlib.orc.schema import Alignment, TypeNode
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail
 from acidlib.orc.writer import FileOptions
+from acidlib.rewrite.graft import added_by_graft
 from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.recode import walk_timestamps
@@ -59,6 +60,7 @@ def row_stripes(
             keys.check()
             check_calendar(file, keys, alignment, options)
             gone, aborted = dropped_rows(keys, deleted, write_ids)
+            adds = added_by_graft(file, number, alignment, reader)
             facts = StripeFacts(
                 file=index,
                 number=number,
@@ -67,7 +69,8 @@ def row_stripes(
                 deleted=gone,
                 aborted=aborted,
                 timezone=reader.timezone if zones else "UTC",
-                no_copy=why_not_copied(file, keys, alignment, options),
+                no_copy=why_not_copied(file, keys, alignment, options, adds),
+                adds=adds,
             )
             keys.box()
             keys.forget()
@@ -101,14 +104,18 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
     return (gone if gone.any() else None), aborted
 
 
-def why_not_copied(file: OpenInput, keys: StripeKeys, alignment: Alignment, options: FileOptions) -> str | None:
-    """The one predicate of splicing: None when the stripe's bytes may stand under the result's footer."""
-    tail = file.tail
-    if not file.acid:
+def why_not_copied(
+    file: OpenInput, keys: StripeKeys, alignment: Alignment, options: FileOptions, adds: str | None
+) -> str | None:
+    """The one predicate of splicing: None when the stripe's bytes may stand under the result's footer.
+
+    adds  what it could get (`added_by_graft`), if it can get what it lacks
+    """
+    if adds is None and not file.acid:
         return "rows without ACID columns"
-    if not alignment.copyable:
+    if adds is None and not alignment.copyable:
         return "other columns than the table has now"
-    return container_difference(tail, options, statistics_true=keys.statistics_true)
+    return container_difference(file.tail, options, statistics_true=adds is not None or keys.statistics_true)
 
 
 def container_difference(tail: Tail, options: FileOptions, *, statistics_true: bool) -> str | None:

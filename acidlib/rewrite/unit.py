@@ -18,6 +18,7 @@ from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.rewrite.deletes import DeleteEvents, read_deletes
+from acidlib.rewrite.graft import graft
 from acidlib.rewrite.inputs import OpenInputs, align_input, open_inputs, read_row_struct
 from acidlib.rewrite.keys import Key, Keys
 from acidlib.rewrite.output import Proof, acid_metadata, file_options
@@ -193,7 +194,6 @@ def _write_rows(
     for action in actions:
         members = [stripes[fact.file, fact.number] for fact in action.stripes]
         if action.copy:
-            written.copied.add(writer.stripes)
             copy_one(writer, members[0], written, options)
         else:
             recode_stripes(writer, members, written, options, unit, deleted)
@@ -203,12 +203,17 @@ def _write_rows(
 
 
 def copy_one(writer: OrcWriter, stripe: RowStripe, written: Written, options: FileOptions) -> None:
+    """Append a stripe as it is, or with the columns that it lacks; these are checked like a rewritten one's."""
     tail, number = stripe.file.tail, stripe.facts.number
-    statistics = [
-        copied_statistics(found, node, rules=options.rules)
-        for found, node in zip(tail.stripe_statistics[number], options.root.walk(), strict=True)
-    ]
-    writer.copy_stripe(stripe.file.source, tail, number, statistics)
+    if stripe.facts.adds is not None:
+        graft(writer, stripe.file, stripe.keys, stripe.alignment)
+    else:
+        written.copied.add(writer.stripes)
+        statistics = [
+            copied_statistics(found, node, rules=options.rules)
+            for found, node in zip(tail.stripe_statistics[number], options.root.walk(), strict=True)
+        ]
+        writer.copy_stripe(stripe.file.source, tail, number, statistics)
     low = stripe.keys.box()[0]
     if written.last_keys and low <= written.last_keys[-1]:
         low = stripe.keys.first_key()

@@ -217,7 +217,7 @@ def test_rows_counted_as_deleted_that_no_event_deletes(table: Path, monkeypatch:
 
 @pytest.mark.parametrize("settings", [REWRITE_ALL, COPY_ALL], ids=["rewrite", "copy"])
 def test_keys_out_of_order(table: Path, settings: RewriteSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UNIT, "_in_key_order", lambda stripes: tuple(reversed(stripes)))
+    monkeypatch.setattr(UNIT, "in_key_order", lambda stripes: tuple(reversed(stripes)))
     refused(table, "its keys do not ascend", settings=settings)
 
 

@@ -47,7 +47,7 @@ def reason(file: OpenInput, target: OpenInput | None = None, **changes: Any) -> 
     """Why the first stripe is not copied under the options of the untouched file."""
     base = target or file
     alignment = align_input(row_struct(base.tail.root), file)
-    return why_not_copied(file, StripeKeys(file, 0), alignment, options_for(base, **changes))
+    return why_not_copied(file, StripeKeys(file, 0), alignment, options_for(base, **changes), None)
 
 
 def with_tail(file: OpenInput, **changes: Any) -> OpenInput:
@@ -227,8 +227,8 @@ def test_facts_of_every_stripe_in_order(tmp_path: Path) -> None:
         alignments = [align_input(target, file) for file in inputs]
         found = row_stripes(inputs, alignments, key_set(12, 13), ids(), options_for(inputs[0]))
         facts = [(s.facts.file, s.facts.number, s.facts.rows, s.facts.deleted, s.facts.no_copy) for s in found]
-        raw = "rows without ACID columns"
-        assert facts == [(0, 0, 10, 0, None), (0, 1, 10, 2, None), (0, 2, 10, 0, None), (1, 0, 4, 0, raw)]
+        assert facts == [(0, 0, 10, 0, None), (0, 1, 10, 2, None), (0, 2, 10, 0, None), (1, 0, 4, 0, None)]
+        assert [s.facts.adds for s in found] == [None, None, None, "row ids"]
         assert [s.facts.length for s in found[:3]] == [stripe.length for stripe in inputs[0].tail.stripes]
         assert {s.facts.timezone for s in found} == {"UTC"}
 
