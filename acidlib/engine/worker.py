@@ -216,8 +216,19 @@ class Worker:
         if one.hold is None:
             one.result = self._result(one, Outcome.PLANNED, self._why(one), units=units)
             return
+        if not any(unit.path for unit in units):
+            units = self._with_a_file(one, units)
         published = self._publish(one, one.hold, one.prepared, units)
         one.result = self._result(one, Outcome.READY_FOR_CLEANING, self._why(one), units=units, published=published)
+
+    def _with_a_file(self, one: _Running, units: tuple[UnitResult, ...]) -> tuple[UnitResult, ...]:
+        """The results with an empty bucket file: readers that list files alone would go on reading what is replaced."""
+        first = next((unit for unit in one.units if isinstance(unit, Unit)), None)
+        if first is None:
+            return units
+        staged = StagedUnit(unit=replace(first, keep_empty=True), staging=one.staging)
+        (done,) = run_units(lambda work, items, what: self._run(work, items, [one], what), [staged])
+        return (done.get(), *units[1:])
 
     def _publish(self, one: _Running, hold: Hold, prepared: Prepared, units: tuple[UnitResult, ...]) -> Publication:
         services, location = self._services, one.target.location

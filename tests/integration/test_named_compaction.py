@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+import pyorc
 import pytest
 from judges import merge
 
@@ -361,3 +362,17 @@ def test_killed_at_any_step_the_next_run_ends_right(
         assert merge.read(place, strict=True) == rows
         assert not [name for name in names(place) if name.startswith(("_tmp", "_acidlib"))], at
     assert 0 < half < 5, "only between the two renames a reader sees what it should not"
+
+
+@pytest.mark.parametrize("generation", ["3", "4"])
+def test_a_result_without_rows_has_a_file(jobs: Jobs, tmp_path: Path, generation: str) -> None:
+    """Readers that list files alone would not see its directory, and would go on reading what it replaces."""
+    place = fixture("hive3/n_alldeleted", tmp_path / "t")
+    said = ("--location", place, "--all-committed", "--hive-version", generation)
+    (entry,) = jobs.good("major_compact", *said).compactions
+    assert (entry["rows_in"] > 0, entry["rows_out"]) == (True, 0)
+    (base,) = [path for path in place.iterdir() if path.name.startswith("base_")]
+    (file,) = [path for path in base.iterdir() if path.name[0] != "_"]
+    with file.open("rb") as opened:
+        assert len(pyorc.Reader(opened)) == 0
+    assert merge.read(place, "", generation=3) == []

