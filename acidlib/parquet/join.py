@@ -1,8 +1,8 @@
 """Joining Parquet files: the pages of every row group as they are, under one new footer with the places they have now.
 
 Layout of the result: row groups, then for each input its bloom filters, column indexes and offset indexes, then the
-footer. Bytes that no footer speaks of are left behind, and so are row groups without rows: Java's Parquet 1.10, that
-of Hive 3.1, reads a file of nothing else but fails on one between others ("Illegal row group of 0 rows").
+footer. Bytes that no footer speaks of are left behind, and so are row groups without rows: Java's older versions, Hive
+3.1's among them, fail on one between others (PARQUET-2219).
 """
 
 from __future__ import annotations

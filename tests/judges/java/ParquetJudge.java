@@ -143,9 +143,8 @@ public final class ParquetJudge {
   private static List<String> write(String[] fields) throws Exception {
     int first = Integer.parseInt(fields[2]);
     int count = Integer.parseInt(fields[3]);
-    boolean bloom = Boolean.parseBoolean(fields[9]);
     SimpleGroupFactory factory = new SimpleGroupFactory(SCHEMA);
-    try (ParquetWriter<Group> writer =
+    ExampleParquetWriter.Builder builder =
         ExampleParquetWriter.builder(path(fields[1]))
             .withConf(CONF)
             .withType(SCHEMA)
@@ -153,12 +152,13 @@ public final class ParquetJudge {
             .withPageRowCountLimit(Integer.parseInt(fields[5]))
             .withCompressionCodec(CompressionCodecName.valueOf(fields[6]))
             .withWriterVersion(ParquetProperties.WriterVersion.valueOf(fields[7]))
-            .withDictionaryEncoding(Boolean.parseBoolean(fields[8]))
-            .withBloomFilterEnabled("id", bloom)
-            .withBloomFilterNDV("id", 1000)
-            .withBloomFilterEnabled("name", bloom)
-            .withBloomFilterNDV("name", 1000)
-            .build()) {
+            .withDictionaryEncoding(Boolean.parseBoolean(fields[8]));
+    if (Boolean.parseBoolean(fields[9])) {
+      // a number of values alone would turn them on as well
+      builder.withBloomFilterEnabled("id", true).withBloomFilterNDV("id", 1000);
+      builder.withBloomFilterEnabled("name", true).withBloomFilterNDV("name", 1000);
+    }
+    try (ParquetWriter<Group> writer = builder.build()) {
       for (int n = first; n < first + count; n++) {
         writer.write(row(factory.newGroup(), n));
       }
