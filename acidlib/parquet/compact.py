@@ -23,7 +23,7 @@ _MOST_UNKNOWN = 8
 
 
 class Kind(enum.IntEnum):
-    """Type codes of fields and list elements."""
+    """Type codes of fields and list elements. Reading works with plain integers: hashing a member is slow."""
 
     TRUE = 1
     FALSE = 2
@@ -40,9 +40,13 @@ class Kind(enum.IntEnum):
     UUID = 13
 
 
-_BITS = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
+_BITS = {int(Kind.I16): 16, int(Kind.I32): 32, int(Kind.I64): 64}
 # sizes of the kinds that have one; in a list a boolean is a byte
-_FIXED = {Kind.TRUE: 1, Kind.FALSE: 1, Kind.I8: 1, Kind.DOUBLE: 8, Kind.UUID: 16}
+_FIXED = {
+    int(kind): size for kind, size in ((Kind.TRUE, 1), (Kind.FALSE, 1), (Kind.I8, 1), (Kind.DOUBLE, 8), (Kind.UUID, 16))
+}
+_STOP, _FALSE, _BINARY, _MAP, _STRUCT = 0, int(Kind.FALSE), int(Kind.BINARY), int(Kind.MAP), int(Kind.STRUCT)
+_MOST_KIND = max(Kind)
 
 
 class DamageError(Exception):
@@ -119,17 +123,17 @@ class _Decoder:
         last = 0
         while True:
             kind, last, at = self._header(at, last)
-            if kind is None:
+            if kind == _STOP:
                 break
             known = shape.kinds.get(last)
             if known is None:
                 name = f"{shape.name} field {last}"
                 if len(self.unknown) < _MOST_UNKNOWN and name not in self.unknown:
                     self.unknown.append(name)
-                at = self._skip_field(at, kind)
+                at = at if kind <= _FALSE else self._skip(at, kind, 0)
                 continue
-            if kind is not known:
-                raise DamageError(f"{shape.name} field {last} has type {kind.name} instead of {known.name}")
+            if kind != known:
+                raise DamageError(f"{shape.name} field {last} has type {Kind(kind).name} instead of {known.name}")
             if last in found:
                 raise DamageError(f"{shape.name} field {last} is there twice")
             found[last], at = self._value(at, kind, shape.nested.get(last))
@@ -140,7 +144,7 @@ class _Decoder:
 
     def structs(self, at: int, shape: Shape) -> tuple[list[Struct], int]:
         kind, count, at = self._list_header(at)
-        if count and kind is not Kind.STRUCT:
+        if count and kind != _STRUCT:
             raise DamageError(f"a list of {shape.name} has elements of another type")
         found = []
         for _ in range(count):
@@ -148,47 +152,47 @@ class _Decoder:
             found.append(struct)
         return found, at
 
-    def _value(self, at: int, kind: Kind, shape: Shape | None) -> tuple[Value, int]:
-        if kind in _BITS:
+    def _value(self, at: int, kind: int, shape: Shape | None) -> tuple[Value, int]:
+        bits = _BITS.get(kind)
+        if bits is not None:
             number, at = self._varint(at)
             value = (number >> 1) ^ -(number & 1)
-            if not -(1 << (_BITS[kind] - 1)) <= value < 1 << (_BITS[kind] - 1):
-                raise DamageError(f"{value} is no {kind.name}")
+            if number >> bits:
+                raise DamageError(f"{value} is no {Kind(kind).name}")
             return value, at
-        if kind is Kind.BINARY:
-            end = self._skip(at, kind, 0)
-            _, at = self._varint(at)
+        if kind == _BINARY:
+            size, at = self._varint(at)
+            end = self._inside(at + size)
             return self._data[at:end], end
         if shape is not None:
-            return self.struct(at, shape) if kind is Kind.STRUCT else self.structs(at, shape)
+            return self.struct(at, shape) if kind == _STRUCT else self.structs(at, shape)
         end = self._skip(at, kind, 0)
         return self._data[at:end], end
 
-    def _header(self, at: int, last: int) -> tuple[Kind | None, int, int]:
-        """Kind, field id and the position of the value; no kind at the end of the struct."""
+    def _header(self, at: int, last: int) -> tuple[int, int, int]:
+        """Kind, field id and the position of the value; no kind, 0, at the end of the struct."""
         byte = self._data[at]
         if byte == 0:
-            return None, 0, at + 1
+            return _STOP, 0, at + 1
         kind = self._kind(byte & 15)
-        if byte >> 4:
+        if byte > 15:
             return kind, last + (byte >> 4), at + 1
         number, at = self._varint(at + 1)
         return kind, (number >> 1) ^ -(number & 1), at
 
-    def _list_header(self, at: int) -> tuple[Kind | None, int, int]:
+    def _list_header(self, at: int) -> tuple[int, int, int]:
         byte = self._data[at]
         count, at = (byte >> 4, at + 1) if byte >> 4 < 15 else self._varint(at + 1)
         # an element takes a byte at least: a count beyond the data must not reserve memory or time
         if count > self._end - at:
             raise DamageError(f"a list of {count} elements has {self._end - at} bytes")
         # some writers give an empty list no element type
-        return (self._kind(byte & 15) if count else None), count, at
+        return (self._kind(byte & 15) if count else _STOP), count, at
 
-    def _kind(self, code: int) -> Kind:
-        try:
-            return Kind(code)
-        except ValueError:
-            raise DamageError(f"there is no type {code}") from None
+    def _kind(self, code: int) -> int:
+        if not 0 < code <= _MOST_KIND:
+            raise DamageError(f"there is no type {code}")
+        return code
 
     def _varint(self, at: int) -> tuple[int, int]:
         data = self._data
@@ -203,36 +207,38 @@ class _Decoder:
                 return value, at + index + 1
         raise DamageError(f"a number has more than {_MOST_VARINT} bytes")
 
-    def _skip_field(self, at: int, kind: Kind, depth: int = 0) -> int:
-        # a boolean field is its type
-        return at if kind in (Kind.TRUE, Kind.FALSE) else self._skip(at, kind, depth)
-
-    def _skip(self, at: int, kind: Kind, depth: int) -> int:
+    def _skip(self, at: int, kind: int, depth: int) -> int:
         """The position after a value; as an element, not as a field."""
-        if depth > _MOST_DEPTH:
-            raise DamageError(f"values are nested deeper than {_MOST_DEPTH}")
         if kind in _BITS:
             return self._varint(at)[1]
-        if kind in _FIXED:
-            return self._inside(at + _FIXED[kind])
-        if kind is Kind.BINARY:
+        if kind == _BINARY:
             size, at = self._varint(at)
             return self._inside(at + size)
-        if kind is Kind.STRUCT:
-            last = 0
-            while True:
-                inner, last, at = self._header(at, last)
-                if inner is None:
-                    return at
-                at = self._skip_field(at, inner, depth + 1)
-        if kind is Kind.MAP:
+        if depth > _MOST_DEPTH:
+            raise DamageError(f"values are nested deeper than {_MOST_DEPTH}")
+        if kind == _STRUCT:
+            return self._skip_struct(at, depth)
+        if kind in _FIXED:
+            return self._inside(at + _FIXED[kind])
+        if kind == _MAP:
             return self._skip_map(at, depth)
         element, count, at = self._list_header(at)
         if element in _FIXED:
             return self._inside(at + count * _FIXED[element])
         for _ in range(count):
-            at = self._skip(at, element or Kind.STRUCT, depth + 1)
+            at = self._skip(at, element, depth + 1)
         return at
+
+    def _skip_struct(self, at: int, depth: int) -> int:
+        data = self._data
+        while byte := data[at]:
+            kind = self._kind(byte & 15)
+            # a small byte is followed by the field's id
+            at = at + 1 if byte > 15 else self._varint(at + 1)[1]
+            # a boolean field is its type
+            if kind > _FALSE:
+                at = self._skip(at, kind, depth + 1)
+        return at + 1
 
     def _skip_map(self, at: int, depth: int) -> int:
         count, at = self._varint(at)
@@ -269,7 +275,7 @@ def _put_struct(out: bytearray, struct: Struct, shape: Shape) -> None:
         if isinstance(value, int):
             _put_varint(out, _zigzag(value))
         elif isinstance(value, bytes):
-            if kind is Kind.BINARY:
+            if kind == _BINARY:
                 _put_varint(out, len(value))
             out += value
         elif isinstance(value, dict):
