@@ -205,6 +205,30 @@ def test_no_rows_and_no_row_groups(make: Callable[..., list[Path]], tmp_path: Pa
     assert pq.read_table(tmp_path / "nothing").schema == pq.read_table(rows).schema
 
 
+def test_what_lies_together_is_copied_at_once(make: Callable[..., list[Path]], tmp_path: Path) -> None:
+    """The pages of a file, then its column indexes: a copy for each, however many row groups there are."""
+    paths = make(100, 100, row_group_size=10, write_page_index=True)
+    sizes = []
+    sink = DATA.create(str(tmp_path / "target"))
+
+    class Counting:
+        name = sink.name
+        write = staticmethod(sink.write)
+
+        @property
+        def position(self) -> int:
+            return sink.position
+
+        def copy(self, source: Any, offset: int, size: int) -> None:
+            sizes.append(size)
+            sink.copy(source, offset, size)
+
+    joined = join_files(Counting(), [footer_of(path) for path in paths], DATA)
+    sink.close()
+    prove(tmp_path / "target", paths)
+    assert (len(sizes), sum(sizes)) == (4, joined.bytes_copied)
+
+
 def test_one_file_is_copied_as_it_is(make: Callable[..., list[Path]], tmp_path: Path) -> None:
     [path] = make(40)
     assert join(tmp_path / "copy", [path]) == Joined(rows=40, row_groups=1, bytes_copied=path.stat().st_size)
@@ -231,6 +255,7 @@ def test_deprecated_and_optional_places(make: Callable[..., list[Path]], tmp_pat
             first, second, third = group[1][:3]
             first[2] = first[3][9]
             second[2] = 999_999  # a copy of the metadata elsewhere
+            second[3][10] = second[3][9] + 1  # an index page, which no writer makes
             third[2] = third[3][9] = third[3].pop(11)  # the dictionary's place is that of the first page
             first[3].pop(15)
 
@@ -246,6 +271,7 @@ def test_deprecated_and_optional_places(make: Callable[..., list[Path]], tmp_pat
         assert [column[2] for column in group[1][:4]] == [group[1][0][3][9], 0, starts[2], 0]
         assert group[1][3][3][11] == 0
         assert 15 not in group[1][0][3]
+        assert group[1][1][3][10] == group[1][1][3][9] + 1
     assert struct[4][0][5] == 4
     assert same(pq.read_table(target), pa.concat_tables([pq.read_table(one), pq.read_table(two)]))
 
