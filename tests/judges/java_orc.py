@@ -1,39 +1,24 @@
 """Java's ORC reader (from pyspark's jars) as a judge: values, seeks by the row index, pruning by statistics.
 
-One JVM serves a whole test session and answers requests line by line. Its classes are compiled once into the cache
-folder of the checkout. It also writes files: see ``java_files``.
+One JVM serves a whole test session. It also writes files: see ``java_files``.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
-import hashlib
 import json
-import os
-import select
-import shutil
-import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import pyspark
-
 from judges import orc_tail as o
+from judges.java_process import JavaProcess, JudgeError
 from judges.values import canonical_rows, from_json
 
-SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
-CACHE = Path(__file__).parents[2] / ".cache" / "orc-judge"
+__all__ = ["JavaOrc", "JudgeError", "Pruning", "Seeks", "shared"]
 ID_COLUMNS = ("operation_", "originalTransaction", "bucket", "rowId", "currentTransaction")
-
-
-class JudgeError(Exception):
-    """Java's reader failed on the file, or the JVM is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,26 +44,6 @@ class Pruning:
     skipped: str
 
 
-def _tool(name: str) -> str:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / name) if home else name
-
-
-def _classes(jars: str) -> Path:
-    """The folder of compiled classes, made if it is not there; named after the sources, so never stale."""
-    sources = b"".join(source.read_bytes() for source in SOURCES)
-    folder = CACHE / hashlib.sha256(sources).hexdigest()[:16]
-    if not folder.is_dir():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(dir=CACHE))
-        subprocess.run([_tool("javac"), "-nowarn", "-cp", jars, "-d", str(fresh), *map(str, SOURCES)], check=True)
-        try:
-            fresh.rename(folder)
-        except OSError:  # another process was first
-            shutil.rmtree(fresh)
-    return folder
-
-
 def _bloom_column(path: Path) -> str:
     """The name of a top-level column with a bloom filter, or nothing."""
     orc = o.read_orc(path)
@@ -88,88 +53,11 @@ def _bloom_column(path: Path) -> str:
     return next((name for name, column in zip(top.names, top.children, strict=True) if column in filtered), "")
 
 
-class JavaOrc:
+class JavaOrc(JavaProcess):
     """The JVM. Use as a context manager; every call raises JudgeError if Java cannot read the file."""
 
     def __init__(self, *, timeout: float = 300.0) -> None:
-        jars = str(Path(pyspark.__file__).parent / "jars" / "*")
-        classes = _classes(jars)
-        options = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"]
-        options += ["-Dfile.encoding=UTF-8", "-Dorg.apache.logging.log4j.level=OFF"]
-        self._timeout = timeout
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the JVM
-        self._process = subprocess.Popen(
-            [_tool("java"), *options, "-cp", f"{classes}{os.pathsep}{jars}", "OrcJudge"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-        )
-        self._buffer = b""
-
-    def __enter__(self) -> JavaOrc:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            if self._process.stdin:
-                self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
-        self._errors.close()
-
-    def _line(self, deadline: float) -> str:
-        stream = self._process.stdout
-        assert stream is not None
-        while b"\n" not in self._buffer:
-            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
-            chunk = os.read(stream.fileno(), 1 << 20) if ready else b""
-            if not chunk:
-                self._errors.seek(0)
-                raise JudgeError(f"no answer from Java: {self._errors.read()[-2000:].decode(errors='replace')}")
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.decode()
-
-    def _lines(self, count: int, deadline: float) -> list[str]:
-        """Many lines at once: splitting the buffer line by line would be quadratic."""
-        found: list[bytes] = []
-        parts = [self._buffer]
-        have = self._buffer.count(b"\n")
-        stream = self._process.stdout
-        assert stream is not None
-        while have < count:
-            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
-            chunk = os.read(stream.fileno(), 1 << 20) if ready else b""
-            if not chunk:
-                raise JudgeError("Java ended in the middle of an answer")
-            parts.append(chunk)
-            have += chunk.count(b"\n")
-        found = b"".join(parts).split(b"\n", count)
-        self._buffer = found.pop()
-        return [line.decode() for line in found]
-
-    def ask(self, *fields: str) -> list[str]:
-        """One request; the lines of its answer."""
-        deadline = time.monotonic() + self._timeout
-        if any(c in field for field in fields for c in "\t\n"):
-            raise ValueError(f"a tab or newline in {fields}")
-        assert self._process.stdin is not None
-        self._process.stdin.write(("\t".join(fields) + "\n").encode())
-        self._process.stdin.flush()
-        status, _, rest = self._line(deadline).partition("\t")
-        if status != "OK":
-            raise JudgeError(f"Java cannot answer {fields}: {rest}")
-        return self._lines(int(rest), deadline)
+        super().__init__("OrcJudge", timeout=timeout)
 
     def dump(self, path: Path) -> list[str]:
         """Every row as one JSON line of the form of ``values``, without the padding of CHAR."""

@@ -1,0 +1,4 @@
+"""Parquet files joined by copying their row groups under one new footer. No page is decoded here.
+
+Sources of the rules: parquet.thrift, PageIndex.md, BloomFilter.md and BinaryProtocolExtensions.md of parquet-format.
+"""

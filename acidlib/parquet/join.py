@@ -1,0 +1,260 @@
+"""Joining Parquet files: the pages of every row group as they are, under one new footer with the places they have now.
+
+Layout of the result: row groups, then for each input its bloom filters, column indexes and offset indexes, then the
+footer. Bytes that no footer speaks of are left behind, and so are row groups without rows: Java's older versions, Hive
+3.1's among them, fail on one between others (PARQUET-2219).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import cast
+
+from acidlib.errors import CorruptError, DefectError, RefusedError
+from acidlib.orc.source import ByteSink, ByteSource, DataFiles
+from acidlib.parquet import shapes
+from acidlib.parquet.compact import Struct, encode
+from acidlib.parquet.footer import MAGIC, Chunk, Footer, Region, RowGroup, read_footer
+from acidlib.parquet.groups import MOST_ROW_GROUPS, differences
+from acidlib.parquet.indexes import bloom_filter, moved_offset_index
+from acidlib.parquet.shapes import Column, File, Group, Metadata
+
+_MOST_ROWS = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """What a result consists of. bytes_copied: bytes of the inputs that are in it as they were."""
+
+    rows: int
+    row_groups: int
+    bytes_copied: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A chunk of an input, and its struct in the result, which is completed while its indexes are written."""
+
+    chunk: Chunk
+    struct: Struct
+
+    @property
+    def metadata(self) -> Struct:
+        return cast(Struct, self.struct[Column.METADATA])
+
+
+def join_files(sink: ByteSink, footers: Sequence[Footer], data: DataFiles) -> Joined:
+    """Write the rows of some files, in their order, as one; one file alone is copied byte for byte.
+
+    The files are opened by the name and length of their footers, one at a time. The caller closes the sink, then
+    proves the result with `check_joined`. Raises RefusedError for files that are not of one group (`group_files`),
+    CorruptError when an index of an input is damaged.
+    """
+    if not footers:
+        raise RefusedError(f"Cannot write {sink.name}: because there are no files to join")
+    if len(footers) == 1:
+        with closing(data.open(footers[0].name, footers[0].length)) as source:
+            sink.copy(source, 0, source.length)
+        return Joined(rows=footers[0].rows, row_groups=len(footers[0].row_groups), bytes_copied=sink.position)
+    rows = _check_one_group(footers)
+    sink.write(MAGIC)
+    groups: list[Struct] = []
+    moved: list[list[_Moved]] = []
+    copied = 0
+    for footer in footers:
+        with closing(data.open(footer.name, footer.length)) as source:
+            copier = _Copier(sink, source)
+            moved.append([part for group in footer.row_groups for part in _copy_group(copier, group, groups)])
+            copied += copier.finish()
+    for footer, parts in zip(footers, moved, strict=True):
+        if any(_has_indexes(part.chunk) for part in parts):
+            with closing(data.open(footer.name, footer.length)) as source:
+                copied += _copy_indexes(sink, source, footer, parts)
+    end = encode({**footers[0].struct, File.ROWS: rows, File.ROW_GROUPS: groups}, shapes.FILE)
+    sink.write(end + len(end).to_bytes(4, "little") + MAGIC)
+    return Joined(rows=rows, row_groups=len(groups), bytes_copied=copied)
+
+
+def _check_one_group(footers: Sequence[Footer]) -> int:
+    """The rows of all files together."""
+    for footer in footers[1:]:
+        apart = differences(footers[0], footer)
+        if apart:
+            raise RefusedError(f"Cannot join {footer.name} with {footers[0].name}: because of {'; '.join(apart)}")
+    row_groups = sum(len(footer.row_groups) for footer in footers)
+    rows = sum(footer.rows for footer in footers)
+    if row_groups > MOST_ROW_GROUPS or rows > _MOST_ROWS:
+        raise RefusedError(
+            f"Cannot join {len(footers)} files with {footers[0].name}: because one file cannot hold {row_groups} "
+            f"row groups of {rows} rows"
+        )
+    return rows
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+class _Copier:
+    """Appends ranges of one source to the sink; ranges that touch are copied at once."""
+
+    def __init__(self, sink: ByteSink, source: ByteSource) -> None:
+        self._sink = sink
+        self._source = source
+        self._waiting = Region()
+        self._copied = 0
+
+    def place(self, region: Region) -> int:
+        """Append a range; where it will be in the result."""
+        if region.start != self._waiting.end:
+            self._flush()
+            self._waiting = Region(start=region.start)
+        position = self._sink.position + self._waiting.size
+        self._waiting = Region(start=self._waiting.start, size=self._waiting.size + region.size)
+        return position
+
+    def finish(self) -> int:
+        """Copy what waits; the number of bytes copied in all."""
+        self._flush()
+        return self._copied
+
+    def _flush(self) -> None:
+        if self._waiting.size:
+            self._sink.copy(self._source, self._waiting.start, self._waiting.size)
+            self._copied += self._waiting.size
+        self._waiting = Region()
+
+
+def _copy_group(copier: _Copier, group: RowGroup, groups: list[Struct]) -> list[_Moved]:
+    """Append the pages of a row group, in the order in which they lie, and its struct to the footer's."""
+    in_place = sorted(range(len(group.chunks)), key=lambda number: group.chunks[number].pages.start)
+    starts = {number: copier.place(group.chunks[number].pages) for number in in_place}
+    moved = [_Moved(chunk, _moved_chunk(chunk, starts[number])) for number, chunk in enumerate(group.chunks)]
+    struct: Struct = {**group.struct, Group.COLUMNS: [part.struct for part in moved]}
+    if Group.FILE_OFFSET in struct:
+        # not shifted but set: Java's Parquet 1.12.0 writes wrong ones (PARQUET-2078)
+        struct[Group.FILE_OFFSET] = min(starts.values(), default=0)
+    if Group.ORDINAL in struct:
+        struct[Group.ORDINAL] = len(groups)
+    groups.append(struct)
+    return moved
+
+
+def _moved_chunk(chunk: Chunk, start: int) -> Struct:
+    """The struct of a chunk whose pages start at `start` now; the places of its indexes are still those they had."""
+    shift = start - chunk.pages.start
+    metadata = dict(chunk.metadata)
+    for field in (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE):
+        place = cast(int, metadata.get(field, 0))
+        # 0 is what some writers say of a page that is not there
+        if place > 0:
+            metadata[field] = place + shift
+    struct: Struct = {**chunk.struct, Column.METADATA: metadata}
+    if Column.FILE_OFFSET in struct:
+        # deprecated: a page of the chunk, or a copy of its metadata behind it, which is left behind, or 0 for none
+        place = cast(int, struct[Column.FILE_OFFSET])
+        struct[Column.FILE_OFFSET] = place + shift if chunk.pages.start <= place < chunk.pages.end else 0
+    return struct
+
+
+# --- indexes --------------------------------------------------------------------------------------------------------
+
+
+def _has_indexes(chunk: Chunk) -> bool:
+    return bool(chunk.bloom_filter or chunk.column_index.size or chunk.offset_index.size)
+
+
+def _copy_indexes(sink: ByteSink, source: ByteSource, footer: Footer, parts: Sequence[_Moved]) -> int:
+    """Append the bloom filters and page indexes of one input and note their places; the bytes copied as they were.
+
+    All of them together may not be larger than the file: chunks that share an index get one each, and a damaged
+    footer must not turn a small file into a large one.
+    """
+    blooms = [(part, bloom_filter(source, footer, part.chunk)) for part in parts]
+    columns = [(part, part.chunk.column_index) for part in parts]
+    total = sum(region.size for _, region in blooms + columns) + sum(part.chunk.offset_index.size for part in parts)
+    if total > footer.length:
+        raise CorruptError(f"Cannot read {source.name}: because {total} bytes of indexes do not lie in it")
+    copier = _Copier(sink, source)
+    for part, region in blooms:
+        if region.size:
+            part.metadata[Metadata.BLOOM_FILTER] = copier.place(region)
+    for part, region in columns:
+        if region.size:
+            part.struct[Column.COLUMN_INDEX] = copier.place(region)
+    copied = copier.finish()
+    for part in parts:
+        if part.chunk.offset_index.size:
+            shift = cast(int, part.metadata[Metadata.DATA_PAGE]) - cast(int, part.chunk.metadata[Metadata.DATA_PAGE])
+            index = moved_offset_index(source, part.chunk, shift)
+            part.struct[Column.OFFSET_INDEX] = sink.position
+            part.struct[Column.OFFSET_INDEX_LENGTH] = len(index)
+            sink.write(index)
+    return copied
+
+
+# --- proof ----------------------------------------------------------------------------------------------------------
+
+
+def check_joined(source: ByteSource, footers: Sequence[Footer]) -> Footer:
+    """Read a result back and prove that it says of its rows what the inputs say; its footer.
+
+    Every row group has to be that of its input in all but its places, every place the same distance from the start
+    of its pages, every index inside the file and about these pages. Raises DefectError when it is not so.
+    """
+    try:
+        written = read_footer(source)
+        problem = _problem(source, written, footers)
+    except (CorruptError, RefusedError) as error:
+        raise DefectError(f"Cannot use {source.name}: because it was written wrong: {error}") from error
+    if problem:
+        raise DefectError(f"Cannot use {source.name}: because it was written wrong: {problem}")
+    return written
+
+
+def _problem(source: ByteSource, written: Footer, footers: Sequence[Footer]) -> str:
+    if len(footers) == 1:
+        same = written.struct == footers[0].struct and written.length == footers[0].length
+        return "" if same else f"it is no copy of {footers[0].name}"
+    if any(written.identity != footer.identity for footer in footers) or written.alone:
+        return "its metadata is not that of the inputs"
+    inputs = [(footer, group) for footer in footers for group in footer.row_groups]
+    rows = sum(footer.rows for footer in footers)
+    if written.rows != rows or len(written.row_groups) != len(inputs):
+        return f"it has {len(written.row_groups)} row groups, {written.rows} rows, and the inputs {len(inputs)}, {rows}"
+    for number, (group, (footer, expected)) in enumerate(zip(written.row_groups, inputs, strict=True)):
+        first = min((chunk.pages.start for chunk in group.chunks), default=0)
+        placed = {Group.FILE_OFFSET: first, Group.ORDINAL: number}
+        if any(group.struct.get(field, value) != value for field, value in placed.items()):
+            return f"row group {number} has another place"
+        if _without_places(group) != _without_places(expected):
+            return f"row group {number} is not as in {footer.name}"
+        for chunk in group.chunks:
+            bloom_filter(source, written, chunk)
+            if chunk.offset_index.size:
+                moved_offset_index(source, chunk, 0)
+    return ""
+
+
+def _without_places(group: RowGroup) -> Struct:
+    """What a row group says of its rows: places inside its pages count from their start, all others are 0."""
+    columns = [
+        _with(
+            {**chunk.struct, Column.METADATA: _relative(chunk)},
+            (Column.FILE_OFFSET, Column.OFFSET_INDEX, Column.OFFSET_INDEX_LENGTH, Column.COLUMN_INDEX),
+            lambda _: 0,
+        )
+        for chunk in group.chunks
+    ]
+    return _with({**group.struct, Group.COLUMNS: columns}, (Group.FILE_OFFSET, Group.ORDINAL), lambda _: 0)
+
+
+def _relative(chunk: Chunk) -> Struct:
+    pages = (Metadata.DATA_PAGE, Metadata.DICTIONARY_PAGE, Metadata.INDEX_PAGE)
+    metadata = _with(chunk.metadata, pages, lambda place: place - chunk.pages.start if place > 0 else place)
+    return _with(metadata, (Metadata.BLOOM_FILTER,), lambda _: 0)
+
+
+def _with(struct: Struct, fields: Sequence[int], change: Callable[[int], int]) -> Struct:
+    return struct | {field: change(cast(int, struct[field])) for field in fields if field in struct}
