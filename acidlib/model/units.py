@@ -56,12 +56,14 @@ class Contents:
 
     way   how it may be joined with others; WHOLE: it is copied as it is
     like  files of one way may become one file where these texts are equal, too
-    why   why it is copied whole, else None
+    why   why it is copied whole, or what files that are joined must have in common; else None
+    share  how much of what one file may hold it takes up, at most 1
     """
 
     way: JoinWay
     like: str = ""
     why: str | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,9 @@ for the names of results; `Utilities.getBucketedTableFileName` for numbers in na
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 
 from acidlib.model.generation import Generation
@@ -69,26 +71,40 @@ def join_units(
 
     A bucket's first file is named as Hive's writers name it, further ones as Hive names copies of it.
     """
-    groups: dict[tuple[int, JoinWay, str], list[DataFile]] = {}
+    groups: list[_Group] = []
+    latest: dict[tuple[int, JoinWay, str], _Group] = {}
     for file in input_files(inputs, location):
         found = contents[file.path]
-        alike = file.path if found.way is JoinWay.WHOLE else found.like
-        groups.setdefault((file.bucket, found.way, alike), []).append(file)
-    copies = {bucket: count() for bucket, _, _ in groups}
+        key = (file.bucket, found.way, file.path if found.way is JoinWay.WHOLE else found.like)
+        if key not in latest or latest[key].share + found.share > 1:
+            latest[key] = _Group(contents=found)
+            groups.append(latest[key])
+        latest[key].files.append(file)
+        latest[key].share += found.share
+    copies: dict[int, Iterator[int]] = defaultdict(count)
     (output,) = inputs.outputs
     return tuple(
         JoinUnit(
             directory=output.path,
-            file_name=_name(bucket, next(copies[bucket]), extension(files[0].path)),
-            bucket=bucket,
-            way=way,
-            inputs=tuple(files),
+            file_name=_name(group.files[0], next(copies[group.files[0].bucket])),
+            bucket=group.files[0].bucket,
+            way=group.contents.way,
+            inputs=tuple(group.files),
             generation=generation,
             settings=settings,
-            why=contents[files[0].path].why,
+            why=group.contents.why,
         )
-        for (bucket, way, _), files in groups.items()
+        for group in groups
     )
+
+
+@dataclass(slots=True)
+class _Group:
+    """Files that become one; `share` of what it may hold."""
+
+    contents: Contents
+    files: list[DataFile] = field(default_factory=list)
+    share: float = 0.0
 
 
 def extension(path: str) -> str:
@@ -97,5 +113,5 @@ def extension(path: str) -> str:
     return dot + rest if dot else ""
 
 
-def _name(bucket: int, copy: int, suffix: str) -> str:
-    return OriginalFile(bucket=bucket, copy=copy or None).name + suffix
+def _name(first: DataFile, copy: int) -> str:
+    return OriginalFile(bucket=first.bucket, copy=copy or None).name + extension(first.path)

@@ -6,10 +6,14 @@ import hashlib
 
 from acidlib.errors import RefusedError
 from acidlib.model.units import Contents, DataFile, JoinWay
-from acidlib.orc.proto import MAGIC, Calendar
+from acidlib.orc.proto import MAGIC as ORC_MAGIC
+from acidlib.orc.proto import Calendar
 from acidlib.orc.schema import is_acid
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.tail import read_tail
+from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
+from acidlib.parquet.footer import read_footer
+from acidlib.parquet.groups import MOST_JOINED_FOOTER, MOST_ROW_GROUPS
 from acidlib.planning.insert_only import extension
 
 PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
@@ -24,12 +28,15 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def look_into(file: DataFile, ways: frozenset[JoinWay], data: DataFiles) -> Contents:
     """How a file may be joined with others, of the `ways` that its table allows.
 
-    Raises CorruptError for a damaged ORC file, RefusedError for one with ACID columns.
+    Raises CorruptError for a damaged ORC or Parquet file, RefusedError for one with ACID columns.
     """
     source = data.open(file.path, file.length)
     try:
-        if JoinWay.STRIPES in ways and (len(ways) == 1 or source.read(0, min(3, source.length)) == MAGIC):
+        start = source.read(0, min(4, source.length))
+        if JoinWay.STRIPES in ways and (len(ways) == 1 or start[:3] == ORC_MAGIC):
             return _orc(source)
+        if JoinWay.ROW_GROUPS in ways and (len(ways) == 1 or start == PARQUET_MAGIC):
+            return _parquet(source)
         if JoinWay.LINES in ways:
             return _text(source)
         return Contents(way=JoinWay.WHOLE, why="files of this format are not joined")
@@ -52,6 +59,19 @@ def _orc(source: SourceFile) -> Contents:
     text = repr((tail.root, proleptic, metadata))
     why = f"only files of the same columns, calendar and metadata are joined: {tail.root}"
     return Contents(way=JoinWay.STRIPES, like=hashlib.sha256(text.encode()).hexdigest(), why=why)
+
+
+def _parquet(source: SourceFile) -> Contents:
+    try:
+        footer = read_footer(source)
+    except RefusedError as error:
+        return Contents(way=JoinWay.WHOLE, why=str(error))
+    if footer.alone:
+        return Contents(way=JoinWay.WHOLE, why=footer.alone)
+    like = hashlib.sha256(repr(footer.identity).encode()).hexdigest()
+    why = "only files of the same schema, writer and key-value metadata are joined"
+    share = max(len(footer.row_groups) / MOST_ROW_GROUPS, footer.size / MOST_JOINED_FOOTER)
+    return Contents(way=JoinWay.ROW_GROUPS, like=like, why=why, share=min(share, 1.0))
 
 
 def _text(source: SourceFile) -> Contents:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 from acidlib.errors import CorruptError
-from acidlib.model.units import JoinUnit, JoinWay, PlannedAction, StripeAction, UnitResult
+from acidlib.model.units import DataFile, JoinUnit, JoinWay, PlannedAction, StripeAction, UnitResult
 from acidlib.orc.source import DataFiles, SinkFile
+from acidlib.parquet.footer import Footer, read_footer
+from acidlib.parquet.join import check_joined, join_files
 from acidlib.rewrite.inputs import OpenInput, open_inputs
 from acidlib.rewrite.join_orc import check_orc, plan_orc, write_orc
 from acidlib.rewrite.join_text import join_text
@@ -22,8 +25,8 @@ def run_join(unit: JoinUnit, data: DataFiles, path: str | None, clock: Clock) ->
     Raises AcidError; then no file is left at `path`. clock: seconds, monotonic.
     """
     start = clock()
-    run = _run_orc if unit.way is JoinWay.STRIPES else _run_bytes
-    return replace(run(unit, data, path), seconds=clock() - start)
+    runs = {JoinWay.STRIPES: _run_orc, JoinWay.ROW_GROUPS: _run_parquet}
+    return replace(runs.get(unit.way, _run_bytes)(unit, data, path), seconds=clock() - start)
 
 
 def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
@@ -66,6 +69,32 @@ def _shown(action: StripeAction, file: OpenInput) -> PlannedAction:
         aborted=0,
         reason=action.reason,
     )
+
+
+def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
+    footers = [_footer(file, data) for file in unit.inputs]
+    rows = sum(footer.rows for footer in footers)
+    result = replace(
+        _result(unit),
+        rows_in=rows,
+        rows_out=rows,
+        bytes_copied=sum(footer.length for footer in footers),
+        actions=tuple(
+            replace(_whole(footer.name, footer.length, "row groups unchanged"), rows=footer.rows) for footer in footers
+        ),
+    )
+    if path is None:
+        return result
+    with new_file(data, path) as sink:
+        join_files(sink, footers, data)
+    with dropped_if_wrong(sink), closing(data.open(path, sink.position)) as source:
+        check_joined(source, footers)
+    return replace(result, path=path, length=sink.position)
+
+
+def _footer(file: DataFile, data: DataFiles) -> Footer:
+    with closing(data.open(file.path, file.length)) as source:
+        return read_footer(source)
 
 
 def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
