@@ -11,9 +11,8 @@ from acidlib.parquet.compact import DamageError, Decoded, Shape, Struct, decode,
 from acidlib.parquet.footer import Chunk, Footer, Region
 from acidlib.parquet.shapes import Metadata
 
-# a header has 15 bytes today; it may grow, its place in the file cannot be asked for its size
-_FIRST_READ = 64
-_MOST_HEADER = 4096
+_MOST_HEADER = 256
+"""Bytes of a bloom filter's header; today it has less than 20. Nothing but the header itself tells its length."""
 
 
 def bloom_filter(source: ByteSource, footer: Footer, chunk: Chunk) -> Region:
@@ -27,13 +26,7 @@ def bloom_filter(source: ByteSource, footer: Footer, chunk: Chunk) -> Region:
     where = f"the bloom filter at {chunk.bloom_filter} of {source.name}"
     limit = footer.data_end - chunk.bloom_filter
     try:
-        data = source.read(chunk.bloom_filter, min(_FIRST_READ, limit))
-        try:
-            header = decode(data, shapes.BLOOM_FILTER_HEADER)
-        except DamageError:
-            if limit <= _FIRST_READ:
-                raise
-            header = decode(source.read(chunk.bloom_filter, min(_MOST_HEADER, limit)), shapes.BLOOM_FILTER_HEADER)
+        header = decode(source.read(chunk.bloom_filter, min(_MOST_HEADER, limit)), shapes.BLOOM_FILTER_HEADER)
     except DamageError as damage:
         raise CorruptError(f"Cannot read {where}: because {damage}") from None
     bits = cast(int, header.struct[shapes.BITSET_SIZE])

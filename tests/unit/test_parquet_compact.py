@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parquet_joining import metadata_bytes
 from thrift.protocol.TCompactProtocol import TCompactProtocol
@@ -19,7 +19,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from acidlib.parquet import shapes
 from acidlib.parquet.compact import DamageError, Kind, Shape, decode, decode_list, encode
 
-INNER = Shape(name="Inner", kinds={1: Kind.I32, 20: Kind.BINARY}, required=frozenset({1}))
+INNER = Shape(name="Inner", kinds={1: Kind.I32, 16: Kind.BINARY, 32: Kind.BINARY}, required=frozenset({1}))
 OUTER = Shape(
     name="Outer",
     kinds={1: Kind.I16, 2: Kind.I64, 3: Kind.STRUCT, 4: Kind.STRUCT, 5: Kind.LIST, 6: Kind.LIST},
@@ -119,12 +119,14 @@ def test_unknown_fields_are_told_and_passed_over(others: dict[int, Any], number:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=300), st.integers(0, 40))
+@given(st.binary(max_size=300), st.one_of(st.integers(13, 17), st.integers(0, 200)))
+@example(b"", 15)
 def test_structs_that_are_looked_into(text: bytes, count: int) -> None:
-    inner = {1: (TType.I32, -7), 20: (TType.STRING, text)}
+    # ids that are 15 and 16 apart, lists of 14, 15 and 16: where short headers end
+    inner = {1: (TType.I32, -7), 16: (TType.STRING, text), 32: (TType.STRING, b"")}
     data = thrift({3: (TType.STRUCT, inner), 5: (TType.LIST, ((TType.STRUCT, inner), count))})
     found = decode(data, OUTER).struct
-    assert found == {3: {1: -7, 20: text}, 5: [{1: -7, 20: text}] * count}
+    assert found == {3: {1: -7, 16: text, 32: b""}, 5: [{1: -7, 16: text, 32: b""}] * count}
     if count:
         assert encode(found, OUTER) == data
 
@@ -162,7 +164,7 @@ def test_damage_is_told(reason: str) -> None:
 
 
 def test_every_part_of_a_struct_is_damaged() -> None:
-    inner = {1: (TType.I32, -7), 20: (TType.STRING, b"text")}
+    inner = {1: (TType.I32, -7), 16: (TType.STRING, b"text")}
     opaque = {1: (TType.DOUBLE, 1.0), 2: (TType.MAP, ((TType.STRING, b"k"), (TType.BOOL, True), 2))}
     data = thrift({2: (TType.I64, 1 << 60), 3: (TType.STRUCT, inner), 4: (TType.STRUCT, opaque)})
     assert decode(data, OUTER).length == len(data)

@@ -101,6 +101,13 @@ def test_an_encrypted_column_is_refused(file: Path, field: int) -> None:
         footer_of(file)
 
 
+@pytest.mark.parametrize("field", [8, 9])
+def test_a_signed_footer_is_refused(file: Path, field: int) -> None:
+    edit(file, lambda struct: struct.update({field: b"\0" if field == 8 else b"x"}))
+    with pytest.raises(RefusedError, match="because it is encrypted"):
+        footer_of(file)
+
+
 def test_a_summary_of_other_files_is_refused(file: Path, tmp_path: Path) -> None:
     collected: list[Any] = []
     pq.write_to_dataset(TABLE, tmp_path / "set", metadata_collector=collected)
@@ -174,12 +181,22 @@ def test_a_damaged_footer_is_told(kind: str, file: Path) -> None:
     assert str(file) in str(caught.value)
 
 
+def test_pages_may_not_reach_into_the_footer(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    pq.write_table(TABLE, path)
+    assert footer_of(path).row_groups[-1].chunks[-1].pages.end == footer_of(path).data_end
+    edit(path, lambda struct: columns(struct)[-1][3].update({7: columns(struct)[-1][3][7] + 1}))
+    with pytest.raises(CorruptError, match="do not lie in the file's data"):
+        footer_of(path)
+
+
 @pytest.mark.parametrize(
     "schema",
     [
         b"\x0c",  # nothing
         b"\x1c\x48\x01r\x15\x04\x00",  # a root that lacks its two children
         b"\x2c\x48\x01r\x00\x15\x02\x38\x01a\x00",  # a second root
+        b"\x2c\x48\x01r\x00\x48\x01a\x15\x02\x00",  # a second root, with a child too few
         b"\x1c\x48\x01r\x15\x03\x00",  # a negative number of children
     ],
 )
@@ -204,6 +221,11 @@ def test_what_is_not_known_keeps_a_file_alone(file: Path, number: int, header: b
     assert copy.read_bytes() == file.read_bytes()
     with pytest.raises(RefusedError, match=f"is copied as a whole: .*field {number}"):
         join(file.with_name("two"), [file, file])
+
+
+def test_a_newer_key_value_keeps_a_file_alone(file: Path) -> None:
+    edit(file, lambda struct: struct.update({5: b"\x1c\x18\x01k\x28\x01v\x00"}))
+    assert footer_of(file).alone == "its footer has what this version does not know (KeyValue field 3)"
 
 
 def test_bytes_behind_the_metadata_keep_a_file_alone(file: Path) -> None:

@@ -136,6 +136,10 @@ def test_one_file_holds_no_more_than_the_limits(first: Footer, monkeypatch: pyte
     monkeypatch.setattr("acidlib.parquet.join.MOST_ROW_GROUPS", 2)
     with pytest.raises(RefusedError, match="one file cannot hold 3 row groups"):
         join(tmp_path / "target", [Path(first.name)] * 3)
+    monkeypatch.undo()
+    monkeypatch.setattr("acidlib.parquet.join._MOST_ROWS", 5)
+    with pytest.raises(RefusedError, match="3 row groups of 6 rows"):
+        join(tmp_path / "target", [Path(first.name)] * 3)
     monkeypatch.setattr(groups_module, "MOST_JOINED_FOOTER", 3 * first.size)
     assert [len(g.files) for g in group_files([first] * 7)] == [3, 3, 1]
     assert group_files([first] * 7)[2].apart == f"more than {3 * first.size} bytes of footer in one file"

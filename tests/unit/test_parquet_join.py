@@ -325,6 +325,23 @@ def test_damaged_indexes_are_told(kind: str, make: Callable[..., list[Path]], tm
     assert str(two) in str(caught.value)
 
 
+@pytest.mark.parametrize(("bits", "joins"), [(b"\x40", True), (b"\x42", False), (b"\x00", False), (b"\x01", False)])
+def test_a_bloom_filter_without_a_length(
+    bits: bytes, joins: bool, make: Callable[..., list[Path]], tmp_path: Path
+) -> None:
+    """32 bytes of bits are there; 33, 0 and -1 cannot be."""
+    [path] = make(50)
+    data, end = path.read_bytes(), footer_of(path).data_end
+    header = b"\x15" + bits + b"\x1c\x1c\x00\x00" * 3 + b"\x00"
+    path.write_bytes(data[:end] + header + bytes(32) + data[end:])
+    edit(path, _first(lambda c: c[3].update({14: end})))
+    if joins:
+        assert join(tmp_path / "target", [path, path]).bytes_copied == 2 * (end - 4 + len(header) + 32)
+        return
+    with pytest.raises(CorruptError, match="the bloom filter at"):
+        join(tmp_path / "target", [path, path])
+
+
 def test_shared_indexes_cannot_make_a_small_file_large(make: Callable[..., list[Path]], tmp_path: Path) -> None:
     [path] = make(50, **OPTIONS["zstd, all"])
     whole = footer_of(path).data_end - 4
