@@ -98,7 +98,9 @@ def file_options(root: TypeNode, **changes: Any) -> FileOptions:
 
 
 def encoding_options(options: FileOptions) -> EncodingOptions:
-    return EncodingOptions(compression=options.compression, block_size=options.block_size, rules=options.rules)
+    return EncodingOptions(
+        compression=options.compression, block_size=options.block_size, rules=options.rules, filters=options.filters
+    )
 
 
 def written(columns: Sequence[Column], options: FileOptions, metadata: dict[str, bytes] | None = None) -> bytes:

@@ -67,9 +67,9 @@ def _parts(one: StagedUnit, plan: Done[BucketPlan]) -> list[PartUnit]:
     if plan.error is not None:
         return []
     assert isinstance(one.unit, Unit)
-    actions = plan.get().actions
+    actions, filters = plan.get().actions, plan.get().filters
     return [
-        PartUnit(unit=one.unit, numbers=numbers, actions=tuple(actions[number] for number in numbers))
+        PartUnit(unit=one.unit, numbers=numbers, actions=tuple(actions[number] for number in numbers), filters=filters)
         for numbers in shares(actions, one.unit.settings.part_bytes)
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acidlib.model.generation import Generation
@@ -77,9 +78,13 @@ class RewriteSettings:
     compression       codec where the inputs do not show the table's (orc.compress)
     part_bytes        a bucket with more than two of these is rewritten by several tasks, each of about so many input
                       bytes; 0 = never
-    stated            the names of those three that somebody asked for by name: they win over what the inputs have.
-                      Another codec or stride cannot stand in one file with it, so stripes that have one are recoded;
-                      a smaller block is not worth that, so blocks of the inputs may still be larger
+    bloom_columns     columns that have bloom filters besides those that have some in the inputs: names separated by
+                      commas, or `*` (orc.bloom.filter.columns)
+    bloom_fpp         share of false positives in bloom filters, above 0 and below 1 (orc.bloom.filter.fpp); None =
+                      as in the inputs, else Hive's default
+    stated            which of stride, block_bytes and compression somebody asked for by name: they win over what the
+                      inputs have. Another codec or stride cannot stand in one file with it, so stripes that have one
+                      are recoded; a smaller block is not worth that, so blocks of the inputs may still be larger
     """
 
     stripe_bytes: int = 64 * MEBIBYTE
@@ -88,6 +93,8 @@ class RewriteSettings:
     block_bytes: int = 256 * 1024
     compression: str = "ZLIB"
     part_bytes: int = 128 * MEBIBYTE
+    bloom_columns: str = ""
+    bloom_fpp: float | None = None
     stated: frozenset[str] = frozenset()
 
 
@@ -176,6 +183,14 @@ class StripeFacts:
         return self.rows - self.deleted - self.aborted
 
 
+@dataclass(frozen=True, slots=True)
+class FilterSize:
+    """Bits of the bloom filter of one row group, a multiple of 64, and how many of them each value sets."""
+
+    bits: int
+    functions: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeAction:
     """What becomes of neighbouring stripes: one copied, or one or more rewritten into one. With the reason."""
@@ -252,20 +267,23 @@ class BucketPlan:
     """What becomes of the stripes of a bucket, in order, as one task found it for those that carry it out.
 
     planned  the result as far as it is known before
+    filters  the columns of the result that have bloom filters, and their size; empty where no column is encoded
     """
 
     unit: Unit
     actions: tuple[StripeAction, ...]
     planned: UnitResult
+    filters: Mapping[int, FilterSize]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartUnit:
-    """Some of the rewriting of a bucket: the `actions` with these numbers in the plan, in order."""
+    """Some of the rewriting of a bucket: the `actions` with these numbers in the plan, in order; its `filters`."""
 
     unit: Unit
     numbers: tuple[int, ...]
     actions: tuple[StripeAction, ...]
+    filters: Mapping[int, FilterSize]
 
     @property
     def length(self) -> int:

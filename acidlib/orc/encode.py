@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from acidlib.model.units import FilterSize
 from acidlib.orc import proto
+from acidlib.orc.bloom import bloom_filters
 from acidlib.orc.column import INTEGER_KINDS, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs
 from acidlib.orc.compression import Compressed, compress, position
 from acidlib.orc.dictionary import canonical
@@ -28,11 +31,12 @@ _PLAIN_KINDS = (Kind.BOOLEAN, Kind.BYTE, Kind.FLOAT, Kind.DOUBLE, Kind.STRUCT, K
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodingOptions:
-    """How streams are compressed and what the statistics of the result must look like."""
+    """How streams are compressed, what statistics must look like, and which columns have bloom filters of what size."""
 
     compression: Compression
     block_size: int
     rules: StatisticsRules
+    filters: Mapping[int, FilterSize] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class EncodedStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedColumn:
-    """One column of a stripe: streams, encoding, row index and the stripe's statistics of it."""
+    """One column of a stripe: streams, encoding, row index, bloom filters if any, and the stripe's statistics of it."""
 
     column: int
     encoding: Encoding
@@ -53,6 +57,7 @@ class EncodedColumn:
     streams: tuple[EncodedStream, ...]
     index: Any
     statistics: Any
+    filters: Any | None
 
 
 def encode_column(column: Column, node: TypeNode, slot_bounds: Longs, options: EncodingOptions) -> list[EncodedColumn]:
@@ -68,6 +73,7 @@ def encode_column(column: Column, node: TypeNode, slot_bounds: Longs, options: E
         builder.present(column, slot_bounds[:-1])
     builder.values(column, node, value_bounds[:-1])
     groups = group_statistics(column, node, slot_bounds, value_bounds, rules=options.rules)
+    size = options.filters.get(node.column)
     encoded = EncodedColumn(
         column=node.column,
         encoding=builder.encoding,
@@ -75,6 +81,7 @@ def encode_column(column: Column, node: TypeNode, slot_bounds: Longs, options: E
         streams=tuple(builder.streams),
         index=builder.index(groups),
         statistics=merge_statistics(groups, node, rules=options.rules),
+        filters=None if size is None else bloom_filters(column, node, value_bounds, size, rules=options.rules),
     )
     result = [encoded]
     for child, child_node, bounds in zip(

@@ -67,6 +67,13 @@ class Encoding(enum.IntEnum):
     DICTIONARY_V2 = 3
 
 
+class BloomEncoding(enum.IntEnum):
+    """What `ColumnEncoding.bloom_encoding` says of the column's BLOOM_FILTER_UTF8 (ORC `BloomFilterIO.Encoding`)."""
+
+    ORIGINAL = 0
+    UTF8_UTC = 1
+
+
 class Compression(enum.IntEnum):
     """Compression kinds of `PostScript.compression`."""
 
@@ -85,6 +92,10 @@ class Calendar(enum.IntEnum):
     UNKNOWN = 0
     JULIAN_GREGORIAN = 1
     PROLEPTIC_GREGORIAN = 2
+
+
+GREGORIAN_START_DAYS = -141_427
+"""1582-10-15 in days from 1970-01-01: from there on both calendars agree."""
 
 
 # name: "type number [repeated|packed]"; a type that is no scalar names another message
@@ -127,6 +138,8 @@ _MESSAGES: dict[str, dict[str, str]] = {
     },
     "RowIndexEntry": {"positions": "uint64 1 packed", "statistics": "ColumnStatistics 2"},
     "RowIndex": {"entry": "RowIndexEntry 1 repeated"},
+    "BloomFilter": {"num_hash_functions": "uint32 1", "bitset": "fixed64 2 repeated", "utf8_bitset": "bytes 3"},
+    "BloomFilterIndex": {"bloom_filter": "BloomFilter 1 repeated"},
     "Stream": {"kind": "uint32 1", "column": "uint32 2", "length": "uint64 3"},
     "ColumnEncoding": {"kind": "uint32 1", "dictionary_size": "uint32 2", "bloom_encoding": "uint32 3"},
     "StripeFooter": {
@@ -190,6 +203,7 @@ _SCALARS = {
     "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
     "uint64": descriptor_pb2.FieldDescriptorProto.TYPE_UINT64,
     "uint32": descriptor_pb2.FieldDescriptorProto.TYPE_UINT32,
+    "fixed64": descriptor_pb2.FieldDescriptorProto.TYPE_FIXED64,
     "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
     "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
     "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
@@ -228,6 +242,7 @@ def _message(name: str) -> Any:
 ColumnStatistics: Any = _message("ColumnStatistics")
 RowIndexEntry: Any = _message("RowIndexEntry")
 RowIndex: Any = _message("RowIndex")
+BloomFilterIndex: Any = _message("BloomFilterIndex")
 Stream: Any = _message("Stream")
 ColumnEncoding: Any = _message("ColumnEncoding")
 StripeFooter: Any = _message("StripeFooter")

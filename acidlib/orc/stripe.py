@@ -141,21 +141,34 @@ class StripeReader:
         """Whether a column has a PRESENT stream."""
         return (column, StreamKind.PRESENT) in self._streams
 
-    def has_bloom_filters(self) -> bool:
-        """Whether any column of the stripe has a bloom filter."""
-        return any(kind in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8) for _, kind in self._streams)
+    def bloom_filters(self) -> dict[int, StreamKind]:
+        """The columns that have bloom filters, and of which kind; BLOOM_FILTER_UTF8 where a column has both."""
+        found: dict[int, StreamKind] = {}
+        for kind in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
+            found |= {column: kind for (column, k), place in self._streams.items() if k == kind and place.length}
+        return found
+
+    def bloom_filter_index(self, column: int) -> Any | None:
+        """The BloomFilterIndex message of a column, of the kind that `bloom_filters` names, or None."""
+        kind = self.bloom_filters().get(column)
+        if kind is None:
+            return None
+        return self._index(column, kind, proto.BloomFilterIndex, "bloom filters")
 
     def row_index(self, column: int) -> Any | None:
         """The RowIndex message of a column, or None when the stripe has none."""
-        place = self._streams.get((column, StreamKind.ROW_INDEX))
+        return self._index(column, StreamKind.ROW_INDEX, proto.RowIndex, "row index")
+
+    def _index(self, column: int, kind: StreamKind, message: Any, name: str) -> Any | None:
+        place = self._streams.get((column, kind))
         if place is None:
             return None
         return parse_message(
-            proto.RowIndex,
+            message,
             self.source.read(place.offset, place.length),
             self.tail.compression,
             self.tail.block_size,
-            f"the row index of column {column} in {self.where}",
+            f"the {name} of column {column} in {self.where}",
         )
 
     def column(self, node: TypeNode, slots: int) -> Column:

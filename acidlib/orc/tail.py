@@ -15,6 +15,7 @@ from acidlib.orc.schema import TypeNode, parse_types
 from acidlib.orc.source import ByteSource
 
 JAVA_WRITER = 0
+CPP_WRITER = 1
 ORC_135 = 6
 """First Java writer version whose timestamp statistics are in UTC."""
 ORC_517 = 7

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from acidlib.model.units import FilterSize
 from acidlib.orc import proto
 from acidlib.orc.compression import compress
 from acidlib.orc.encode import EncodedColumn
-from acidlib.orc.proto import Compression, StreamKind
+from acidlib.orc.proto import BloomEncoding, Compression, StreamKind
 from acidlib.orc.schema import TypeNode, format_types
 from acidlib.orc.source import ByteSink, ByteSource
 from acidlib.orc.statistics_merge import merge_statistics
@@ -33,6 +34,7 @@ class FileOptions:
     writer_version  Java writer version whose rules the file keeps: not above that of any copied stripe
     calendar        of date and timestamp columns, as in the inputs
     rules           what statistics may look like
+    filters         the columns that have bloom filters in recoded stripes, and their size
     """
 
     root: TypeNode
@@ -42,6 +44,7 @@ class FileOptions:
     writer_version: int
     calendar: int
     rules: StatisticsRules
+    filters: Mapping[int, FilterSize] = field(default_factory=dict)
 
 
 class OrcWriter:
@@ -114,16 +117,23 @@ class OrcWriter:
 
     def _put_index(self, footer: Any, columns: Sequence[EncodedColumn]) -> None:
         for column in columns:
-            data = self._compressed(column.index)
-            footer.streams.add(kind=StreamKind.ROW_INDEX, column=column.column, length=len(data))
-            self._sink.write(data)
+            # readers fetch the two of a column together (ORC specification, "Bloom Filter Index")
+            for kind, index in ((StreamKind.ROW_INDEX, column.index), (StreamKind.BLOOM_FILTER_UTF8, column.filters)):
+                if index is not None:
+                    data = self._compressed(index)
+                    footer.streams.add(kind=kind, column=column.column, length=len(data))
+                    self._sink.write(data)
 
     def _put_data(self, footer: Any, columns: Sequence[EncodedColumn]) -> None:
         for column in columns:
             for stream in sorted(column.streams, key=lambda stream: stream.kind):
                 footer.streams.add(kind=stream.kind, column=column.column, length=len(stream.data))
                 self._sink.write(stream.data)
-            footer.columns.add(kind=column.encoding, dictionary_size=column.dictionary_size or None)
+            footer.columns.add(
+                kind=column.encoding,
+                dictionary_size=column.dictionary_size or None,
+                bloom_encoding=None if column.filters is None else BloomEncoding.UTF8_UTC,
+            )
 
     def _put_copied(
         self, footer: Any, reader: StripeReader, offset: int, size: int, streams: Sequence[StreamEntry], shift: int

@@ -12,10 +12,14 @@ orc.row.index.stride      at least 1000 rows; not given: that of most input byte
 orc.compress.size         bytes of a block, brought to 1 KiB to 8 MiB, and up to the blocks of the inputs; 256 KiB
 orc.stripe.size           bytes up to which stripes are joined, at most 1 GiB; larger ones that are there stay; 64 MiB
 orc.create.index          without effect: there is always an index. Hive's own writers do not look at it either
-orc.bloom.filter.columns  without effect: stripes that are copied keep their filters, rewritten ones have none
+orc.bloom.filter.columns  names of columns, separated by commas, that have bloom filters besides those that have some in
+                          the inputs; `*` is all, names that the table does not have are passed over
+orc.bloom.filter.fpp      share of false positives, above 0 and below 1; not given: filters as large as those of the
+                          inputs, else Hive 3.1's default of 0.05 or Hive 4's of 0.01
 
-Whatever else begins with `orc.` is passed over. A codec or stride that is given, and is not that of the inputs, makes
-every stripe of them be recoded, once; without it nothing is recoded for the sake of a default.
+Whatever else begins with `orc.` is passed over. A codec, a stride or columns with bloom filters that are given, and are
+not those of the inputs, make every stripe of them be recoded, once; without it nothing is recoded for the sake of a
+default.
 """
 
 from __future__ import annotations
@@ -29,11 +33,14 @@ from acidlib.model.tables import Table
 from acidlib.model.units import RewriteSettings
 
 COMPRESS, STRIDE, BLOCK, STRIPE = "orc.compress", "orc.row.index.stride", "orc.compress.size", "orc.stripe.size"
+BLOOM_COLUMNS, BLOOM_FPP = "orc.bloom.filter.columns", "orc.bloom.filter.fpp"
 _HIVE_NAMES = {
     COMPRESS: "hive.exec.orc.default.compress",
     STRIDE: "hive.exec.orc.default.row.index.stride",
     BLOCK: "hive.exec.orc.default.buffer.size",
     STRIPE: "hive.exec.orc.default.stripe.size",
+    BLOOM_COLUMNS: "orc.bloom.filter.columns",
+    BLOOM_FPP: "orc.default.bloom.fpp",
 }
 _CODECS = {
     Generation.HIVE3: ("NONE", "ZLIB", "SNAPPY", "LZ4"),
@@ -69,6 +76,10 @@ def rewrite_settings(
         settings = replace(settings, block_bytes=block, stated=settings.stated | {"block_bytes"})
     if given := _given(STRIPE, table, request):
         settings = replace(settings, stripe_bytes=min(given.positive(), _MOST_STRIPE))
+    if given := _given(BLOOM_COLUMNS, table, request):
+        settings = replace(settings, bloom_columns=given.text)
+    if given := _given(BLOOM_FPP, table, request):
+        settings = replace(settings, bloom_fpp=given.share())
     return settings
 
 
@@ -76,20 +87,30 @@ class _Given:
     """A property that is there: `shown` is what errors call it."""
 
     def __init__(self, table: str, shown: str, text: str) -> None:
-        self._table, self._shown, self._text = table, shown, text
+        self._table, self._shown, self.text = table, shown, text
 
     def codec(self, known: tuple[str, ...]) -> str:
         """The name of a codec, in upper case."""
-        if self._text.upper() not in known:
+        if self.text.upper() not in known:
             raise self.refused(f"only {', '.join(known)} can be written")
-        return self._text.upper()
+        return self.text.upper()
 
     def number(self) -> int:
         """A whole number, without any unit, as Java reads it."""
-        text = self._text.removeprefix("-")
+        text = self.text.removeprefix("-")
         if not (text.isascii() and text.isdigit() and len(text) < 19):
             raise self.refused("it is not a whole number")
-        return int(self._text)
+        return int(self.text)
+
+    def share(self) -> float:
+        """A number between 0 and 1, neither of them."""
+        try:
+            share = float(self.text)
+        except ValueError:
+            raise self.refused("it is not a number") from None
+        if not 0 < share < 1:
+            raise self.refused("it is not between 0 and 1")
+        return share
 
     def positive(self) -> int:
         """A number above zero."""
@@ -100,7 +121,7 @@ class _Given:
 
     def refused(self, reason: str) -> RefusedError:
         """The error for a value that cannot be used."""
-        return RefusedError(f"Cannot compact {self._table}: because of its {self._shown}={self._text}: {reason}")
+        return RefusedError(f"Cannot compact {self._table}: because of its {self._shown}={self.text}: {reason}")
 
 
 def _given(name: str, table: Table, request: Mapping[str, str]) -> _Given | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acidlib.errors import CorruptError
 from acidlib.model.units import JoinUnit, StripeAction, StripeFacts
@@ -18,6 +18,7 @@ from acidlib.orc.tail import Tail, read_tail
 from acidlib.orc.transform import concat_columns
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
+from acidlib.rewrite.filters import StripeFilters, filter_sizes, found_filters, plan_filters
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.output import file_options
 from acidlib.rewrite.recode import group_bounds, walk_timestamps
@@ -26,30 +27,42 @@ from acidlib.rewrite.rows import container_difference
 Actions = tuple[StripeAction, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stripe:
+    """One input stripe with its facts and bloom filters."""
+
+    file: OpenInput
+    facts: StripeFacts
+    filters: StripeFilters
+
+
 def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[FileOptions, Actions]:
     """The options of the result, and what becomes of each stripe."""
     tails = [file.tail for file in inputs]
     options = file_options(tails[0].root, tails, unit.generation, unit.settings)
     zones = any(True for _ in walk_timestamps(options.root))
-    facts = []
+    columns = {node.column: node.column for node in options.root.walk()}
+    stripes = []
     for index, file in enumerate(inputs):
         for number, stripe in enumerate(file.tail.stripes):
             if stripe.rows:
                 # opened even if it will be copied: nobody looks for unknown kinds below a new footer
                 reader = StripeReader(file.source, file.tail, number)
-                facts.append(
-                    StripeFacts(
-                        file=index,
-                        number=number,
-                        rows=stripe.rows,
-                        length=stripe.length,
-                        deleted=0,
-                        aborted=0,
-                        timezone=reader.timezone if zones else "UTC",
-                        no_copy=_why_not_copied(file.tail, number, options),
-                    )
+                fact = StripeFacts(
+                    file=index,
+                    number=number,
+                    rows=stripe.rows,
+                    length=stripe.length,
+                    deleted=0,
+                    aborted=0,
+                    timezone=reader.timezone if zones else "UTC",
+                    no_copy=_why_not_copied(file.tail, number, options),
                 )
-    return options, plan_stripes(facts, unit.settings)
+                stripes.append(_Stripe(file=file, facts=fact, filters=found_filters(reader, columns)))
+    facts, filtered = plan_filters(stripes, options.root, unit.settings)
+    actions = plan_stripes(facts, unit.settings)
+    sizes = filter_sizes(stripes, filtered, actions, options, unit.generation, unit.settings)
+    return replace(options, filters=sizes), actions
 
 
 def _why_not_copied(tail: Tail, number: int, options: FileOptions) -> str | None:
@@ -87,6 +100,7 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
         compression=writer.options.compression,
         block_size=writer.options.block_size,
         rules=replace(writer.options.rules, writer_timezone=timezone),
+        filters=writer.options.filters,
     )
     columns: list[EncodedColumn] = []
 

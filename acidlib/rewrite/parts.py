@@ -49,9 +49,10 @@ def plan_bucket(unit: Unit, data: DataFiles, clock: Clock) -> BucketPlan:
     start = clock()
     deletes, deleted = delete_set(unit, data)
     with open_bucket(unit, data) as bucket:
-        stripes, actions = plan_rows(unit, bucket, deleted)
+        stripes, actions, filters = plan_rows(unit, bucket, deleted)
         planned = planned_result(unit, bucket.inputs, stripes, actions, deletes)
-    return BucketPlan(unit=unit, actions=actions, planned=replace(planned, seconds=clock() - start))
+    planned = replace(planned, seconds=clock() - start)
+    return BucketPlan(unit=unit, actions=actions, planned=planned, filters=filters)
 
 
 def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartResult:
@@ -62,11 +63,12 @@ def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartRe
     written = Written()
     stripes: list[tuple[int, tuple[RowKey, RowKey] | None]] = []
     with open_bucket(unit, data) as bucket, new_file(data, path) as sink:
-        writer = OrcWriter(sink, bucket.options)
+        options = replace(bucket.options, filters=part.filters)
+        writer = OrcWriter(sink, options)
         for number, action in zip(part.numbers, part.actions, strict=True):
             before = writer.stripes
             members = [_row_stripe(bucket, fact) for fact in action.stripes]
-            recode_stripes(writer, members, written, bucket.options, unit, deleted)
+            recode_stripes(writer, members, written, options, unit, deleted)
             is_there = writer.stripes > before
             stripes.append((number, (written.first_keys[-1], written.last_keys[-1]) if is_there else None))
         writer.finish(acid_metadata(written.last_keys, inserts=_kept(part.actions), deletes=0))
@@ -90,10 +92,11 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
         bucket = stack.enter_context(open_bucket(unit, data))
         places = _places(join, data, stack)
         sink = stack.enter_context(new_file(data, path))
-        writer = OrcWriter(sink, bucket.options)
+        options = replace(bucket.options, filters=join.plan.filters)
+        writer = OrcWriter(sink, options)
         for number, action in enumerate(join.plan.actions):
             if action.copy:
-                copy_one(writer, _row_stripe(bucket, action.stripes[0]), written, bucket.options)
+                copy_one(writer, _row_stripe(bucket, action.stripes[0]), written, options)
             elif (place := places[number]) is not None:
                 written.copied.add(writer.stripes)
                 statistics = place.tail.stripe_statistics[place.stripe]

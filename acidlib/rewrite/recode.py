@@ -88,6 +88,7 @@ def encoding_options(options: FileOptions, timezone: str) -> EncodingOptions:
         compression=options.compression,
         block_size=options.block_size,
         rules=replace(options.rules, writer_timezone=timezone),
+        filters=options.filters,
     )
 
 

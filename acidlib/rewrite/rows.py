@@ -11,29 +11,29 @@ from acidlib.errors import RefusedError
 from acidlib.model.units import StripeFacts
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Mask
-from acidlib.orc.proto import Calendar, Compression, Kind
+from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
 from acidlib.orc.schema import Alignment, TypeNode
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail
 from acidlib.orc.writer import FileOptions
+from acidlib.rewrite.filters import NO_FILTERS, StripeFilters, found_filters, result_columns
 from acidlib.rewrite.graft import added_by_graft
 from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.recode import walk_timestamps
 
 _CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
-_GREGORIAN_START_DAYS = -141_427
-"""1582-10-15 in days from 1970-01-01: from there on both calendars agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowStripe:
-    """One input stripe of a bucket with its facts."""
+    """One input stripe of a bucket with its facts, and its bloom filters as far as they were looked for."""
 
     keys: StripeKeys
     file: OpenInput
     alignment: Alignment
     facts: StripeFacts
+    filters: StripeFilters = NO_FILTERS
 
 
 def row_stripes(
@@ -51,6 +51,7 @@ def row_stripes(
     zones = any(True for _ in walk_timestamps(options.root))
     found = []
     for index, (file, alignment) in enumerate(zip(files, alignments, strict=True)):
+        columns = result_columns(alignment, options.root, acid=file.acid)
         for number, stripe in enumerate(file.tail.stripes):
             if not stripe.rows:
                 continue
@@ -74,7 +75,8 @@ def row_stripes(
             )
             keys.box()
             keys.forget()
-            found.append(RowStripe(keys=keys, file=file, alignment=alignment, facts=facts))
+            filters = found_filters(reader, columns)
+            found.append(RowStripe(keys=keys, file=file, alignment=alignment, facts=facts, filters=filters))
     return tuple(found)
 
 
@@ -171,6 +173,6 @@ def _modern(file: OpenInput, number: int, node: TypeNode) -> bool:
         return True
     if node.kind is Kind.DATE:
         dates = statistics.date_statistics
-        return bool(dates.HasField("minimum") and dates.minimum >= _GREGORIAN_START_DAYS)
+        return bool(dates.HasField("minimum") and dates.minimum >= GREGORIAN_START_DAYS)
     times = statistics.timestamp_statistics
-    return bool(times.HasField("minimum_utc") and times.minimum_utc >= _GREGORIAN_START_DAYS * 86_400_000)
+    return bool(times.HasField("minimum_utc") and times.minimum_utc >= GREGORIAN_START_DAYS * 86_400_000)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from acidlib.errors import RefusedError
-from acidlib.model.units import PlannedAction, StripeAction, Unit, UnitResult
+from acidlib.model.units import FilterSize, PlannedAction, StripeAction, Unit, UnitResult
 from acidlib.orc.schema import Alignment, acid_tree
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.statistics_merge import copied_statistics
@@ -18,6 +18,7 @@ from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.rewrite.deletes import DeleteEvents, read_deletes
+from acidlib.rewrite.filters import filter_sizes, plan_filters
 from acidlib.rewrite.graft import graft
 from acidlib.rewrite.inputs import OpenInputs, align_input, open_inputs, read_row_struct
 from acidlib.rewrite.keys import Key, Keys
@@ -60,13 +61,14 @@ class Written:
 def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     deletes, deleted = delete_set(unit, data)
     with open_bucket(unit, data) as bucket:
-        stripes, actions = plan_rows(unit, bucket, deleted)
+        stripes, actions, filters = plan_rows(unit, bucket, deleted)
         result = planned_result(unit, bucket.inputs, stripes, actions, deletes)
         if path is None or (not result.rows_out and not unit.keep_empty):
             return result
+        options = replace(bucket.options, filters=filters)
         by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
         with new_file(data, path) as sink:
-            written = _write_rows(sink, unit, bucket.options, actions, by_facts, deleted)
+            written = _write_rows(sink, unit, options, actions, by_facts, deleted)
     result = replace(result, path=path, length=sink.position)
     with dropped_if_wrong(sink):
         prove_rows(unit, data, result, written, deleted)
@@ -102,11 +104,15 @@ def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
         )
 
 
-def plan_rows(unit: Unit, bucket: OpenBucket, deleted: Keys) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...]]:
-    """The stripes in the order of their keys, and what becomes of them."""
-    found = row_stripes(bucket.inputs.files, bucket.alignments, deleted, unit.write_ids, bucket.options)
-    stripes = in_key_order(found)
-    return stripes, plan_stripes([stripe.facts for stripe in stripes], unit.settings)
+def plan_rows(
+    unit: Unit, bucket: OpenBucket, deleted: Keys
+) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...], dict[int, FilterSize]]:
+    """The stripes in the order of their keys, what becomes of them, and the bloom filters of those rewritten."""
+    stripes = in_key_order(row_stripes(bucket.inputs.files, bucket.alignments, deleted, unit.write_ids, bucket.options))
+    facts, filtered = plan_filters(stripes, bucket.options.root, unit.settings)
+    stripes = tuple(replace(stripe, facts=fact) for stripe, fact in zip(stripes, facts, strict=True))
+    actions = plan_stripes(facts, unit.settings)
+    return stripes, actions, filter_sizes(stripes, filtered, actions, bucket.options, unit.generation, unit.settings)
 
 
 def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from acidlib.errors import DefectError
+from acidlib.orc.bloom import filter_size
 from acidlib.orc.column import Column, Dictionary
 from acidlib.orc.encode import EncodingOptions, encode_column
 from acidlib.orc.proto import Compression, Kind
@@ -89,7 +90,10 @@ def main() -> None:
     memory = Memory()
     writer = OrcWriter(memory, options)
     bounds = group_bounds(_ROWS, options.stride)
-    encoding = EncodingOptions(compression=options.compression, block_size=options.block_size, rules=rules)
+    filters = dict.fromkeys((node.column for node in nodes), filter_size(options.stride, 0.05))
+    encoding = EncodingOptions(
+        compression=options.compression, block_size=options.block_size, rules=rules, filters=filters
+    )
     rows = Column(kind=Kind.STRUCT, slots=_ROWS, children=tuple(columns))
     writer.write_stripe(encode_column(rows, root, bounds, encoding), rows=_ROWS, timezone="UTC")
     writer.finish({})

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyorc
 import pytest
+from judges import bloom
+from judges import orc_tail as o
 from judges.fixtures import Fixture, fixtures
 from judges.plain_rows import insert_only_files, insert_only_rows
 from pyorc import CompressionKind
@@ -129,6 +131,23 @@ def test_large_stripes_are_copied_and_small_ones_joined(jobs: Jobs, tmp_path: Pa
     actions = [(action["action"], action["stripes"]) for action in file["actions"]]
     assert actions[0] == ("copy", 1)
     assert sum(stripes for action, stripes in actions if action == "rewrite") == 10
+
+
+def test_all_stripes_have_the_bloom_filters_of_one(jobs: Jobs, tmp_path: Path) -> None:
+    rows = [(n, f"{n * 7919:x}") for n in range(3000)]
+    for number, bloom_columns in ((1, ()), (2, (1, 2)), (3, (2,))):
+        place = tmp_path / "t" / f"delta_{number:07d}_{number:07d}_0000" / "000000_0"
+        orc(place, rows, bloom_filter_columns=bloom_columns)
+    compact(jobs, tmp_path / "t")
+    [path] = (tmp_path / "t" / "base_0000003").glob("0*")
+    found = o.read_orc(path)
+    assert [bloom.columns(stripe) for stripe in found.stripes] == [[1, 2]] * len(found.stripes)
+    for column, values in ((1, [row[0] for row in rows]), (2, [f"s:{row[1]}" for row in rows])):
+        for stripe in found.stripes:
+            [(functions, bits)] = bloom.filters(found, stripe, column)
+            kind = found.types[column].kind
+            hashes = [h for value in values for h in bloom.hashes(value, kind)]
+            assert bits == bloom.filter_bits(hashes, 8 * len(bits), functions)
 
 
 def test_originals_and_the_branches_of_a_union_are_gathered(jobs: Jobs, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyorc
 import pytest
-from judges import merge
+from judges import bloom, merge
+from judges import orc_tail as o
 
 from acidlib.engine import units
 from acidlib.errors import CorruptError
@@ -21,9 +22,10 @@ BUCKET = 536870912
 DELTAS, ROWS = 9, 3000
 
 
-def bucket_file(path: Path, rows: Any, *, deletes: int = 0) -> None:
+def bucket_file(path: Path, rows: Any, *, deletes: int = 0, filtered: tuple[int, ...] = ()) -> None:
     path.parent.mkdir(parents=True)
-    with path.open("wb") as file, pyorc.Writer(file, ACID, stripe_size=1, batch_size=ROWS) as writer:
+    options = {"stripe_size": 1, "batch_size": ROWS, "bloom_filter_columns": filtered}
+    with path.open("wb") as file, pyorc.Writer(file, ACID, **options) as writer:
         writer.writerows(rows)
         writer.set_user_metadata(**{"hive.acid.stats": f"{0 if deletes else 1},0,{deletes}".encode()})
 
@@ -31,12 +33,16 @@ def bucket_file(path: Path, rows: Any, *, deletes: int = 0) -> None:
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     """One bucket in a base and deltas; one of them loses all rows, some lose a few, and some stay."""
-    place = tmp_path / "t"
+    return make_table(tmp_path / "t")
+
+
+def make_table(place: Path, filtered: tuple[int, ...] = ()) -> Path:
+    """`filtered`: columns with filters in the last delta."""
     for part in range(DELTAS):
         first = part * ROWS
         name = "base_0000001" if part == 0 else f"delta_{part + 1:07d}_{part + 1:07d}_0000"
         made = ((0, part + 1, BUCKET, n, part + 1, (first + n, f"{(first + n) * 7919:x}" * 40)) for n in range(ROWS))
-        bucket_file(place / name / "bucket_00000", made)
+        bucket_file(place / name / "bucket_00000", made, filtered=filtered if part == DELTAS - 1 else ())
     gone = [(part + 1, n) for part in range(DELTAS) for n in range(ROWS) if part == 3 or (part % 2 and n % 7 == part)]
     events = [(2, write_id, BUCKET, n, 20, None) for write_id, n in gone]
     bucket_file(place / "delete_delta_0000020_0000020_0000" / "bucket_00000", events, deletes=len(events))
@@ -82,6 +88,17 @@ def test_parts_give_what_one_task_gives(jobs: Jobs, table: Path, tmp_path: Path,
     result = Path("base_0000020") / "bucket_00000"
     assert (other / result).read_bytes() == (table / result).read_bytes()
     assert not list(other.glob("_tmp_*"))
+
+
+def test_parts_have_the_bloom_filters_of_the_whole(jobs: Jobs, tmp_path: Path, ran: dict[str, int]) -> None:
+    table, other = make_table(tmp_path / "t", (7, 8)), make_table(tmp_path / "other", (7, 8))
+    compact(jobs, table, "0")
+    compact(jobs, other, "40k")
+    assert ran["run_unit_task"] >= 3  # one for the first table
+    result = Path("base_0000020") / "bucket_00000"
+    orc = o.read_orc(other / result)
+    assert {tuple(bloom.columns(stripe)) for stripe in orc.stripes} == {(7, 8)}
+    assert (other / result).read_bytes() == (table / result).read_bytes()
 
 
 def test_a_minor_of_large_deltas_is_shared_too(jobs: Jobs, table: Path, tmp_path: Path, ran: dict[str, int]) -> None:

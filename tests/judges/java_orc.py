@@ -106,9 +106,17 @@ class JavaOrc(JavaProcess):
         ]
 
     def rows_left(self, path: Path, column: str, text: str) -> int:
-        """How many rows Java reads when it looks for a text in a string column: row groups that may have it."""
-        [rows] = self.ask("lookup", str(path), column, text)
-        return int(rows)
+        """How many rows Java reads when it looks for a value in a column: row groups that may have it.
+
+        ``text`` is the value in canonical form, without the letter and the colon before it.
+        """
+        return self.look_up(path, column, text)[0]
+
+    def look_up(self, path: Path, column: str, text: str) -> tuple[int, int]:
+        """``rows_left``, and how many of these rows have the value."""
+        [found] = self.ask("lookup", str(path), column, text)
+        left, matching = found.split("\t")
+        return int(left), int(matching)
 
     def sarg_check_ids(self, path: Path, *, max_groups: int = 4) -> list[Pruning]:
         """``sarg_check`` for the five id columns of an ACID file.

@@ -31,7 +31,8 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How files are written. A stripe ends with the first batch after ``stripe_size`` bytes; stride 0: no row index."""
+    """How files are written. A stripe ends with the first batch after ``stripe_size`` bytes; stride 0: no row index;
+    ``bloom``: columns with bloom filters."""
 
     compression: str = "zlib"
     stripe_size: int = 64 << 20
@@ -42,6 +43,7 @@ class Layout:
     dictionary: float = 0.0
     metadata: bool = True
     attempt: str = ""
+    bloom: tuple[int, ...] = ()
 
 
 DEFAULT = Layout()
@@ -91,6 +93,7 @@ def orc_bytes(schema: str, rows: Iterable[Any], layout: Layout = DEFAULT) -> byt
         struct_repr=pyorc.StructRepr.TUPLE,
         converters=CONVERTERS,
         dict_key_size_threshold=layout.dictionary,
+        bloom_filter_columns=layout.bloom,
     ) as writer:
         writer.writerows(rows)
     return out.getvalue()

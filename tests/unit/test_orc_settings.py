@@ -47,7 +47,8 @@ def test_without_properties_nothing_is_stated() -> None:
         ({"orc.row.index.stride": "-1"}, RewriteSettings()),
         ({"orc.create.index": "false"}, RewriteSettings()),
         ({"orc.create.index": "nonsense", "orc.row.index.stride": "5000"}, stated(stride=5000)),
-        ({"orc.bloom.filter.columns": "id"}, RewriteSettings()),
+        ({"orc.bloom.filter.columns": "id, b.c"}, RewriteSettings(bloom_columns="id, b.c")),
+        ({"orc.bloom.filter.fpp": "0.001"}, RewriteSettings(bloom_fpp=0.001)),
         ({"orc.compress.size": "65536"}, stated(block_bytes=65536)),
         ({"orc.compress.size": "10"}, stated(block_bytes=1024)),
         ({"orc.compress.size": "8388608"}, stated(block_bytes=8_388_607)),
@@ -78,6 +79,10 @@ def test_properties_of_a_table(properties: dict[str, str], expected: RewriteSett
         ("orc.row.index.stride", "1", "not from 1000 to 2147483647"),
         ("orc.row.index.stride", "999", "not from 1000"),
         ("orc.row.index.stride", "2147483648", "not from 1000"),
+        ("orc.bloom.filter.fpp", "1", "not between 0 and 1"),
+        ("orc.bloom.filter.fpp", "0", "not between 0 and 1"),
+        ("orc.bloom.filter.fpp", "nan", "not between 0 and 1"),
+        ("orc.bloom.filter.fpp", "5%", "not a number"),
     ],
 )
 def test_a_value_without_sense_is_refused(name: str, value: str, reason: str) -> None:
@@ -121,6 +126,8 @@ def test_names_that_mean_nothing_there() -> None:
         ("compactor.hive.exec.orc.default.stripe.size", "4096", stated(stripe_bytes=4096)),
         ("compactor.hive.exec.orc.default.buffer.size", "4096", stated(block_bytes=4096)),
         ("compactor.hive.exec.orc.default.row.index.stride", "4096", stated(stride=4096)),
+        ("compactor.orc.bloom.filter.columns", "id", RewriteSettings(bloom_columns="id")),
+        ("compactor.orc.default.bloom.fpp", "0.5", RewriteSettings(bloom_fpp=0.5)),
     ],
 )
 def test_hives_other_names(key: str, value: str, expected: RewriteSettings) -> None:

@@ -17,7 +17,7 @@ from orc_memory import longs, octets, root_column, stripe_reader, tail_of, tree
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.orc.column import Column
-from acidlib.orc.proto import Kind
+from acidlib.orc.proto import Kind, StreamKind
 from acidlib.orc.schema import align
 from acidlib.orc.stripe import canonical_timezone, empty_column, null_column, widen
 
@@ -115,11 +115,15 @@ def test_row_index_and_bloom_filters_are_found() -> None:
     rows = [(i,) for i in range(12)]
     plain = stripe_reader(tables.orc_bytes("struct<a:int>", rows, tables.Layout(stride=5)))
     assert [entry.statistics.number_of_values for entry in plain.row_index(1).entry] == [5, 5, 2]  # type: ignore[union-attr]
-    assert not plain.has_bloom_filters()
+    assert plain.bloom_filters() == {}
+    assert plain.bloom_filter_index(1) is None
     out = io.BytesIO()
     with pyorc.Writer(out, "struct<a:int>", bloom_filter_columns=[1], row_index_stride=5) as writer:
         writer.writerows(rows)
-    assert stripe_reader(out.getvalue()).has_bloom_filters()
+    filtered = stripe_reader(out.getvalue())
+    assert filtered.bloom_filters() == {1: StreamKind.BLOOM_FILTER_UTF8}
+    assert len(filtered.bloom_filter_index(1).bloom_filter) == 3  # type: ignore[union-attr]
+    assert filtered.bloom_filter_index(0) is None
     assert stripe_reader(tables.orc_bytes("struct<a:int>", rows, tables.Layout(stride=0))).row_index(1) is None
 
 

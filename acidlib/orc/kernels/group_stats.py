@@ -26,7 +26,7 @@ BASE_SECONDS = 1_420_070_400
 
 _LOW = 0xFFFFFFFF
 _SIGN = np.int64(-(2**63))
-_MAX_SECONDS = 9_000_000_000_000_000
+MAX_SECONDS = 9_000_000_000_000_000
 _MAX_NANOS = 999_999_999
 
 
@@ -251,7 +251,7 @@ def wide_decimal_groups(
 
 
 @kernel
-def _nanoseconds(stored: int) -> int:
+def nanoseconds(stored: int) -> int:
     """Nanoseconds behind the stored form, -1 for a form that no writer makes."""
     zeros = stored & 7
     value = stored >> 3
@@ -275,9 +275,9 @@ def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> npt.NDArray
     found = np.zeros((groups, 5), np.int64)
     for g in range(groups):
         for i in range(bounds[g], bounds[g + 1]):
-            fraction = _nanoseconds(nanos[i])
+            fraction = nanoseconds(nanos[i])
             stored = seconds[i]
-            if fraction < 0 or stored < -_MAX_SECONDS or stored > _MAX_SECONDS:
+            if fraction < 0 or stored < -MAX_SECONDS or stored > MAX_SECONDS:
                 found[g, 4] = 1
                 break
             millis = (stored + BASE_SECONDS) * 1000 + fraction // 1_000_000

@@ -399,16 +399,37 @@ public final class OrcJudge {
       this.wanted = columns.isEmpty() ? null : new HashSet<>(Arrays.asList(columns.split(",")));
     }
 
-    /** The number of rows left by a search for a text in the one wanted column. */
+    /** The number of rows left by a search for a value in the one wanted column, and how many of them have it. */
     List<String> lookup(String text) throws Exception {
       try (Reader opened = open(path)) {
         begin(opened);
         String name = wanted.iterator().next();
         int index = parent.getFieldNames().indexOf(name);
+        TypeDescription type = parent.getChildren().get(index);
         List<Object> left = new ArrayList<>();
-        Query query = new Query(PredicateLeaf.Type.STRING, "=", text);
-        read(index, parent.getChildren().get(index), query.sarg(name), name, left);
-        return List.of(String.valueOf(left.size()));
+        Query query = new Query(leaf(type), "=", literal(leaf(type), text));
+        read(index, type, query.sarg(name), name, left);
+        return List.of(left.size() + "\t" + left.stream().filter(query::matches).count());
+      }
+    }
+
+    /** A value as {@link #object} has it, from the form of judges/values.py without its first two characters. */
+    private static Object literal(PredicateLeaf.Type leaf, String text) {
+      switch (leaf) {
+        case LONG:
+        case DATE:
+          return Long.valueOf(text);
+        case FLOAT:
+          return Double.longBitsToDouble(Long.parseUnsignedLong(text, 16));
+        case DECIMAL:
+          return HiveDecimal.create(text);
+        case TIMESTAMP:
+          String[] parts = text.split(":");
+          Timestamp stamp = new Timestamp(Long.parseLong(parts[0]) * 1000);
+          stamp.setNanos(Integer.parseInt(parts[1]));
+          return stamp;
+        default:
+          return text;
       }
     }
 
