@@ -39,7 +39,7 @@ def _row(rng: random.Random, number: int) -> tuple[object, ...]:
         (bits >> 44 & 0xFFFFFFFF) / 4096.0,
         bool(bits >> 76 & 1),
         18_000 + (bits >> 77 & 0xFFF),
-        (_EPOCH_2020 + number // 4, (bits >> 89 & 0x3FF) * 1_000_000),
+        (_EPOCH_2020 + number // 4, (bits >> 89 & 0x3FF) % 1000 * 1_000_000),
         _STATUS[bits >> 99 & 7],
         f"city {bits >> 102 & 0xFFF}",
         f"{bits >> 114 & 0xFFFF:04x}",

@@ -1,9 +1,24 @@
 """Copies the kept or chosen ones among values of variable length."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from acidlib.errors import CorruptError
-from acidlib.orc.kernels.jit import Bytes, Flags, Longs, kernel, kernel_bytes, kernel_flags, kernel_longs
+from acidlib.orc.kernels.jit import (
+    Bytes,
+    Flags,
+    Longs,
+    copy_bytes,
+    kernel,
+    kernel_array,
+    kernel_bytes,
+    kernel_flags,
+    kernel_longs,
+)
+
+_PATTERNS: dict[int, type[np.generic]] = {1: np.uint8, 4: np.uint32, 8: np.int64}
 
 
 def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
@@ -17,6 +32,18 @@ def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
     out = np.empty(_kept_sum(sizes, kept), dtype=np.uint8)
     _filter(source, sizes, kept, out)
     return out
+
+
+def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
+    """The kept ones among values of one width (1, 4 or 8 bytes); ValueError if there is not a flag for each."""
+    kept = kernel_flags(keep)
+    if len(kept) != len(values):
+        raise ValueError(f"{len(values)} values but {len(kept)} flags")
+    patterns = kernel_array(values, values.dtype).view(_PATTERNS[values.itemsize])
+    # one more, which the last value may be written to before it turns out to go
+    out = np.empty(int(np.count_nonzero(kept)) + 1, dtype=patterns.dtype)
+    _filter_values(patterns, kept, out)
+    return out[:-1].view(values.dtype)
 
 
 def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) -> Bytes:
@@ -81,6 +108,15 @@ def _kept_sum(sizes: Longs, keep: Flags) -> int:
 
 
 @kernel
+def _filter_values(values: Longs, keep: Flags, out: Longs) -> None:
+    done = 0
+    for i in range(len(values)):
+        # written in any case: a branch on random flags costs more
+        out[done] = values[i]
+        done += int(keep[i])
+
+
+@kernel
 def _filter(data: Bytes, sizes: Longs, keep: Flags, out: Bytes) -> None:
     pos = 0
     done = 0
@@ -91,7 +127,7 @@ def _filter(data: Bytes, sizes: Longs, keep: Flags, out: Bytes) -> None:
             pos += sizes[i]
             i += 1
         if pos > start:
-            out[done : done + pos - start] = data[start:pos]
+            copy_bytes(out, done, data, start, pos - start)
             done += pos - start
         while i < len(sizes) and not keep[i]:
             pos += sizes[i]
@@ -116,7 +152,5 @@ def _gathered_size(available: int, offsets: Longs, sizes: Longs, indices: Longs)
 def _gather(data: Bytes, offsets: Longs, sizes: Longs, indices: Longs, out: Bytes) -> None:
     done = 0
     for i in indices:
-        start = offsets[i]
-        for k in range(sizes[i]):
-            out[done + k] = data[start + k]
+        copy_bytes(out, done, data, offsets[i], sizes[i])
         done += sizes[i]
