@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from acidlib.orc.column import Longs, Mask
-from acidlib.orc.kernels.jit import kernel
+from acidlib.orc.kernels.jit import kernel, kernel_flags
+from acidlib.orc.kernels.vectors import filter_values
 
 Key = tuple[int, int, int]
 
@@ -27,9 +28,12 @@ class Keys:
         """One key; negative indices count from the end."""
         return int(self.write_ids[index]), int(self.buckets[index]), int(self.row_ids[index])
 
-    def select(self, mask: Mask | Longs | slice) -> Keys:
+    def select(self, chosen: Mask | Longs | slice) -> Keys:
         """The keys at a mask, index array or slice."""
-        return Keys(self.write_ids[mask], self.buckets[mask], self.row_ids[mask])
+        if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_:
+            keep = kernel_flags(chosen)
+            return Keys(*(filter_values(array, keep) for array in (self.write_ids, self.buckets, self.row_ids)))
+        return Keys(self.write_ids[chosen], self.buckets[chosen], self.row_ids[chosen])
 
     def ascending(self) -> bool:
         """Whether the keys ascend strictly."""

@@ -50,7 +50,7 @@ def _integers(block: Longs) -> tuple[int, int, int, int]:
         least = min(least, value)
         most = max(most, value)
         total = wrapping_add(total, value)
-    if -_HALF <= least and most < _HALF:
+    if least >= -_HALF and most < _HALF:
         # so few values cannot overflow
         return least, most, total & _LOW, total >> 32
     low = 0

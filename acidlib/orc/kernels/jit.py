@@ -63,12 +63,11 @@ def _copy_bytes(_context: Any, _target: Any, _at: Any, _source: Any, _start: Any
         target = context.make_array(signature.args[0])(context, builder, arguments[0])
         source = context.make_array(signature.args[2])(context, builder, arguments[2])
         to, origin = builder.gep(target.data, [arguments[1]]), builder.gep(source.data, [arguments[3]])
-        cgutils.raw_memcpy(builder, to, origin, arguments[4], 1)
+        cgutils.raw_memcpy(builder, to, origin, arguments[4], 1)  # type: ignore[no-untyped-call]
         return context.get_dummy_value()
 
-    return types.none(
-        types.Array(types.uint8, 1, "C"), types.int64, types.Array(types.uint8, 1, "C"), types.int64, types.int64
-    ), generate
+    octets = types.Array(types.uint8, 1, "C")
+    return types.none(octets, types.int64, octets, types.int64, types.int64), generate
 
 
 copy_bytes = cast(Callable[[Bytes, int, Bytes, int, int], None], intrinsic(_copy_bytes))

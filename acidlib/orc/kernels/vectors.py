@@ -40,7 +40,7 @@ def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
     if len(kept) != len(values):
         raise ValueError(f"{len(values)} values but {len(kept)} flags")
     patterns = kernel_array(values, values.dtype).view(_PATTERNS[values.itemsize])
-    # one more, which the last value may be written to before it turns out to go
+    # one more, which a dropped value behind the last kept one is written to
     out = np.empty(int(np.count_nonzero(kept)) + 1, dtype=patterns.dtype)
     _filter_values(patterns, kept, out)
     return out[:-1].view(values.dtype)
@@ -108,7 +108,7 @@ def _kept_sum(sizes: Longs, keep: Flags) -> int:
 
 
 @kernel
-def _filter_values(values: Longs, keep: Flags, out: Longs) -> None:
+def _filter_values(values: NDArray[Any], keep: Flags, out: NDArray[Any]) -> None:
     done = 0
     for i in range(len(values)):
         # written in any case: a branch on random flags costs more
