@@ -224,7 +224,7 @@ def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
 
 @kernel
 def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same: Bytes) -> int:
-    """What _block_end finds from the first value to the limit, fast where few even runs are long. Summarises into state.
+    """What _block_end finds for all these values, which it summarises into state; fast where few even runs are long.
 
     Only a run that would pay in a block as wide as all the values can pay in the block that ends with it.
     """
