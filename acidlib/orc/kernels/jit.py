@@ -58,6 +58,32 @@ load_word = cast(Callable[[Bytes, int], np.uint64], intrinsic(_load_word))
 """The eight bytes from an index on as one big-endian number. The caller keeps the index inside the array."""
 
 
+def _store_word(_context: Any, _data: Any, _at: Any, _word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
+        word = builder.bswap(arguments[2]) if sys.byteorder == "little" else arguments[2]
+        builder.store(word, place, align=1)
+        return context.get_dummy_value()
+
+    return types.none(types.Array(types.uint8, 1, "C"), types.int64, types.uint64), generate
+
+
+store_word = cast(Callable[[Bytes, int, np.uint64], None], intrinsic(_store_word))
+"""Writes a number as eight big-endian bytes from an index on. The caller keeps the index inside the array."""
+
+
+def _swapped(_context: Any, _word: Any) -> Any:
+    def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bswap(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+swapped = cast(Callable[[np.uint64], np.uint64], intrinsic(_swapped))
+"""The number whose bytes stand the other way round."""
+
+
 def _copy_bytes(_context: Any, _target: Any, _at: Any, _source: Any, _start: Any, _size: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target = context.make_array(signature.args[0])(context, builder, arguments[0])

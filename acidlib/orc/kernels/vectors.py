@@ -16,8 +16,10 @@ from acidlib.orc.kernels.jit import (
     kernel_bytes,
     kernel_flags,
     kernel_longs,
+    store_word,
 )
 
+_MOST_ELEMENTS = 1 << 40
 _PATTERNS: dict[int, type[np.generic]] = {1: np.uint8, 4: np.uint32, 8: np.int64}
 
 
@@ -70,11 +72,16 @@ def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) ->
 def expand_keep(keep: Flags, lengths: Longs) -> Flags:
     """For each element of lists whether its list is kept. `lengths` has the number of elements of each list.
 
-    Raises CorruptError if a length is negative, ValueError if the arrays do not match.
+    Raises CorruptError if a length is negative or their sum beyond all memory, ValueError if the arrays do not match.
     """
     sizes, kept = kernel_longs(lengths), kernel_flags(keep)
     _check_lengths(sizes, kept, None, "elements")
-    return np.repeat(kept, sizes)
+    total = _bounded_sum(sizes, _MOST_ELEMENTS)
+    if total < 0:
+        raise CorruptError(f"Cannot filter values: because their lists have more than {_MOST_ELEMENTS} elements")
+    flags = np.empty(total + 8, dtype=np.uint8)
+    _expand(kept, sizes, flags)
+    return flags[:-8].view(np.bool_)
 
 
 def _check_lengths(sizes: Longs, keep: Flags, total: int | None, unit: str) -> None:
@@ -105,6 +112,22 @@ def _kept_sum(sizes: Longs, keep: Flags) -> int:
         if keep[i]:
             total += sizes[i]
     return total
+
+
+@kernel
+def _expand(keep: Flags, sizes: Longs, out: Bytes) -> None:
+    """One flag for each element, in an array of eight more than there are."""
+    pos = 0
+    for i in range(len(sizes)):
+        flags = np.uint64(0x0101010101010101 if keep[i] else 0)
+        end = pos + sizes[i]
+        # most lists are short: eight flags at once, of which the next list writes over what is too many
+        store_word(out, pos, flags)
+        pos += 8
+        while pos < end:
+            store_word(out, pos, flags)
+            pos += 8
+        pos = end
 
 
 @kernel
