@@ -13,7 +13,7 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.source import DataFiles
-from acidlib.rewrite.inputs import OpenInput, StripeIds, StripeKeys, aborted_rows, open_inputs
+from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows, open_inputs
 from acidlib.rewrite.keys import Keys, event_order, gather
 
 
@@ -55,22 +55,12 @@ def read_deletes(
     Unbucketed tables of Hive 3.1 may keep them in a file of any number, so every file that may hold some is read and
     the bucket is decoded from each key (Hive BucketCodec).
     """
-    events_in = aborted = 0
     with open_inputs(files, data) as inputs:
-        events = _Events(sum(file.tail.rows for file in inputs.files))
+        events = _Events(bucket, sum(file.tail.rows for file in inputs.files))
         for file in inputs.files:
             for stripe in _stripes_with_rows(file):
-                if bucket not in stripe.buckets():
-                    continue
-                ids = stripe.ids()
-                mine = _events_of(bucket, ids.keys.buckets)
-                gone = aborted_rows(stripe, write_ids)
-                stripe.forget()
-                events_in += int(np.count_nonzero(mine))
-                if gone is not None:
-                    aborted += int(np.count_nonzero(mine & gone))
-                    mine &= ~gone
-                events.add(ids, mine)
+                if bucket in stripe.buckets():
+                    events.add(stripe, write_ids)
         empty = inputs.empty
     keys, current = events.sorted()
     fresh = _first_of_equal(keys, current)
@@ -78,7 +68,12 @@ def read_deletes(
     if duplicates:
         keys, current = keys.select(fresh), current[fresh]
     return DeleteEvents(
-        keys=keys, current=current, events_in=events_in, aborted=aborted, duplicates=duplicates, empty_files=empty
+        keys=keys,
+        current=current,
+        events_in=events.read,
+        aborted=events.aborted,
+        duplicates=duplicates,
+        empty_files=empty,
     )
 
 
@@ -105,12 +100,23 @@ class _Events:
     So ten million events need little more memory than they are: 32 bytes each.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, bucket: int, most: int) -> None:
+        self._bucket = bucket
         self._columns = [np.empty(most, dtype=np.int64) for _ in range(4)]
         self._count = 0
+        self.read = 0
+        self.aborted = 0
 
-    def add(self, ids: StripeIds, chosen: Mask) -> None:
-        """Append the chosen events of a stripe."""
+    def add(self, stripe: StripeKeys, write_ids: ValidWriteIdList) -> None:
+        """Append the committed events of the bucket that a stripe holds."""
+        ids = stripe.ids()
+        chosen = _events_of(self._bucket, ids.keys.buckets)
+        gone = aborted_rows(stripe, write_ids)
+        stripe.forget()
+        self.read += int(np.count_nonzero(chosen))
+        if gone is not None:
+            self.aborted += int(np.count_nonzero(chosen & gone))
+            chosen &= ~gone
         start = self._count
         self._count += int(np.count_nonzero(chosen))
         everything = self._count - start == len(chosen)
