@@ -229,9 +229,11 @@ def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same:
     Only a run that would pay in a block as wide as all the values can pay in the block that ends with it.
     """
     _summarize(block, signed, state)
+    if len(block) < 4:
+        return len(block)
     last = len(block) - 1
     width = _width(block, 0, state[2], state[3], state[4] + state[5])
-    if state[4] + state[5] == 0 or block[0] == block[min(1, last)]:
+    if state[4] + state[5] == 0 or block[0] == block[1]:
         # monotonic up to there, a block may still be as wide as its distances
         width = max(width, aligned_width(bit_length(state[3])))
     # same[i]: the distances before and behind value i are equal

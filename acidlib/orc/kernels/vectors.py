@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acidlib.errors import CorruptError
+from acidlib.orc.kernels.encoded import checked_marks
 from acidlib.orc.kernels.jit import (
     Bytes,
     Flags,
@@ -84,6 +85,14 @@ def expand_keep(keep: Flags, lengths: Longs) -> Flags:
     return flags[:-8].view(np.bool_)
 
 
+def sums_before(amounts: Longs, marks: Longs) -> Longs:
+    """For each mark (a sorted index, 0..len) the sum of the amounts before it; ValueError for marks that are not so."""
+    parts, checked = kernel_longs(amounts), checked_marks(marks, len(amounts))
+    sums = np.empty(len(checked), dtype=np.int64)
+    _sums_before(parts, checked, sums)
+    return sums
+
+
 def _check_lengths(sizes: Longs, keep: Flags, total: int | None, unit: str) -> None:
     if len(sizes) != len(keep):
         raise ValueError(f"{len(sizes)} lengths but {len(keep)} flags")
@@ -103,6 +112,17 @@ def _bounded_sum(sizes: Longs, limit: int) -> int:
             return -1
         total += size
     return total
+
+
+@kernel
+def _sums_before(amounts: Longs, marks: Longs, out: Longs) -> None:
+    total = 0
+    start = 0
+    for i in range(len(marks)):
+        for amount in amounts[start : marks[i]]:
+            total += amount
+        start = marks[i]
+        out[i] = total
 
 
 @kernel
