@@ -59,12 +59,11 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, kind: int, block_siz
     block_size (in bytes, before compression), RefusedError as check_supported does.
     """
     codec = check_supported(kind, what=what)
-    data = kernel_bytes(buf)
-    if codec is Compression.NONE or not len(data):
-        return data
-    chunks = _chunks(data, what)
-    out = np.empty(min(len(chunks) * block_size, _USUAL_RATIO * len(data) + block_size), dtype=np.uint8)
-    view = data.data
+    if codec is Compression.NONE or not len(buf):
+        return kernel_bytes(buf)
+    view = np.frombuffer(buf, dtype=np.uint8).data
+    chunks = _chunks(view, what)
+    out = np.empty(min(len(chunks) * block_size, _USUAL_RATIO * len(view) + block_size), dtype=np.uint8)
     done = 0
     for start, end, original in chunks:
         if len(out) - done < block_size:
@@ -88,11 +87,10 @@ def _larger(out: Bytes, done: int, size: int) -> Bytes:
     return larger
 
 
-def _chunks(data: Bytes, what: str) -> list[tuple[int, int, bool]]:
+def _chunks(view: memoryview, what: str) -> list[tuple[int, int, bool]]:
     """Start and end of each chunk's contents, and whether it is stored as it is."""
     chunks = []
     pos = 0
-    view = data.data
     while pos < len(view):
         if len(view) - pos < _HEADER:
             raise CorruptError(f"Cannot read {what}: because it ends within the chunk header at byte {pos}")
@@ -108,7 +106,7 @@ def _chunks(data: Bytes, what: str) -> list[tuple[int, int, bool]]:
 def _copy(chunk: memoryview, out: Bytes) -> int:
     if len(chunk) > len(out):
         raise ValueError(f"more than {len(out)} bytes")
-    out[: len(chunk)] = chunk
+    out.data[: len(chunk)] = chunk
     return len(chunk)
 
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
@@ -20,6 +19,7 @@ from acidlib.orc.kernels.bytes_bits import encode_bits, encode_bytes
 from acidlib.orc.kernels.encoded import Encoded
 from acidlib.orc.kernels.ints_encode import encode_ints
 from acidlib.orc.kernels.varints import encode_varints
+from acidlib.orc.kernels.vectors import sums_before
 from acidlib.orc.proto import Compression, Encoding, Kind, StreamKind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import group_statistics
@@ -101,17 +101,13 @@ def _value_bounds(column: Column, slot_bounds: Longs) -> Longs:
 def _child_bounds(column: Column, value_bounds: Longs) -> list[Longs]:
     if column.kind in (Kind.LIST, Kind.MAP):
         assert column.lengths is not None
-        return [_running(column.lengths)[value_bounds]] * len(column.children)
+        return [sums_before(column.lengths, value_bounds)] * len(column.children)
     if column.kind is Kind.UNION:
         assert column.values is not None
-        return [_running(column.values == tag)[value_bounds] for tag in range(len(column.children))]
+        return [
+            sums_before((column.values == tag).astype(np.int64), value_bounds) for tag in range(len(column.children))
+        ]
     return [value_bounds] * len(column.children)
-
-
-def _running(counts: NDArray[Any]) -> Longs:
-    total = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=total[1:])
-    return total
 
 
 class _Builder:
@@ -149,7 +145,7 @@ class _Builder:
             self._ints(StreamKind.LENGTH, column.lengths, marks, signed=False)
         else:
             assert column.lengths is not None
-            self._add(StreamKind.DATA, column.data, _running(column.lengths)[marks])
+            self._add(StreamKind.DATA, column.data, sums_before(column.lengths, marks))
             self._ints(StreamKind.LENGTH, column.lengths, marks, signed=False)
 
     def _plain(self, column: Column, node: TypeNode, marks: Longs) -> None:

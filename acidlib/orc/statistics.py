@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from acidlib.orc.column import STRING_KINDS, TIMESTAMP_KINDS, Column, Longs
 from acidlib.orc.kernels import group_stats
-from acidlib.orc.kernels.jit import kernel_bytes, kernel_longs
+from acidlib.orc.kernels.jit import Bytes, kernel_array, kernel_bytes, kernel_longs
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
@@ -126,7 +126,8 @@ def _array(column: Column, name: str) -> NDArray[Any]:
 
 
 def _booleans(messages: list[Any], column: Column, bounds: Longs) -> None:
-    for message, true in zip(messages, _sums(_array(column, "values") != 0, bounds), strict=True):
+    counts = group_stats.true_counts(kernel_bytes(_array(column, "values")), bounds)
+    for message, true in zip(messages, counts.tolist(), strict=True):
         message.bucket_statistics.count.append(true)
 
 
@@ -153,7 +154,7 @@ def _doubles(messages: list[Any], column: Column, bounds: Longs) -> None:
         with np.errstate(invalid="ignore"):  # widening a signalling NaN
             values = np.ascontiguousarray(patterns, np.uint32).view(np.float32).astype(np.float64)
     else:
-        values = np.array(patterns, np.uint64).view(np.float64)
+        values = kernel_array(patterns, np.dtype(np.uint64)).view(np.float64)
     least, most, total = group_stats.double_groups(values, bounds)
     for g, message in _with_values(messages):
         if not np.isnan(least[g]):
@@ -180,30 +181,43 @@ def _sums(amounts: NDArray[Any], bounds: Longs) -> list[int]:
 
 def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
     if column.dictionary is not None:
-        offsets = kernel_longs(column.dictionary.offsets)
-        data = kernel_bytes(column.dictionary.data)
-        entries = kernel_longs(_array(column, "values"))
-        if len(entries) and (int(entries.min()) < 0 or int(entries.max()) >= len(offsets) - 1):
-            raise ValueError(f"{column.kind.name} column has an entry number outside its dictionary")
-        _check_bounds("string", offsets, len(data))
-        if group_stats.is_sorted(offsets, data):
-            least, most, _, _ = group_stats.integer_groups(entries, bounds)
-        else:
-            least, most = group_stats.entry_groups(entries, offsets, data, bounds)
-        sums = _sums(np.diff(offsets)[entries], bounds)
+        data, found = _dictionary_groups(column, bounds)
     else:
-        offsets = _offsets(_lengths(column))
+        lengths = _lengths(column)
         data = kernel_bytes(column.data if column.data is not None else b"")
-        _check_bounds("string", offsets, len(data))
-        least, most = group_stats.string_groups(offsets, data, bounds)
-        sums = np.diff(offsets[bounds]).tolist()
+        # each length is checked first, so that their sum does not overflow
+        if len(lengths) and max(int(lengths.max()), int(lengths.sum())) > len(data):
+            raise ValueError(f"string bounds go beyond the {len(data)} bytes there are")
+        found = group_stats.string_groups(lengths, data, bounds)
+    places = found.tolist()
     for g, message in _with_values(messages):
-        minimum = data[offsets[least[g]] : offsets[least[g] + 1]].tobytes()
-        maximum = data[offsets[most[g]] : offsets[most[g] + 1]].tobytes()
-        if max(len(minimum), len(maximum)) <= MAX_STRING_BOUND and compares_alike(minimum) and compares_alike(maximum):
+        low, low_length, high, high_length, total = places[g]
+        if max(low_length, high_length) > MAX_STRING_BOUND:
+            continue
+        minimum, maximum = data[low : low + low_length].tobytes(), data[high : high + high_length].tobytes()
+        if compares_alike(minimum) and compares_alike(maximum):
             message.string_statistics.minimum = minimum
             message.string_statistics.maximum = maximum
-            message.string_statistics.sum = sums[g]
+            message.string_statistics.sum = total
+
+
+def _dictionary_groups(column: Column, bounds: Longs) -> tuple[Bytes, NDArray[np.int64]]:
+    """The bytes of a dictionary, and what string_groups finds for its entries."""
+    assert column.dictionary is not None
+    offsets, data = kernel_longs(column.dictionary.offsets), kernel_bytes(column.dictionary.data)
+    entries = kernel_longs(_array(column, "values"))
+    _check_bounds("string", offsets, len(data))
+    if len(entries) and (int(entries.min()) < 0 or int(entries.max()) >= len(offsets) - 1):
+        raise ValueError(f"{column.kind.name} column has an entry number outside its dictionary")
+    if group_stats.is_sorted(offsets, data):
+        least, most, _, _ = group_stats.integer_groups(entries, bounds)
+    else:
+        least, most = group_stats.entry_groups(entries, offsets, data, bounds)
+    if not len(entries):
+        return data, np.zeros((len(bounds) - 1, 5), np.int64)
+    lengths = np.diff(offsets)
+    sums = group_stats.chosen_sums(lengths, entries, bounds)
+    return data, np.stack((offsets[least], lengths[least], offsets[most], lengths[most], sums), axis=1)
 
 
 def _decimals(messages: list[Any], column: Column, node: TypeNode, bounds: Longs) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acidlib.orc.column import STRING_KINDS, Column, Dictionary, Longs, Mask
-from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, gather_bytes
+from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, filter_values, gather_bytes
 from acidlib.orc.proto import Kind
 
 
@@ -19,7 +19,7 @@ def filter_column(column: Column, keep: Mask) -> Column:
     if present is None:
         kept_values, kept_present = keep, None
     else:
-        kept_values, kept_present = keep[present], present[keep]
+        kept_values, kept_present = filter_values(keep, present), filter_values(present, keep)
         if kept_present.all():
             kept_present = None
     slots = int(np.count_nonzero(keep))
@@ -50,7 +50,7 @@ def _child_masks(column: Column, keep: Mask) -> list[Mask]:
 
 
 def _take(array: NDArray[Any] | None, keep: Mask) -> NDArray[Any] | None:
-    return None if array is None else array[keep]
+    return None if array is None else filter_values(array, keep)
 
 
 def concat_columns(columns: Sequence[Column]) -> Column:

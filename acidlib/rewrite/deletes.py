@@ -11,9 +11,10 @@ from acidlib.errors import CorruptError
 from acidlib.model.units import DataFile
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
+from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.source import DataFiles
 from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows, open_inputs
-from acidlib.rewrite.keys import Keys
+from acidlib.rewrite.keys import Keys, event_order, gather
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,30 +55,25 @@ def read_deletes(
     Unbucketed tables of Hive 3.1 may keep them in a file of any number, so every file that may hold some is read and
     the bucket is decoded from each key (Hive BucketCodec).
     """
-    parts: list[tuple[Keys, Longs]] = []
-    events_in = aborted = 0
     with open_inputs(files, data) as inputs:
+        events = _Events(bucket, sum(file.tail.rows for file in inputs.files))
         for file in inputs.files:
             for stripe in _stripes_with_rows(file):
-                if bucket not in stripe.buckets():
-                    continue
-                ids = stripe.ids()
-                mine = bucket_numbers(ids.keys.buckets) == bucket
-                gone = aborted_rows(stripe, write_ids)
-                events_in += int(np.count_nonzero(mine))
-                if gone is not None:
-                    aborted += int(np.count_nonzero(mine & gone))
-                    mine &= ~gone
-                parts.append((ids.keys.select(mine), ids.current[mine]))
-                stripe.forget()
+                if bucket in stripe.buckets():
+                    events.add(stripe, write_ids)
         empty = inputs.empty
-    keys, current = _sorted(parts)
+    keys, current = events.sorted()
     fresh = _first_of_equal(keys, current)
     duplicates = int(np.count_nonzero(~fresh))
     if duplicates:
         keys, current = keys.select(fresh), current[fresh]
     return DeleteEvents(
-        keys=keys, current=current, events_in=events_in, aborted=aborted, duplicates=duplicates, empty_files=empty
+        keys=keys,
+        current=current,
+        events_in=events.read,
+        aborted=events.aborted,
+        duplicates=duplicates,
+        empty_files=empty,
     )
 
 
@@ -90,19 +86,55 @@ def bucket_numbers(properties: Longs) -> Longs:
     return np.where(version == 0, properties, properties >> 16 & 0xFFF)
 
 
-def _sorted(parts: list[tuple[Keys, Longs]]) -> tuple[Keys, Longs]:
-    if not parts:
-        return Keys.empty(), np.zeros(0, dtype=np.int64)
-    keys = Keys(
-        np.concatenate([part.write_ids for part, _ in parts]),
-        np.concatenate([part.buckets for part, _ in parts]),
-        np.concatenate([part.row_ids for part, _ in parts]),
-    )
-    current = np.concatenate([part for _, part in parts])
-    if not keys.ascending():
-        order = np.lexsort((-current, keys.row_ids, keys.buckets, keys.write_ids))
-        keys, current = keys.select(order), current[order]
-    return keys, current
+def _events_of(bucket: int, properties: Longs) -> Mask:
+    low, high = int(properties.min()), int(properties.max())
+    if low == high:
+        return np.full(len(properties), bool(bucket_numbers(properties[:1])[0] == bucket))
+    mine: Mask = bucket_numbers(properties) == bucket
+    return mine
+
+
+class _Events:
+    """The four columns of the events, gathered in arrays of their own from the start and sorted one by one.
+
+    So ten million events need little more memory than they are: 32 bytes each.
+    """
+
+    def __init__(self, bucket: int, most: int) -> None:
+        self._bucket = bucket
+        self._columns = [np.empty(most, dtype=np.int64) for _ in range(4)]
+        self._count = 0
+        self.read = 0
+        self.aborted = 0
+
+    def add(self, stripe: StripeKeys, write_ids: ValidWriteIdList) -> None:
+        """Append the committed events of the bucket that a stripe holds."""
+        ids = stripe.ids()
+        chosen = _events_of(self._bucket, ids.keys.buckets)
+        gone = aborted_rows(stripe, write_ids)
+        stripe.forget()
+        self.read += int(np.count_nonzero(chosen))
+        if gone is not None:
+            self.aborted += int(np.count_nonzero(chosen & gone))
+            chosen &= ~gone
+        start = self._count
+        self._count += int(np.count_nonzero(chosen))
+        everything = self._count - start == len(chosen)
+        arrays = (ids.keys.write_ids, ids.keys.buckets, ids.keys.row_ids, ids.current)
+        for column, array in zip(self._columns, arrays, strict=True):
+            column[start : self._count] = array if everything else filter_values(array, chosen)
+
+    def sorted(self) -> tuple[Keys, Longs]:
+        """Keys and currentTransaction in order. Nothing may be added any more."""
+        columns = [column[: self._count] for column in self._columns]
+        self._columns = []
+        keys = Keys(*columns[:3])
+        if not keys.ascending():
+            order = event_order(keys, columns[3])
+            del keys
+            for position in range(len(columns)):
+                columns[position] = gather(columns[position], order)
+        return Keys(*columns[:3]), columns[3]
 
 
 def _first_of_equal(keys: Keys, current: Longs) -> Mask:

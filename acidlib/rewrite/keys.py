@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acidlib.orc.column import Longs, Mask
-from acidlib.orc.kernels.jit import kernel
+from acidlib.orc.kernels.jit import kernel, kernel_flags
+from acidlib.orc.kernels.vectors import filter_values
 
 Key = tuple[int, int, int]
+Indices = NDArray[np.int32] | Longs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +30,12 @@ class Keys:
         """One key; negative indices count from the end."""
         return int(self.write_ids[index]), int(self.buckets[index]), int(self.row_ids[index])
 
-    def select(self, mask: Mask | Longs | slice) -> Keys:
+    def select(self, chosen: Mask | Indices | slice) -> Keys:
         """The keys at a mask, index array or slice."""
-        return Keys(self.write_ids[mask], self.buckets[mask], self.row_ids[mask])
+        if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_:
+            keep = kernel_flags(chosen)
+            return Keys(*(filter_values(array, keep) for array in (self.write_ids, self.buckets, self.row_ids)))
+        return Keys(self.write_ids[chosen], self.buckets[chosen], self.row_ids[chosen])
 
     def ascending(self) -> bool:
         """Whether the keys ascend strictly."""
@@ -102,6 +108,69 @@ def _lower_bound(w: Longs, b: Longs, r: Longs, kw: int, kb: int, kr: int) -> int
         else:
             high = middle
     return low
+
+
+def event_order(keys: Keys, current: Longs) -> Indices:
+    """The indices of delete events by key, then by currentTransaction from the latest; equal ones stay as they are.
+
+    Events come in a few ascending runs, one for each file: they are merged, so that cost and memory stay low.
+    """
+    narrow = len(keys) < 1 << 31
+    source: Indices = np.arange(len(keys), dtype=np.int32) if narrow else np.arange(len(keys), dtype=np.int64)
+    return _merge_order(keys.write_ids, keys.buckets, keys.row_ids, current, source, np.empty_like(source))
+
+
+@kernel
+def gather(values: Longs, order: Indices) -> Longs:  # pragma: no cover - compiled
+    """The values that an order names, which is one of indices inside; numpy would widen the indices first."""
+    out = np.empty(len(order), np.int64)
+    for i in range(len(order)):
+        out[i] = values[order[i]]
+    return out
+
+
+@kernel
+def _merge_order(
+    w: Longs, b: Longs, r: Longs, c: Longs, source: Indices, target: Indices
+) -> Indices:  # pragma: no cover - compiled
+    """Merges neighbouring runs from one array into the other until there is one run; returns the array that has it."""
+    n = len(w)
+    runs = 1
+    for i in range(1, n):
+        runs += int(_follows(w, b, r, c, i - 1, i))
+    edges = np.empty(runs + 1, np.int64)
+    edges[0] = 0
+    runs = 1
+    for i in range(1, n):
+        if _follows(w, b, r, c, i - 1, i):
+            edges[runs] = i
+            runs += 1
+    edges[runs] = n
+    while runs > 1:
+        merged = 0
+        for run in range(0, runs, 2):
+            left, middle = edges[run], edges[run + 1]
+            right, end = middle, edges[min(run + 2, runs)]
+            for out in range(left, end):
+                if left < middle and (right == end or not _follows(w, b, r, c, source[left], source[right])):
+                    target[out] = source[left]
+                    left += 1
+                else:
+                    target[out] = source[right]
+                    right += 1
+            edges[merged] = edges[run]
+            merged += 1
+        edges[merged] = n
+        runs = merged
+        source, target = target, source
+    return source
+
+
+@kernel
+def _follows(w: Longs, b: Longs, r: Longs, c: Longs, i: int, j: int) -> bool:  # pragma: no cover - compiled
+    """Whether event i has to stand behind event j."""
+    order = _compare(w[i], b[i], r[i], w[j], b[j], r[j])
+    return order > 0 or (order == 0 and c[i] < c[j])
 
 
 @kernel

@@ -9,6 +9,7 @@ import numpy as np
 
 from acidlib.orc.column import Column, Longs, Mask
 from acidlib.orc.encode import EncodedColumn, EncodingOptions, encode_column
+from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import Alignment, TypeNode
 from acidlib.orc.stripe import StripeReader, null_column
@@ -44,9 +45,7 @@ def encode_rows(parts: Sequence[Part], options: FileOptions, timezone: str) -> l
     rows = sum(len(part.keys) for part in parts)
     bounds = group_bounds(rows, options.stride)
     encoding = encoding_options(options, timezone)
-    encoded = _encode_ids(
-        _join_keys(parts), np.concatenate([part.current for part in parts]), INSERT, options, bounds, encoding
-    )
+    encoded = _encode_ids(_join_keys(parts), _join([part.current for part in parts]), INSERT, options, bounds, encoding)
     row_node = options.root.children[5]
     row_present = [_row_present(part) for part in parts]
     row = concat_columns(
@@ -107,10 +106,14 @@ def _encode_ids(
 
 def _join_keys(parts: Sequence[Part]) -> Keys:
     return Keys(
-        np.concatenate([part.keys.write_ids for part in parts]),
-        np.concatenate([part.keys.buckets for part in parts]),
-        np.concatenate([part.keys.row_ids for part in parts]),
+        _join([part.keys.write_ids for part in parts]),
+        _join([part.keys.buckets for part in parts]),
+        _join([part.keys.row_ids for part in parts]),
     )
+
+
+def _join(arrays: Sequence[Longs]) -> Longs:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _row_present(part: Part) -> Mask | None:
@@ -121,7 +124,7 @@ def _row_present(part: Part) -> Mask | None:
 
 
 def _kept(present: Mask | None, keep: Mask | None) -> Mask | None:
-    return present if present is None or keep is None else present[keep]
+    return present if present is None or keep is None else filter_values(present, keep)
 
 
 def _user_column(part: Part, position: int, row_present: Mask | None) -> Column:
@@ -129,7 +132,7 @@ def _user_column(part: Part, position: int, row_present: Mask | None) -> Column:
     column = part.reader.aligned(part.alignment.children[position], slots)
     if part.keep is None:
         return column
-    return filter_column(column, part.keep if row_present is None else part.keep[row_present])
+    return filter_column(column, part.keep if row_present is None else filter_values(part.keep, row_present))
 
 
 def _value_bounds(present: Mask, bounds: Longs) -> Longs:

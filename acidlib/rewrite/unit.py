@@ -11,6 +11,7 @@ import numpy as np
 
 from acidlib.errors import RefusedError
 from acidlib.model.units import FilterSize, PlannedAction, StripeAction, Unit, UnitResult
+from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.schema import Alignment, acid_tree
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.statistics_merge import copied_statistics
@@ -264,7 +265,7 @@ def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> Par
         rows=stripe.facts.rows,
         keep=keep,
         keys=ids.keys if keep is None else ids.keys.select(keep),
-        current=ids.current if keep is None else ids.current[keep],
+        current=ids.current if keep is None else filter_values(ids.current, keep),
     )
 
 

@@ -34,7 +34,8 @@ def copy_all(directory: Path, output: Path) -> None:
         os.fsync(sink.fileno())
 
 
-def _timed(work: Callable[[], object], output: Path) -> float:
+def timed(work: Callable[[], object], output: Path) -> float:
+    """Seconds of a job that makes a file anew."""
     output.unlink(missing_ok=True)
     start = time.perf_counter()
     work()
@@ -54,11 +55,11 @@ def main(directory: Path, rounds: int) -> None:
         "pyarrow": (lambda: compact_by_pyarrow(directory, theirs), theirs),
     }
     for work, output in works.values():
-        _timed(work, output)  # warm: kernels, page cache
+        timed(work, output)  # warm: kernels, page cache
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, (work, output) in works.items():
-            times[name].append(_timed(work, output))
+            times[name].append(timed(work, output))
     medians = {name: statistics.median(found) for name, found in times.items()}
     for name, (_, output) in works.items():
         found = times[name]

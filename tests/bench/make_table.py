@@ -1,6 +1,6 @@
 """Makes the table that the benches work on: one bucket, a base and ten deltas, mixed types, about 100 MB in zlib.
 
-    cd tests; ../.venv/bin/python -m bench.make_table DIRECTORY [--deleted 0.05] [--flat-deltas]
+    cd tests; ../.venv/bin/python -m bench.make_table DIRECTORY [--deleted 0.1] [--flat-deltas]
 
 Written by pyorc, so that what is measured is not our own writer's output.
 """
@@ -8,7 +8,7 @@ Written by pyorc, so that what is measured is not our own writer's output.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -26,6 +26,7 @@ SCHEMA = (
     f"row:struct<{COLUMNS}>>"
 )
 BUCKET = 536870912
+STRIPE_BYTES = 64 << 20
 _STATUS = ("new", "paid", "packed", "shipped", "delivered", "returned", "lost", "cancelled")
 _EPOCH_2020 = 1_577_836_800
 
@@ -39,7 +40,7 @@ def _row(rng: random.Random, number: int) -> tuple[object, ...]:
         (bits >> 44 & 0xFFFFFFFF) / 4096.0,
         bool(bits >> 76 & 1),
         18_000 + (bits >> 77 & 0xFFF),
-        (_EPOCH_2020 + number // 4, (bits >> 89 & 0x3FF) * 1_000_000),
+        (_EPOCH_2020 + number // 4, (bits >> 89 & 0x3FF) % 1000 * 1_000_000),
         _STATUS[bits >> 99 & 7],
         f"city {bits >> 102 & 0xFFF}",
         f"{bits >> 114 & 0xFFFF:04x}",
@@ -60,36 +61,38 @@ class _Raw:
         return obj
 
 
-def write_file(path: Path, write_id: int, rows: int, first: int, *, operation: int = 0, stride: int = 10_000) -> None:
+def write_file(
+    path: Path, write_id: int, rows: int, first: int, *, stride: int = 10_000, stripe_bytes: int = STRIPE_BYTES
+) -> None:
     """One insert file of `rows` rows whose ids start at `first`."""
     rng = random.Random(first)
     path.parent.mkdir(parents=True)
     (path.parent / "_orc_acid_version").write_text("2")
-    with path.open("wb") as file, _writer(file, stride) as writer:
+    with path.open("wb") as file, _writer(file, stride, stripe_bytes) as writer:
         for number in range(rows):
-            writer.write((operation, write_id, BUCKET, number, write_id, _row(rng, first + number)))
+            writer.write((0, write_id, BUCKET, number, write_id, _row(rng, first + number)))
         _metadata(writer, rows, 0)
     _add_key_index(path, lambda row: (write_id, row))
 
 
-def write_deletes(path: Path, write_id: int, keys: list[int], *, stride: int = 10_000) -> None:
+def write_deletes(path: Path, write_id: int, keys: Sequence[int]) -> None:
     """One delete file: rows of the base by row id."""
     path.parent.mkdir(parents=True)
     (path.parent / "_orc_acid_version").write_text("2")
-    with path.open("wb") as file, _writer(file, stride) as writer:
+    with path.open("wb") as file, _writer(file, 10_000, STRIPE_BYTES) as writer:
         for key in keys:
             writer.write((2, 1, BUCKET, key, write_id, None))
         _metadata(writer, 0, len(keys))
     _add_key_index(path, lambda row: (1, keys[row]))
 
 
-def _writer(file: object, stride: int) -> pyorc.Writer:
+def _writer(file: object, stride: int, stripe_bytes: int) -> pyorc.Writer:
     return pyorc.Writer(
         file,
         SCHEMA,
         compression=pyorc.CompressionKind.ZLIB if stride else pyorc.CompressionKind.NONE,
         compression_block_size=262_144,
-        stripe_size=64 << 20,
+        stripe_size=stripe_bytes,
         row_index_stride=stride,
         dict_key_size_threshold=0.8,
         struct_repr=pyorc.StructRepr.TUPLE,
@@ -116,9 +119,9 @@ def _add_key_index(path: Path, key_of: Callable[[int], tuple[int, int]]) -> None
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--rows", default=2_000_000)
+@click.option("--rows", default=2_500_000)
 @click.option("--deltas", default=10)
-@click.option("--deleted", default=0.05, help="Share of the base's rows that is deleted, all over.")
+@click.option("--deleted", default=0.1, help="Share of the base's rows that is deleted, all over.")
 @click.option("--flat-deltas", is_flag=True, help="One wide delta without row index, as Hive 3.1's minor leaves it.")
 def main(directory: Path, rows: int, deltas: int, deleted: float, flat_deltas: bool) -> None:
     """Make the table in DIRECTORY, which must not exist."""

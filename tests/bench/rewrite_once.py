@@ -23,12 +23,17 @@ from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 
 
-def unit_of(directory: Path) -> Unit:
-    """The major compaction of a table's only bucket."""
-    found = [
+def data_files(directory: Path) -> tuple[DataFile, ...]:
+    """The files of a made table, in the order of their names."""
+    return tuple(
         DataFile(path=str(path), directory=path.parent.name, length=path.stat().st_size, bucket=0)
         for path in sorted(directory.glob("*/bucket_00000"))
-    ]
+    )
+
+
+def unit_of(directory: Path) -> Unit:
+    """The major compaction of a table's only bucket."""
+    found = data_files(directory)
     rows = [file for file in found if not file.directory.startswith("delete_delta")]
     return Unit(
         directory="base_0000100",

@@ -10,7 +10,7 @@ from one_column import int_column, orc_bytes, read_from, read_pyarrow, read_pyor
 
 from acidlib.errors import CorruptError
 from acidlib.orc.kernels.ints_decode import decode_ints
-from acidlib.orc.kernels.ints_encode import encode_ints
+from acidlib.orc.kernels.ints_encode import _block_end, _calm_block_end, encode_ints
 
 NO_MARKS = np.empty(0, dtype=np.int64)
 PATCHED = [2030, 2000, 2020, 1000000, *range(2040, 2191, 10)]
@@ -198,6 +198,44 @@ def test_every_width_decodes(bits):
     data = bytes([0x40 | code << 1, len(values) - 1]) + int(packed, 2).to_bytes(len(packed) // 8, "big")
     wanted = np.array(values, dtype=np.uint64).view(np.int64)
     assert np.array_equal(decode_ints(np.frombuffer(data, np.uint8), 37, signed=False, version=2), wanted)
+
+
+@pytest.mark.parametrize("code", range(32))
+@pytest.mark.parametrize("length", [*range(1, 19), 64])
+def test_every_width_decodes_up_to_the_last_byte(code, length):
+    # as numbers without end: neither words nor bytes
+    width = [*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64][code]
+    values = [int(value) >> (64 - width) for value in rng().integers(0, 1 << 64, length, dtype=np.uint64)]
+    packed = 0
+    for value in values:
+        packed = packed << width | value
+    size = (length * width + 7) // 8
+    packed <<= size * 8 - length * width
+    data = bytes([0x40 | code << 1, length - 1]) + packed.to_bytes(size, "big")
+    found = decode_ints(np.frombuffer(data, dtype=np.uint8), length, signed=False, version=2)
+    assert found.view(np.uint64).tolist() == values
+
+
+def blocks():
+    r = rng()
+    for size in [1, 2, 3, 4, 5, 9, 40, 200, 512]:
+        for _ in range(40):
+            yield r.integers(-3, 3, size)
+            yield np.cumsum(r.choice([0, 1, 1, 1, 1, 1, 2, 5], size))
+            yield np.repeat(r.integers(-(10**6), 10**6, size), r.integers(1, 9, size))[:size]
+            yield np.concatenate([r.integers(-9, 9) * np.arange(n) + r.integers(0, 99) for n in range(1, 40)])[:size]
+            yield np.where(np.arange(size) < size // 2, r.integers(-(1 << 62), 1 << 62, size), 1 << 62)
+
+
+@pytest.mark.parametrize("signed", [0, 1])
+def test_a_block_ends_where_it_does_however_it_is_looked_for(signed):
+    state, trial, same = np.empty(6, np.int64), np.empty(6, np.int64), np.empty(512, np.uint8)
+    found = [
+        (_calm_block_end(block, signed, state, trial, same), _block_end(block, 0, len(block), signed), len(block))
+        for block in blocks()
+    ]
+    assert [calm for calm, _, _ in found] == [slow for _, slow, _ in found]
+    assert 100 < sum(end < size for end, _, size in found) < len(found) - 100
 
 
 def test_a_negative_base_is_sign_and_magnitude():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from orc_memory import longs
 
-from acidlib.rewrite.keys import Key, Keys
+from acidlib.rewrite.keys import Key, Keys, event_order, gather
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -83,3 +83,21 @@ def test_between_is_inclusive_at_both_ends() -> None:
 def test_synthetic_keys_count_on_from_a_row() -> None:
     assert tuples(Keys.sequence(5, 536870912, 7, 3)) == [(5, 536870912, 7), (5, 536870912, 8), (5, 536870912, 9)]
     assert len(Keys.sequence(0, 0, 0, 0)) == 0
+
+
+@pytest.mark.parametrize("files", [1, 2, 3, 7, 40])
+def test_events_of_any_number_of_files_are_ordered_by_key_then_from_the_latest(files: int) -> None:
+    generator = random.Random(files)
+    parts = [
+        sorted(
+            [(*key, generator.randrange(3)) for key in random_keys(generator, generator.randrange(30))],
+            key=lambda event: (*event[:3], -event[3]),
+        )
+        for _ in range(files)
+    ]
+    events = [event for part in parts for event in part]
+    for found in (events, generator.sample(events, len(events))):
+        order = event_order(keys(*(event[:3] for event in found)), longs(*(event[3] for event in found)))
+        wanted = sorted(range(len(found)), key=lambda i: (*found[i][:3], -found[i][3]))
+        assert order.tolist() == wanted
+        assert gather(longs(*(event[2] for event in found)), order).tolist() == [found[i][2] for i in wanted]

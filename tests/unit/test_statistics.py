@@ -385,6 +385,35 @@ def test_strings_by_unsigned_bytes() -> None:
     assert whole(column) == stats(6, string_statistics={"minimum": b"a", "maximum": "ä".encode(), "sum": 23})
 
 
+def test_strings_that_share_their_first_bytes_or_end_in_zeros() -> None:
+    generator = random.Random(11)
+    heads = [b"", b"\0", b"\0" * 7, b"\0" * 8, b"abcdefg", b"abcdefgh", b"\xc2\x80" * 5]
+    for _ in range(300):
+        values = [
+            generator.choice(heads) + bytes(generator.choices(b"\0a\x7f", k=generator.randrange(4)))
+            for _ in range(generator.randrange(1, 6))
+        ]
+        typed = whole(strings(*values)).string_statistics
+        assert (typed.minimum, typed.maximum) == (min(values), max(values)), values
+        assert typed.sum == sum(map(len, values))
+
+
+def test_the_extreme_instants_are_found_around_1970_where_seconds_do_not_order_them() -> None:
+    generator = random.Random(12)
+    for _ in range(300):
+        # nanoseconds as stored: three bits for the zeros that were taken off
+        pairs = [
+            (generator.randrange(-4, 4) + EPOCH, generator.choice([0, 1, 999_999, 1_000_000, 999_999_999]) << 3)
+            for _ in range(generator.randrange(1, 8))
+        ]
+        millis = []
+        for second, stored in pairs:
+            read = (second - EPOCH) * 1000 + (stored >> 3) // 1_000_000
+            millis.append(read - 1000 if read < 0 and stored >> 3 > 999_999 else read)
+        typed = whole(timestamps(*pairs)).timestamp_statistics
+        assert (typed.minimum_utc, typed.maximum_utc) == (min(millis), max(millis)), pairs
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
 def test_dictionary_in_any_order(order: tuple[int, ...]) -> None:
     entries = [(b"aa", b"b", b"c")[i] for i in order]

@@ -12,7 +12,7 @@ from one_column import DIRECT_V2, Column, orc_bytes, read_from, read_pyarrow, re
 from acidlib.errors import CorruptError
 from acidlib.orc.kernels.ints_encode import encode_ints
 from acidlib.orc.kernels.varints import decode_varints, encode_varints
-from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, gather_bytes
+from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, filter_values, gather_bytes, sums_before
 
 NO_MARKS = np.empty(0, dtype=np.int64)
 TOP = 10**38 - 1
@@ -185,3 +185,39 @@ def test_expand_keep():
 def test_lengths_must_add_up(lengths):
     with pytest.raises(CorruptError, match="Cannot filter values: because"):
         filter_bytes(octets([1, 2, 3]), np.array(lengths, dtype=np.int64), np.array([True, False]))
+
+
+def test_lists_of_any_length_are_expanded():
+    sizes = np.random.default_rng(5).integers(0, 40, 500)
+    for keep in (sizes % 3 > 0, sizes < 0, sizes >= 0):
+        assert np.array_equal(expand_keep(keep, sizes), np.repeat(keep, sizes))
+    with pytest.raises(CorruptError, match="elements"):
+        expand_keep(np.array([True, True]), np.array([(1 << 63) - 1, 1]))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint32, np.uint8, np.bool_])
+def test_filter_values_of_every_width(dtype):
+    random = np.random.default_rng(6)
+    values = random.integers(0, 2, 1000).astype(dtype) if dtype is np.bool_ else random.integers(0, 256, 1000, dtype)
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    for keep in (random.random(1000) < 0.9, values < 0, values >= 0):
+        for source in (values, frozen, np.repeat(values, 2)[::2]):
+            found = filter_values(source, keep)
+            assert found.dtype == dtype
+            assert np.array_equal(found, values[keep])
+    assert len(filter_values(values[:0], keep[:0])) == 0
+    with pytest.raises(ValueError, match="1000 values but 999 flags"):
+        filter_values(values, keep[1:])
+
+
+def test_sums_before_marks():
+    amounts = np.array([3, -1, 4, 1, 5])
+    assert sums_before(amounts, np.array([0, 0, 2, 5])).tolist() == [0, 0, 2, 12]
+    with pytest.raises(ValueError, match="ascend"):
+        sums_before(amounts, np.array([0, 6]))
+
+
+def test_flags_of_another_number_than_the_lists():
+    with pytest.raises(ValueError, match="2 lengths but 1 flags"):
+        expand_keep(np.array([True]), np.array([1, 2]))

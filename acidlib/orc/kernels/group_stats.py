@@ -5,16 +5,10 @@ that bounds ascend within the arrays. A group without values leaves zeros; the c
 Sums are kept in halves of 32 bits, so that a group of fewer than 2**31 values cannot overflow.
 """
 
-import sys
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir  # type: ignore[import-untyped]  # no type information is published
-from numba import types
-from numba.extending import intrinsic
 
-from acidlib.orc.kernels.jit import Bytes, Longs, kernel
+from acidlib.orc.kernels.jit import Bytes, Longs, kernel, load_word, wrapping_add
 
 Doubles = npt.NDArray[np.float64]
 
@@ -25,9 +19,11 @@ BASE_SECONDS = 1_420_070_400
 """2015-01-01 00:00:00 UTC, from which stored timestamp seconds count."""
 
 _LOW = 0xFFFFFFFF
+_HALF = 1 << 31
 _SIGN = np.int64(-(2**63))
 MAX_SECONDS = 9_000_000_000_000_000
-_MAX_NANOS = 999_999_999
+_MOST_DIGITS = np.array([999_999_999, *(999_999_999 // 10 ** (zeros + 1) for zeros in range(1, 8))], np.int64)
+"""The greatest nanoseconds by the lowest three bits of their stored form."""
 
 
 @kernel
@@ -39,24 +35,30 @@ def integer_groups(values: Longs, bounds: Longs) -> tuple[Longs, Longs, Longs, L
     low = np.zeros(groups, np.int64)
     high = np.zeros(groups, np.int64)
     for g in range(groups):
-        first = bounds[g]
-        if first == bounds[g + 1]:
-            continue
-        least = values[first]
-        most = least
-        low_sum = np.int64(0)
-        high_sum = np.int64(0)
-        for i in range(first, bounds[g + 1]):
-            value = values[i]
-            least = min(least, value)
-            most = max(most, value)
-            low_sum += value & _LOW
-            high_sum += value >> 32
-        minimum[g] = least
-        maximum[g] = most
-        low[g] = low_sum
-        high[g] = high_sum
+        block = values[bounds[g] : bounds[g + 1]]
+        if len(block):
+            minimum[g], maximum[g], low[g], high[g] = _integers(block)
     return minimum, maximum, low, high
+
+
+@kernel
+def _integers(block: Longs) -> tuple[int, int, int, int]:
+    least = block[0]
+    most = block[0]
+    total = 0
+    for value in block:
+        least = min(least, value)
+        most = max(most, value)
+        total = wrapping_add(total, value)
+    if least >= -_HALF and most < _HALF:
+        # so few values cannot overflow
+        return least, most, total & _LOW, total >> 32
+    low = 0
+    high = 0
+    for value in block:
+        low += value & _LOW
+        high += value >> 32
+    return least, most, low, high
 
 
 @kernel
@@ -89,36 +91,22 @@ def double_groups(values: Doubles, bounds: Longs) -> tuple[Doubles, Doubles, Dou
     return minimum, maximum, total
 
 
-def _load_word(_context: Any, data: Any, _at: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = builder.gep(array.data, [arguments[1]])
-        word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
-        return builder.bswap(word) if sys.byteorder == "little" else word
-
-    return types.uint64(data, types.int64), generate
-
-
-_word: Any = intrinsic(_load_word)
-"""The eight bytes from an index on as one number that orders as they do. The caller keeps the index inside."""
-
-
 @kernel
 def _is_less(data: Bytes, a: int, a_end: int, b: int, b_end: int) -> bool:
     """Whether data[a:a_end] comes before data[b:b_end], bytes taken as unsigned."""
     shared = min(a_end - a, b_end - b)
     done = 0
     while done + 8 <= shared:
-        left = _word(data, a + done)
-        right = _word(data, b + done)
+        left = load_word(data, a + done)
+        right = load_word(data, b + done)
         if left != right:
             return bool(left < right)
         done += 8
     rest = shared - done
     if rest > 0 and max(a, b) + done + 8 <= len(data):
         unused = np.uint64(64 - 8 * rest)
-        left = _word(data, a + done) >> unused
-        right = _word(data, b + done) >> unused
+        left = load_word(data, a + done) >> unused
+        right = load_word(data, b + done) >> unused
         if left != right:
             return bool(left < right)
         return a_end - a < b_end - b
@@ -129,22 +117,55 @@ def _is_less(data: Bytes, a: int, a_end: int, b: int, b_end: int) -> bool:
 
 
 @kernel
-def string_groups(offsets: Longs, data: Bytes, bounds: Longs) -> tuple[Longs, Longs]:
-    """Per group: index of the least string and of the greatest; string i is data[offsets[i]:offsets[i + 1]]."""
+def string_groups(lengths: Longs, data: Bytes, bounds: Longs) -> npt.NDArray[np.int64]:
+    """Per group, shape (G, 5): start and length of the least string, of the greatest, and the sum of the lengths.
+
+    The strings lie one behind the other in data; the caller has checked that the lengths fit.
+    """
     groups = len(bounds) - 1
-    minimum = np.zeros(groups, np.int64)
-    maximum = np.zeros(groups, np.int64)
+    found = np.zeros((groups, 5), np.int64)
+    at = 0
+    for i in range(bounds[0]):
+        at += lengths[i]
     for g in range(groups):
-        least = bounds[g]
-        most = least
-        for i in range(bounds[g] + 1, bounds[g + 1]):
-            if _is_less(data, offsets[i], offsets[i + 1], offsets[least], offsets[least + 1]):
-                least = i
-            elif _is_less(data, offsets[most], offsets[most + 1], offsets[i], offsets[i + 1]):
-                most = i
-        minimum[g] = least
-        maximum[g] = most
-    return minimum, maximum
+        first = bounds[g]
+        if first == bounds[g + 1]:
+            continue
+        begin = least = most = at
+        least_end = most_end = at + lengths[first]
+        # most strings differ within their first bytes
+        least_head = most_head = _head(data, at, least_end)
+        for i in range(first, bounds[g + 1]):
+            end = at + lengths[i]
+            head = _head(data, at, end)
+            if head <= least_head and (head < least_head or _is_less(data, at, end, least, least_end)):
+                least = at
+                least_end = end
+                least_head = head
+            elif head >= most_head and (head > most_head or _is_less(data, most, most_end, at, end)):
+                most = at
+                most_end = end
+                most_head = head
+            at = end
+        found[g, 0] = least
+        found[g, 1] = least_end - least
+        found[g, 2] = most
+        found[g, 3] = most_end - most
+        found[g, 4] = at - begin
+    return found
+
+
+@kernel
+def _head(data: Bytes, at: int, end: int) -> np.uint64:
+    """The first eight bytes of data[at:end] as a number that orders as they do, with zeros for those it lacks."""
+    size = end - at
+    if at + 8 <= len(data) and size > 0:
+        word = load_word(data, at)
+        return word if size >= 8 else word & ~(np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(8 * size))
+    word = np.uint64(0)
+    for i in range(min(size, 8)):
+        word |= np.uint64(data[at + i]) << np.uint64(56 - 8 * i)
+    return word
 
 
 @kernel
@@ -185,6 +206,30 @@ def entry_groups(entries: Longs, offsets: Longs, data: Bytes, bounds: Longs) -> 
 
 
 @kernel
+def chosen_sums(amounts: Longs, indices: Longs, bounds: Longs) -> Longs:
+    """Per group: the sum of the amounts that its indices name. The caller has checked the indices."""
+    sums = np.zeros(len(bounds) - 1, np.int64)
+    for g in range(len(sums)):
+        total = 0
+        for index in indices[bounds[g] : bounds[g + 1]]:
+            total += amounts[index]
+        sums[g] = total
+    return sums
+
+
+@kernel
+def true_counts(flags: Bytes, bounds: Longs) -> Longs:
+    """Per group: how many flags are not 0."""
+    counts = np.zeros(len(bounds) - 1, np.int64)
+    for g in range(len(counts)):
+        count = 0
+        for flag in flags[bounds[g] : bounds[g + 1]]:
+            count += int(flag != 0)
+        counts[g] = count
+    return counts
+
+
+@kernel
 def decimal_groups(values: Longs, scales: Longs, bounds: Longs) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Decimals of 64 bits, by scale: (G, SCALES, 4) with minimum, maximum, low and high sums; counts (G, SCALES).
 
@@ -195,7 +240,14 @@ def decimal_groups(values: Longs, scales: Longs, bounds: Longs) -> tuple[npt.NDA
     found = np.zeros((groups, SCALES, 4), np.int64)
     counts = np.zeros((groups, SCALES), np.int64)
     for g in range(groups):
-        for i in range(bounds[g], bounds[g + 1]):
+        first = bounds[g]
+        scale = _only_scale(scales[first : bounds[g + 1]])
+        if scale >= 0:
+            cell = found[g, scale]
+            cell[0], cell[1], cell[2], cell[3] = _integers(values[first : bounds[g + 1]])
+            counts[g, scale] = bounds[g + 1] - first
+            continue
+        for i in range(first, bounds[g + 1]):
             scale = scales[i]
             if scale < 0 or scale >= SCALES:
                 counts[g, 0] = -1
@@ -212,6 +264,17 @@ def decimal_groups(values: Longs, scales: Longs, bounds: Longs) -> tuple[npt.NDA
             found[g, scale, 3] += value >> 32
             counts[g, scale] += 1
     return found, counts
+
+
+@kernel
+def _only_scale(scales: Longs) -> int:
+    """The scale that all values have, or -1: none has one, they differ, or it is outside 0..38."""
+    if len(scales) == 0 or scales[0] < 0 or scales[0] >= SCALES:
+        return -1
+    others = 0
+    for scale in scales:
+        others |= scale ^ scales[0]
+    return -1 if others else int(scales[0])
 
 
 @kernel
@@ -252,15 +315,13 @@ def wide_decimal_groups(
 
 @kernel
 def nanoseconds(stored: int) -> int:
-    """Nanoseconds behind the stored form, -1 for a form that no writer makes."""
+    """Nanoseconds behind the stored form: the lowest three bits count the zeros taken off the end, less one."""
     zeros = stored & 7
     value = stored >> 3
-    if value < 0 or value > _MAX_NANOS:
-        return -1
     if zeros > 0:
         for _ in range(zeros + 1):
             value *= 10
-    return value if value <= _MAX_NANOS else -1
+    return value
 
 
 @kernel
@@ -274,21 +335,43 @@ def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> npt.NDArray
     groups = len(bounds) - 1
     found = np.zeros((groups, 5), np.int64)
     for g in range(groups):
-        for i in range(bounds[g], bounds[g + 1]):
-            fraction = nanoseconds(nanos[i])
+        first = bounds[g]
+        if first == bounds[g + 1]:
+            continue
+        block = seconds[first : bounds[g + 1]]
+        least = block[0]
+        most = block[0]
+        for stored in block:
+            least = min(least, stored)
+            most = max(most, stored)
+        if least < -MAX_SECONDS or most > MAX_SECONDS or not are_nanoseconds(nanos[first : bounds[g + 1]]):
+            found[g, 4] = 1
+            continue
+        fresh = True
+        for i in range(first, bounds[g + 1]):
             stored = seconds[i]
-            if fraction < 0 or stored < -MAX_SECONDS or stored > MAX_SECONDS:
-                found[g, 4] = 1
-                break
+            # an instant lies at most a second before its stored one and less than a second behind it
+            if least + 1 < stored < most - 1:
+                continue
+            fraction = nanoseconds(nanos[i])
             millis = (stored + BASE_SECONDS) * 1000 + fraction // 1_000_000
             if millis < 0 and fraction > 999_999:
                 millis -= 1000
             below = fraction % 1_000_000
-            first = i == bounds[g]
-            if first or millis < found[g, 0] or (millis == found[g, 0] and below < found[g, 1]):
+            if fresh or millis < found[g, 0] or (millis == found[g, 0] and below < found[g, 1]):
                 found[g, 0] = millis
                 found[g, 1] = below
-            if first or millis > found[g, 2] or (millis == found[g, 2] and below > found[g, 3]):
+            if fresh or millis > found[g, 2] or (millis == found[g, 2] and below > found[g, 3]):
                 found[g, 2] = millis
                 found[g, 3] = below
+            fresh = False
     return found
+
+
+@kernel
+def are_nanoseconds(stored: Longs) -> bool:
+    """Whether all are nanoseconds in the stored form."""
+    wrong = 0
+    for value in stored:
+        wrong |= int(value < 0) | int(value >> 3 > _MOST_DIGITS[value & 7])
+    return wrong == 0

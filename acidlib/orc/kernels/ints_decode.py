@@ -3,7 +3,7 @@
 import numpy as np
 
 from acidlib.errors import CorruptError
-from acidlib.orc.kernels.jit import Bytes, Longs, byte_at, kernel, kernel_bytes, wrapping_add, wrapping_sub
+from acidlib.orc.kernels.jit import Bytes, Longs, byte_at, kernel, kernel_bytes, load_word, wrapping_add, wrapping_sub
 
 _OK, _TRUNCATED, _TOO_MANY, _TRAILING, _VARINT, _PATCHES, _DELTA = range(7)
 _REASONS = {
@@ -164,32 +164,28 @@ def _unpack(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: in
     size = (length * width + 7) >> 3
     if size > len(buf) - pos:
         return -_TRUNCATED
-    if width == 8:
-        for i in range(length):
-            out[start + i] = buf[pos + i]
-    elif width == 16:
-        for i in range(length):
-            out[start + i] = byte_at(buf, pos + 2 * i) << 8 | byte_at(buf, pos + 2 * i + 1)
-    elif width & 7 == 0:
-        step = width >> 3
-        at = pos
-        for i in range(start, start + length):
-            out[i] = _big_endian(buf, at, step)
-            at += step
-    else:
-        # at most 30 bits wide here, so that the bits in hand stay below 64
-        mask = (1 << width) - 1
-        held = 0
-        bits = 0
-        at = pos
-        for i in range(start, start + length):
-            while bits < width:
-                held = (held << 8) | byte_at(buf, at)
-                at += 1
-                bits += 8
-            bits -= width
-            out[i] = (held >> bits) & mask
+    data = buf[pos:]
+    target = out[start : start + length]
+    shift = np.uint64(64 - width)
+    # eight bytes from where a value begins hold it: it is at most 30 bits wide or begins with a byte
+    whole = min(length, ((len(data) - 8) * 8 + 7) // width + 1) if len(data) >= 8 else 0
+    for i in range(whole):
+        at = i * width
+        target[i] = np.int64((load_word(data, at >> 3) << np.uint64(at & 7)) >> shift)
+    for i in range(whole, length):
+        target[i] = _bits(data, i * width, width)
     return pos + size
+
+
+@kernel
+def _bits(data: Bytes, at: int, width: int) -> int:
+    """The number that `width` bits from bit `at` on hold."""
+    end = at + width
+    value = 0
+    for i in range(at >> 3, (end + 7) >> 3):
+        value = (value << 8) | byte_at(data, i)
+    value >>= -end & 7
+    return value if width == 64 else value & ((1 << width) - 1)
 
 
 @kernel

@@ -19,6 +19,8 @@ _MAX_RUN = 512
 # A run of one value costs ten bytes at most, a longer one less per value.
 _MOST_BYTES_PER_VALUE = 10
 _MAX_PATCHES = 31
+# So many values are compared without a branch.
+_STRIDE = 16
 # A header of a byte, a value of a byte, and the header of the next block.
 _LEAST_BREAK_BITS = 32
 # Java keeps the base in sign and magnitude; its width must leave the sign a bit in eight bytes for every version.
@@ -49,19 +51,27 @@ def _encode(values: Longs, signed: int, marks: Longs, out: Bytes, offsets: Longs
     patches = np.empty(_MAX_PATCHES, dtype=np.int64)
     counts = np.empty(65, dtype=np.int64)
     state = np.empty(6, dtype=np.int64)
+    trial = np.empty(6, dtype=np.int64)
+    same = np.empty(_MAX_RUN, dtype=np.uint8)
     start = 0
     pos = 0
     mark = 0
     forced = False
+    calm = True
     while start < len(values):
         limit = min(len(values), start + _MAX_RUN)
         at = pos
         length = _even_run(values, start, limit)
         even = (forced and length > 2) or _even_run_pays(values, start, length, signed)
         if not even:
-            end = _block_end(values, start, limit, signed)
-            _summarize(values, start, end, signed, state)
+            if calm:
+                end = start + _calm_block_end(values[start:limit], signed, state, trial, same)
+            else:
+                end = _block_end(values, start, limit, signed)
+            if end < limit or not calm:
+                _summarize(values[start:end], signed, state)
             forced = end < limit
+            calm = end == limit
             if length > 2:
                 width = _width(values, start, state[2], state[3], state[4] + state[5] > 0)
                 even = _lead_pays(values, start, length, width, signed)
@@ -87,6 +97,14 @@ def _even_run(values: Longs, start: int, limit: int) -> int:
         return limit - start
     step = wrapping_sub(values[start + 1], values[start])
     end = start + 2
+    while end + _STRIDE <= limit:
+        later, former = values[end : end + _STRIDE], values[end - 1 : end - 1 + _STRIDE]
+        other = 0
+        for i in range(_STRIDE):
+            other |= wrapping_sub(later[i], former[i]) ^ step
+        if other:
+            break
+        end += _STRIDE
     while end < limit and wrapping_sub(values[end], values[end - 1]) == step:
         end += 1
     # the ends tell whether the steps overflowed
@@ -205,9 +223,56 @@ def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
 
 
 @kernel
-def _summarize(values: Longs, start: int, end: int, signed: int, state: Longs) -> None:
+def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same: Bytes) -> int:
+    """What _block_end finds for all these values, which it summarises into state; fast where few even runs are long.
+
+    Only a run that would pay in a block as wide as all the values can pay in the block that ends with it.
+    """
+    _summarize(block, signed, state)
+    if len(block) < 4:
+        return len(block)
+    last = len(block) - 1
+    width = _width(block, 0, state[2], state[3], state[4] + state[5])
+    if state[4] + state[5] == 0 or block[0] == block[1]:
+        # monotonic up to there, a block may still be as wide as its distances
+        width = max(width, aligned_width(bit_length(state[3])))
+    # same[i]: the distances before and behind value i are equal
+    any_same = 0
+    for i in range(1, last):
+        equal = int(wrapping_sub(block[i + 1], block[i]) == wrapping_sub(block[i], block[i - 1]))
+        same[i] = equal
+        any_same |= equal
+    if not any_same:
+        return len(block)
+    fewest = max(1, _LEAST_BREAK_BITS // width - 1)
+    edge = 1
+    while edge < last and same[edge]:
+        edge += 1
+    while edge + fewest < last:
+        i = edge + fewest
+        while i > edge and same[i]:
+            i -= 1
+        if i > edge:
+            edge = i
+            continue
+        end = edge + fewest + 1
+        while end < last and same[end]:
+            end += 1
+        # the run has the values from the edge to the one behind the last flag
+        run = end + 1 - edge
+        step = wrapping_sub(block[edge + 1], block[edge])
+        if (run > 3 or step == 0) and _break_pays(block[edge], step, run, width, signed):
+            _summarize(block[: end + 2], signed, trial)
+            exact = _width(block, 0, trial[2], trial[3], trial[4] + trial[5])
+            if _break_pays(block[edge], step, run, exact, signed):
+                return edge
+        edge = end
+    return len(block)
+
+
+@kernel
+def _summarize(block: Longs, signed: int, state: Longs) -> None:
     """What a block's values share: least, greatest, patterns or-ed, later distances or-ed, rising, falling."""
-    block = values[start:end]
     least = block[0]
     greatest = block[0]
     patterns = 0

@@ -7,6 +7,7 @@ Signed sums that overflow are undefined in compiled code (numba marks them so fo
 whatever is computed from a file's values goes through wrapping_add and wrapping_sub.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]  # no type information is published
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 Bytes = npt.NDArray[np.uint8]
@@ -40,6 +42,62 @@ def _leading_zeros(_context: Any, _value: Any) -> Any:
 
 
 leading_zeros = cast(Callable[[int], int], intrinsic(_leading_zeros))
+
+
+def _load_word(_context: Any, data: Any, _at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = builder.gep(array.data, [arguments[1]])
+        word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+        return builder.bswap(word) if sys.byteorder == "little" else word
+
+    return types.uint64(data, types.int64), generate
+
+
+load_word = cast(Callable[[Bytes, int], np.uint64], intrinsic(_load_word))
+"""The eight bytes from an index on as one big-endian number. The caller keeps the index inside the array."""
+
+
+def _store_word(_context: Any, _data: Any, _at: Any, _word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
+        word = builder.bswap(arguments[2]) if sys.byteorder == "little" else arguments[2]
+        builder.store(word, place, align=1)
+        return context.get_dummy_value()
+
+    return types.none(types.Array(types.uint8, 1, "C"), types.int64, types.uint64), generate
+
+
+store_word = cast(Callable[[Bytes, int, np.uint64], None], intrinsic(_store_word))
+"""Writes a number as eight big-endian bytes from an index on. The caller keeps the index inside the array."""
+
+
+def _swapped(_context: Any, _word: Any) -> Any:
+    def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bswap(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+swapped = cast(Callable[[np.uint64], np.uint64], intrinsic(_swapped))
+"""The number whose bytes stand the other way round."""
+
+
+def _copy_bytes(_context: Any, _target: Any, _at: Any, _source: Any, _start: Any, _size: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target = context.make_array(signature.args[0])(context, builder, arguments[0])
+        source = context.make_array(signature.args[2])(context, builder, arguments[2])
+        to, origin = builder.gep(target.data, [arguments[1]]), builder.gep(source.data, [arguments[3]])
+        cgutils.raw_memcpy(builder, to, origin, arguments[4], 1)  # type: ignore[no-untyped-call]
+        return context.get_dummy_value()
+
+    octets = types.Array(types.uint8, 1, "C")
+    return types.none(octets, types.int64, octets, types.int64, types.int64), generate
+
+
+copy_bytes = cast(Callable[[Bytes, int, Bytes, int, int], None], intrinsic(_copy_bytes))
+"""Copies bytes from a place in one array to a place in another. The caller keeps both inside."""
 
 
 @kernel
@@ -76,19 +134,20 @@ def magnitude(value: int) -> int:
 def kernel_bytes(buf: object) -> Bytes:
     """A writable contiguous uint8 view of any buffer: the one type kernels are compiled for. Copies read-only input."""
     array = buf if isinstance(buf, np.ndarray) else np.frombuffer(cast(bytes, buf), dtype=np.uint8)
-    return _kernel_array(array, np.dtype(np.uint8))
+    return kernel_array(array, np.dtype(np.uint8))
 
 
 def kernel_longs(values: npt.NDArray[Any]) -> Longs:
     """The values as a writable contiguous int64 array, without a copy where they are one already."""
-    return cast(Longs, _kernel_array(values, np.dtype(np.int64)))
+    return cast(Longs, kernel_array(values, np.dtype(np.int64)))
 
 
 def kernel_flags(values: npt.NDArray[Any]) -> Flags:
     """The values as a writable contiguous bool array, without a copy where they are one already."""
-    return cast(Flags, _kernel_array(values, np.dtype(np.bool_)))
+    return cast(Flags, kernel_array(values, np.dtype(np.bool_)))
 
 
-def _kernel_array(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def kernel_array(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The values as a writable contiguous array of a type, without a copy where they are one already."""
     array = np.ascontiguousarray(values, dtype=dtype)
     return array if array.flags.writeable else array.copy()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from acidlib.orc.kernels.group_stats import BASE_SECONDS, MAX_SECONDS, nanoseconds
+from acidlib.orc.kernels.group_stats import BASE_SECONDS, MAX_SECONDS, are_nanoseconds, nanoseconds
 from acidlib.orc.kernels.jit import Bytes, Longs, kernel
 
 Words = npt.NDArray[np.uint64]
@@ -117,9 +117,11 @@ def count_characters(data: Bytes, offsets: Longs) -> Longs:
 @kernel
 def timestamp_millis(seconds: Longs, nanos: Longs, out: Longs) -> bool:
     """Milliseconds since 1970 of stored timestamps in UTC, as timestamp_groups has them; False where one is unknown."""
+    if not are_nanoseconds(nanos):
+        return False
     for i in range(len(seconds)):
         fraction = nanoseconds(nanos[i])
-        if fraction < 0 or seconds[i] < -MAX_SECONDS or seconds[i] > MAX_SECONDS:
+        if seconds[i] < -MAX_SECONDS or seconds[i] > MAX_SECONDS:
             return False
         millis = (seconds[i] + BASE_SECONDS) * 1000 + fraction // 1_000_000
         if millis < 0 and fraction > 999_999:

@@ -75,10 +75,31 @@ def pack(out: Bytes, pos: int, patterns: Longs, length: int, width: int) -> int:
             for i in range(length):
                 write_big_endian(target, size * i, patterns[i], size)
         return pos + size * length
+    done = 0
+    if width in (1, 2, 4):
+        share = 8 // width
+        whole = length // share
+        target = out[pos : pos + whole]
+        if width == 4:
+            for i in range(whole):
+                target[i] = np.uint8(patterns[2 * i] << 4 | patterns[2 * i + 1])
+        elif width == 2:
+            for i in range(whole):
+                at = 4 * i
+                pair = patterns[at] << 6 | patterns[at + 1] << 4
+                target[i] = np.uint8(pair | patterns[at + 2] << 2 | patterns[at + 3])
+        else:
+            for i in range(whole):
+                octet = 0
+                for k in range(8):
+                    octet = octet << 1 | patterns[8 * i + k]
+                target[i] = np.uint8(octet)
+        done = whole * share
+        pos += whole
     # at most 30 bits wide here, so that the bits in hand stay below 64
     held = 0
     bits = 0
-    for i in range(length):
+    for i in range(done, length):
         held = held << width | patterns[i]
         bits += width
         while bits >= 8:

@@ -5,8 +5,19 @@ import numpy as np
 from acidlib.errors import CorruptError
 from acidlib.orc.kernels.encoded import Encoded, checked_marks
 from acidlib.orc.kernels.ints_decode import unzigzag
-from acidlib.orc.kernels.jit import Bytes, Longs, bit_length, byte_at, kernel, kernel_bytes, kernel_longs
-from acidlib.orc.kernels.packing import write_varint, zigzag
+from acidlib.orc.kernels.jit import (
+    Bytes,
+    Longs,
+    bit_length,
+    byte_at,
+    kernel,
+    kernel_bytes,
+    kernel_longs,
+    load_word,
+    store_word,
+    swapped,
+)
+from acidlib.orc.kernels.packing import varint_size, write_varint, zigzag
 
 _OK, _TRUNCATED, _TRAILING, _TOO_WIDE, _WIDE = range(5)
 _REASONS = {
@@ -15,6 +26,12 @@ _REASONS = {
     _TOO_WIDE: "a value has more than 128 bits",
 }
 _MOST_BYTES = 19
+# The bits of eight bytes that belong to varints' numbers, and those of neighbours that are drawn together or apart.
+_ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
+_HIGH_BITS, _LOW_BITS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
+_LOW_7, _HIGH_7 = np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00)
+_LOW_14, _HIGH_14 = np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000)
+_LOW_28, _HIGH_28 = np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000)
 
 
 def decode_varints(buf: Bytes, count: int) -> tuple[Longs, Longs | None]:
@@ -64,6 +81,18 @@ def _decode_narrow(buf: Bytes, low: Longs) -> tuple[int, int]:
     pos = 0
     for i in range(len(low)):
         at = pos
+        if pos + 8 <= len(buf):
+            word = swapped(load_word(buf, pos))
+            ends = ~word & _HIGH_BITS
+            if ends:
+                # the bits up to the first byte that ends a varint, sevens drawn together two by two
+                word &= (ends ^ (ends - _ONE)) & _LOW_BITS
+                word = (word & _LOW_7) | ((word & _HIGH_7) >> _ONE)
+                word = (word & _LOW_14) | ((word & _HIGH_14) >> _TWO)
+                word = (word & _LOW_28) | ((word & _HIGH_28) >> _FOUR)
+                low[i] = unzigzag(int(np.int64(word)))
+                pos += (bit_length(int(np.int64(ends & (~ends + _ONE)))) + 7) >> 3
+                continue
         value = 0
         shift = 0
         while True:
@@ -122,7 +151,19 @@ def _encode(low: Longs, high: Longs, marks: Longs, out: Bytes, offsets: Longs) -
             offsets[mark] = pos
             mark += 1
         if high[i] == low[i] >> 63:
-            pos = write_varint(out, pos, zigzag(low[i]))
+            pattern = zigzag(low[i])
+            if bit_length(pattern) > 56:
+                pos = write_varint(out, pos, pattern)
+                continue
+            size = varint_size(pattern)
+            word = np.uint64(pattern)
+            word = (word & _LOW_28) | ((word << _FOUR) & _HIGH_28)
+            word = (word & _LOW_14) | ((word << _TWO) & _HIGH_14)
+            word = (word & _LOW_7) | ((word << _ONE) & _HIGH_7)
+            # every byte but the last one says that another follows; what is written behind it is written over
+            word |= _HIGH_BITS & ((_ONE << np.uint64(8 * size - 8)) - _ONE)
+            store_word(out, pos, swapped(word))
+            pos += size
             continue
         sign = high[i] >> 63
         lower = (low[i] << 1) ^ sign

@@ -1,9 +1,27 @@
 """Copies the kept or chosen ones among values of variable length."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from acidlib.errors import CorruptError
-from acidlib.orc.kernels.jit import Bytes, Flags, Longs, kernel, kernel_bytes, kernel_flags, kernel_longs
+from acidlib.orc.kernels.encoded import checked_marks
+from acidlib.orc.kernels.jit import (
+    Bytes,
+    Flags,
+    Longs,
+    copy_bytes,
+    kernel,
+    kernel_array,
+    kernel_bytes,
+    kernel_flags,
+    kernel_longs,
+    store_word,
+)
+
+_MOST_ELEMENTS = 1 << 40
+_PATTERNS: dict[int, type[np.generic]] = {1: np.uint8, 4: np.uint32, 8: np.int64}
 
 
 def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
@@ -17,6 +35,18 @@ def filter_bytes(data: Bytes, lengths: Longs, keep: Flags) -> Bytes:
     out = np.empty(_kept_sum(sizes, kept), dtype=np.uint8)
     _filter(source, sizes, kept, out)
     return out
+
+
+def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
+    """The kept ones among values of one width (1, 4 or 8 bytes); ValueError if there is not a flag for each."""
+    kept = kernel_flags(keep)
+    if len(kept) != len(values):
+        raise ValueError(f"{len(values)} values but {len(kept)} flags")
+    patterns = kernel_array(values, values.dtype).view(_PATTERNS[values.itemsize])
+    # one more, which a dropped value behind the last kept one is written to
+    out = np.empty(int(np.count_nonzero(kept)) + 1, dtype=patterns.dtype)
+    _filter_values(patterns, kept, out)
+    return out[:-1].view(values.dtype)
 
 
 def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) -> Bytes:
@@ -43,11 +73,24 @@ def gather_bytes(data: Bytes, offsets: Longs, lengths: Longs, indices: Longs) ->
 def expand_keep(keep: Flags, lengths: Longs) -> Flags:
     """For each element of lists whether its list is kept. `lengths` has the number of elements of each list.
 
-    Raises CorruptError if a length is negative, ValueError if the arrays do not match.
+    Raises CorruptError if a length is negative or their sum beyond all memory, ValueError if the arrays do not match.
     """
     sizes, kept = kernel_longs(lengths), kernel_flags(keep)
     _check_lengths(sizes, kept, None, "elements")
-    return np.repeat(kept, sizes)
+    total = _bounded_sum(sizes, _MOST_ELEMENTS)
+    if total < 0:
+        raise CorruptError(f"Cannot filter values: because their lists have more than {_MOST_ELEMENTS} elements")
+    flags = np.empty(total + 8, dtype=np.uint8)
+    _expand(kept, sizes, flags)
+    return flags[:-8].view(np.bool_)
+
+
+def sums_before(amounts: Longs, marks: Longs) -> Longs:
+    """For each mark (a sorted index, 0..len) the sum of the amounts before it; ValueError for marks that are not so."""
+    parts, checked = kernel_longs(amounts), checked_marks(marks, len(amounts))
+    sums = np.empty(len(checked), dtype=np.int64)
+    _sums_before(parts, checked, sums)
+    return sums
 
 
 def _check_lengths(sizes: Longs, keep: Flags, total: int | None, unit: str) -> None:
@@ -72,12 +115,48 @@ def _bounded_sum(sizes: Longs, limit: int) -> int:
 
 
 @kernel
+def _sums_before(amounts: Longs, marks: Longs, out: Longs) -> None:
+    total = 0
+    start = 0
+    for i in range(len(marks)):
+        for amount in amounts[start : marks[i]]:
+            total += amount
+        start = marks[i]
+        out[i] = total
+
+
+@kernel
 def _kept_sum(sizes: Longs, keep: Flags) -> int:
     total = 0
     for i in range(len(sizes)):
         if keep[i]:
             total += sizes[i]
     return total
+
+
+@kernel
+def _expand(keep: Flags, sizes: Longs, out: Bytes) -> None:
+    """One flag for each element, in an array of eight more than there are."""
+    pos = 0
+    for i in range(len(sizes)):
+        flags = np.uint64(0x0101010101010101 if keep[i] else 0)
+        end = pos + sizes[i]
+        # most lists are short: eight flags at once, of which the next list writes over what is too many
+        store_word(out, pos, flags)
+        pos += 8
+        while pos < end:
+            store_word(out, pos, flags)
+            pos += 8
+        pos = end
+
+
+@kernel
+def _filter_values(values: NDArray[Any], keep: Flags, out: NDArray[Any]) -> None:
+    done = 0
+    for i in range(len(values)):
+        # written in any case: a branch on random flags costs more
+        out[done] = values[i]
+        done += int(keep[i])
 
 
 @kernel
@@ -91,7 +170,7 @@ def _filter(data: Bytes, sizes: Longs, keep: Flags, out: Bytes) -> None:
             pos += sizes[i]
             i += 1
         if pos > start:
-            out[done : done + pos - start] = data[start:pos]
+            copy_bytes(out, done, data, start, pos - start)
             done += pos - start
         while i < len(sizes) and not keep[i]:
             pos += sizes[i]
@@ -116,7 +195,5 @@ def _gathered_size(available: int, offsets: Longs, sizes: Longs, indices: Longs)
 def _gather(data: Bytes, offsets: Longs, sizes: Longs, indices: Longs, out: Bytes) -> None:
     done = 0
     for i in indices:
-        start = offsets[i]
-        for k in range(sizes[i]):
-            out[done + k] = data[start + k]
+        copy_bytes(out, done, data, offsets[i], sizes[i])
         done += sizes[i]
