@@ -171,11 +171,10 @@ def _publication(publication: str, *, dry_run: bool) -> str:
 
 
 def _figures(result: CompactionResult, units: Sequence[UnitResult], *, dry_run: bool) -> list[str]:
-    figure = {name: _count(result.total(name)) for name in _COUNTS}
+    figure = {name: f"{result.total(name) or 0:,}" for name in _COUNTS}
     copied, rewritten = ("to copy", "to rewrite") if dry_run else ("copied", "rewritten")
-    lines = _field(
-        "rows", "{rows_in} in, {rows_deleted} deleted, {rows_aborted} aborted, {rows_out} out".format(**figure)
-    )
+    rows = "{rows_in} in, {rows_deleted} deleted, {rows_aborted} aborted, {rows_out} out".format(**figure)
+    lines = _field("rows", "not counted" if result.total("rows_in") is None else rows)
     lines += _field(
         "events",
         "{events_in} in, {events_aborted} aborted, {duplicate_events} duplicate, {events_out} out".format(**figure),
@@ -188,10 +187,6 @@ def _figures(result: CompactionResult, units: Sequence[UnitResult], *, dry_run: 
     empty = [*result.empty_files]
     empty += [_relative(path, result.location) for unit in units for path in unit.empty_files]
     return lines + (_field("empty files", ", ".join(_shortened(empty, _NAMES_SHOWN))) if empty else [])
-
-
-def _count(number: int | None) -> str:
-    return "not counted" if number is None else f"{number:,}"
 
 
 _COUNTS = (
@@ -212,9 +207,9 @@ def _files(units: Sequence[UnitResult], location: str, *, verbose: bool) -> list
     shown = units if verbose or len(units) <= _FILES_SHOWN + 1 else units[:_FILES_SHOWN]
     lines = []
     for unit in shown:
-        kept = plural(unit.events_out, "event") if unit.is_delete else _rows(unit.rows_out)
+        kept = f"{plural(unit.events_out, 'event')} out" if unit.is_delete else _rows(unit.rows_out, " out")
         written = "" if unit.path is None else f", {human_bytes(unit.length)}"
-        lines += _wrapped(f"{unit.directory}/{unit.file_name}: {kept} out{written}", "  ", "      ")
+        lines += _wrapped(f"{unit.directory}/{unit.file_name}: {kept}{written}", "  ", "      ")
         lines += _actions(unit.actions, location, verbose=verbose)
     rest = len(units) - len(shown)
     return [*lines, f"  and {plural(rest, 'more file')}"] if rest else lines
@@ -262,8 +257,8 @@ def _joined_copies(actions: Sequence[PlannedAction]) -> list[PlannedAction]:
     return joined
 
 
-def _rows(number: int | None) -> str:
-    return "rows not counted" if number is None else plural(number, "row")
+def _rows(number: int | None, suffix: str = "") -> str:
+    return "rows not counted" if number is None else plural(number, "row") + suffix
 
 
 def _stripes(action: PlannedAction, location: str) -> str:

@@ -52,7 +52,15 @@ def unit(*actions: PlannedAction, **fields: object) -> UnitResult:
         "stripes_rewritten": 1,
         "seconds": 0.75,
     }
-    whole = UnitResult(directory="base_0000005", bucket=0, is_delete=False, path=None, length=0, actions=actions)
+    whole = UnitResult(
+        directory="base_0000005",
+        file_name="bucket_00000",
+        bucket=0,
+        is_delete=False,
+        path=None,
+        length=0,
+        actions=actions,
+    )
     return replace(whole, **{**figures, **fields})  # type: ignore[arg-type] # fields of different types by name
 
 
@@ -185,7 +193,7 @@ def test_a_list_that_is_one_too_long_is_told_whole() -> None:
 def test_many_bucket_files_are_shortened_unless_all_is_wanted() -> None:
     units = [unit(bucket=number) for number in range(30)]
     short = compactions_text([result(*units)], dry_run=True, verbose=False)
-    assert "and 10 more bucket files" in lines_of(short)
+    assert "and 10 more files" in lines_of(short)
     whole = compactions_text([result(*units)], dry_run=True, verbose=True)
     assert sum("/bucket_" in line for line in whole.splitlines()) == 30
 
@@ -384,3 +392,12 @@ def test_anything_becomes_one_harmless_line(text: str, line: str) -> None:
 
 def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
     assert aligned([("p", "n"), ("日本", "10"), ("abc", "5")], right=(1,)) == ["p      n", "日本  10", "abc    5"]
+
+
+def test_rows_that_are_not_counted_are_told_so() -> None:
+    whole = replace(action(0, stripes=0, file="delta_0000001_0000001_0000/data.csv"), rows=None, reason="unchanged")
+    done = result(unit(whole, rows_in=None, rows_out=None, file_name="000000_0.csv"))
+    text = compactions_text([done], dry_run=True, verbose=True)
+    assert "base_0000005/000000_0.csv: rows not counted" in lines_of(text)
+    assert "rows         not counted" in lines_of(text)
+    assert "delta_0000001_0000001_0000/data.csv, rows not counted: unchanged" in " ".join(text.split())
