@@ -230,6 +230,8 @@ def test_unreadable_paths(jobs: Jobs, tmp_path: Path, crud: Path, where: str) ->
 
     from integration.harness import forked
 
+    # loads what that user may not be allowed to read of the interpreter's files
+    jobs.good("major_compact", *NAMED, fixture("hive3/a_crud", tmp_path / "other"))
     before = tree(crud)
     for path in (tmp_path, *tmp_path.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
