@@ -111,7 +111,6 @@ def plan_rows(
     """The stripes in the order of their keys, what becomes of them, and the bloom filters of those rewritten."""
     stripes = in_key_order(row_stripes(bucket.inputs.files, bucket.alignments, deleted, unit.write_ids, bucket.options))
     facts, filtered = plan_filters(stripes, bucket.options.root, unit.settings)
-    stripes = tuple(replace(stripe, facts=fact) for stripe, fact in zip(stripes, facts, strict=True))
     actions = plan_stripes(facts, unit.settings)
     return stripes, actions, filter_sizes(stripes, filtered, actions, bucket.options, unit.generation, unit.settings)
 

@@ -17,9 +17,11 @@ from judges.java_orc import JavaOrc
 from judges.merge import bucket_property
 from judges.tables import acid_schema, deletes, delta_name, inserts
 
-from acidlib.model.units import BucketJoin, PartUnit, RewriteSettings
+from acidlib.model.generation import Generation
+from acidlib.model.units import BucketJoin, DataFile, FileForm, JoinUnit, JoinWay, PartUnit, RewriteSettings
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits, timestamp_millis
+from acidlib.rewrite.join import run_join
 from acidlib.rewrite.parts import join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
@@ -297,8 +299,8 @@ def test_a_stated_share_wins_over_the_inputs(java: JavaOrc, tmp_path: Path) -> N
     assert {(f, 8 * len(bits)) for f, bits in bloom.filters(orc, orc.stripes[0], 8)} == {(1, 1472)}
 
 
-def grown_table(java: JavaOrc, location: Path) -> None:
-    """Original rows, rows from before a column was added, and rows with it of which one is deleted."""
+def grown_table(java: JavaOrc, location: Path, *, deleted: bool = True) -> None:
+    """Original rows, rows from before a column was added, and rows with it of which one may be deleted."""
     one, other = "struct<id:int,s:string>", "struct<id:int,s:string,late:int>"
     options = Options(bloom="s,late")
     java_files.write_orc(java, location / "000000_0", one, [(r[0], r[7]) for r in filtered_rows(0, 1500)], options)
@@ -306,7 +308,8 @@ def grown_table(java: JavaOrc, location: Path) -> None:
     java_files.write_dir(java, location, delta_name(1, 1), one, inserts(1, rows), options)
     late = [(r[0], r[7], r[0]) for r in filtered_rows(2600, 1200)]
     java_files.write_dir(java, location, delta_name(2, 2), other, inserts(2, late), options)
-    java_files.write_dir(java, location, delta_name(3, 3, delete=True), other, deletes(3, GONE), options)
+    if deleted:
+        java_files.write_dir(java, location, delta_name(3, 3, delete=True), other, deletes(3, GONE), options)
 
 
 def test_copies_with_added_columns_have_filters_of_these(java: JavaOrc, tmp_path: Path) -> None:
@@ -326,6 +329,41 @@ def test_copies_with_added_columns_have_filters_of_these(java: JavaOrc, tmp_path
     assert java_problems(java, path, max_groups=2) == []
     assert java.rows_left(path, "s", "word 7x") == 0
     assert java.look_up(path, "late", "2700") == (1000, 1)
+
+
+def test_added_columns_have_filters_though_nothing_is_rewritten(java: JavaOrc, tmp_path: Path) -> None:
+    grown_table(java, tmp_path / "t", deleted=False)
+    result, path = compacted(tmp_path / "t", 3, COPY)
+    assert [action.copy for action in result.results[0].actions] == [True] * 3
+    assert filtered_columns(path) == [[8, 9]] * 3
+    assert java_problems(java, path, max_groups=1) == []
+
+
+def test_files_of_insert_only_tables(java: JavaOrc, tmp_path: Path) -> None:
+    files = []
+    for number, filtered in enumerate(("id,s", "s", "id,s")):
+        rows = [(r[0], r[7]) for r in filtered_rows(1200 * number, 1200)]
+        path = java_files.write_orc(java, tmp_path / f"{number}", SMALL, rows, Options(bloom=filtered))
+        length = path.stat().st_size
+        files.append(DataFile(path=str(path), directory="", length=length, bucket=0, form=FileForm.ORIGINAL))
+    unit = JoinUnit(
+        directory="base_0000003",
+        file_name="000000_0",
+        bucket=0,
+        way=JoinWay.STRIPES,
+        inputs=tuple(files),
+        generation=Generation.HIVE3,
+        settings=COPY,
+    )
+    made = tmp_path / "made"
+    result = run_join(unit, LocalDataFiles(), str(made), time.perf_counter)
+    reasons = [(action.copy, action.reason) for action in result.actions]
+    assert reasons[1] == (False, "no bloom filter of column id (1 of 1 stripes)")
+    assert [copy for copy, _ in reasons] == [True, False, True]
+    assert filtered_columns(made) == [[1, 2]] * 3
+    assert java.differences(made) == []
+    assert not [lost for pruning in java.sarg_check(made, max_groups=1) for lost in pruning.lost]
+    assert java.rows_left(made, "s", "word 7x") == 0
 
 
 def test_several_tasks_make_the_same_file(java: JavaOrc, tmp_path: Path) -> None:
