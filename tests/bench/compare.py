@@ -1,6 +1,6 @@
 """Times the rewriting of one bucket against a plain copy and against pyarrow, in turns, in one run.
 
-    cd tests; taskset -c 0 ../.venv/bin/python -m bench.compare DIRECTORY [--rounds 5]
+    cd tests; taskset -c 0 ../.venv/bin/python -m bench.compare DIRECTORY [--rounds 5] [--no-pyarrow]
 
 DIRECTORY as bench.make_table makes it. Each figure is the time of the whole job in a warm process: opening, checks and
 fsync included. Prints medians and the ratios of medians; peak memory is bench.rewrite_once's to tell.
@@ -45,15 +45,17 @@ def timed(work: Callable[[], object], output: Path) -> float:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--rounds", default=5, show_default=True)
-def main(directory: Path, rounds: int) -> None:
+@click.option("--pyarrow/--no-pyarrow", default=True, help="Whether pyarrow takes its turns too.")
+def main(directory: Path, rounds: int, pyarrow: bool) -> None:
     """Measure the table in DIRECTORY."""
     unit = unit_of(directory)
     ours, theirs, copied = (directory.parent / f"{name}.out" for name in ("ours", "pyarrow", "copy"))
     works: dict[str, tuple[Callable[[], object], Path]] = {
         "ours": (lambda: run_unit(unit, LocalDataFiles(), str(ours), time.perf_counter), ours),
         "copy": (lambda: copy_all(directory, copied), copied),
-        "pyarrow": (lambda: compact_by_pyarrow(directory, theirs), theirs),
     }
+    if pyarrow:
+        works["pyarrow"] = (lambda: compact_by_pyarrow(directory, theirs), theirs)
     for work, output in works.values():
         timed(work, output)  # warm: kernels, page cache
     times: dict[str, list[float]] = {name: [] for name in works}
@@ -66,7 +68,8 @@ def main(directory: Path, rounds: int) -> None:
         print(f"{name:8} {medians[name]:7.3f} s ({min(found):.3f} to {max(found):.3f}), {output.stat().st_size} bytes")
     size = sum(file.length for file in unit.inputs)
     print(f"ours / copy     {medians['ours'] / medians['copy']:.2f}")
-    print(f"pyarrow / ours  {medians['pyarrow'] / medians['ours']:.2f}")
+    if pyarrow:
+        print(f"pyarrow / ours  {medians['pyarrow'] / medians['ours']:.2f}")
     print(f"ours            {size / medians['ours'] / 1e6:.0f} MB of compressed input per second")
     for output in (ours, theirs, copied):
         output.unlink(missing_ok=True)
