@@ -350,8 +350,8 @@ def timestamp_groups(seconds: Longs, nanos: Longs, bounds: Longs) -> npt.NDArray
         fresh = True
         for i in range(first, bounds[g + 1]):
             stored = seconds[i]
-            # an instant lies at most a second before its stored one and less than a second behind it
-            if least + 1 < stored < most - 1:
+            # the instants of a second all come before those of the next, before 1970 too
+            if least < stored < most:
                 continue
             fraction = nanoseconds(nanos[i])
             millis = (stored + BASE_SECONDS) * 1000 + fraction // 1_000_000

@@ -232,10 +232,8 @@ def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same:
     if len(block) < 4:
         return len(block)
     last = len(block) - 1
+    # the width of all: distances, which a shorter block may be made of, are never wider than patterns
     width = _width(block, 0, state[2], state[3], state[4] + state[5])
-    if state[4] + state[5] == 0 or block[0] == block[1]:
-        # monotonic up to there, a block may still be as wide as its distances
-        width = max(width, aligned_width(bit_length(state[3])))
     # same[i]: the distances before and behind value i are equal
     any_same = 0
     for i in range(1, last):
