@@ -29,6 +29,7 @@ from acidlib.orc.statistics_rules import (
     set_integers,
     set_timestamps,
 )
+from acidlib.orc.tail import Tail
 
 __all__ = [
     "StatisticsRules",
@@ -37,6 +38,7 @@ __all__ = [
     "integer_range",
     "merge_statistics",
     "statistics_are_true",
+    "stripe_statistics_are_true",
 ]
 
 _INT32 = range(-(2**31), 2**31)
@@ -77,6 +79,12 @@ def statistics_are_true(footer_stride: int, root_stats: Any, rows: int) -> bool:
     stride must be above 0 and the root column's number of values be the number of rows.
     """
     return footer_stride > 0 and root_stats.HasField("number_of_values") and root_stats.number_of_values == rows
+
+
+def stripe_statistics_are_true(tail: Tail, number: int) -> bool:
+    """Whether those of one stripe of a file are there and may be believed."""
+    found = tail.stripe_statistics
+    return bool(found) and statistics_are_true(tail.stride, found[number][0], tail.stripes[number].rows)
 
 
 def integer_range(stats: Any) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from acidlib.orc.proto import ColumnStatistics, Kind
@@ -79,6 +79,11 @@ def copied_statistics(stats: Any, node: TypeNode, *, rules: StatisticsRules, sou
     elif wanted == "timestamp_statistics" and rules.generation == 3:
         _round_up(copied.timestamp_statistics, rules)
     return copied
+
+
+def copied_columns(statistics: Sequence[Any], nodes: Iterable[TypeNode], *, rules: StatisticsRules) -> list[Any]:
+    """`copied_statistics` of every column of a stripe; `nodes` are theirs."""
+    return [copied_statistics(found, node, rules=rules) for found, node in zip(statistics, nodes, strict=True)]
 
 
 def _is_usable(stats: Any, name: str, rules: StatisticsRules) -> bool:

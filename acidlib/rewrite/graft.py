@@ -6,10 +6,12 @@ added around them. So the first compaction of a converted table, or of one with 
 
 from __future__ import annotations
 
+from itertools import islice
+
 from acidlib.orc.encode import EncodedColumn, encode_column
 from acidlib.orc.schema import ROW_COLUMN, Alignment, TypeNode
-from acidlib.orc.statistics import statistics_are_true
-from acidlib.orc.statistics_merge import copied_statistics
+from acidlib.orc.statistics import stripe_statistics_are_true
+from acidlib.orc.statistics_merge import copied_columns
 from acidlib.orc.stripe import StripeReader, null_column
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.rewrite.inputs import OpenInput, StripeKeys
@@ -22,13 +24,19 @@ def added_by_graft(file: OpenInput, number: int, alignment: Alignment, reader: S
     assert source is not None
     present = [part for part in alignment.children if part.source is not None]
     missing = len(alignment.children) > len(present)
-    if not all(part.copyable for part in present) or reader.is_nullable(source.column) or reader.layout is None:
-        return None
-    statistics = file.tail.stripe_statistics
-    if not statistics or not statistics_are_true(file.tail.stride, statistics[number][0], reader.stripe.rows):
-        return None
     what = [name for name, added in (("row ids", not file.acid), ("columns", missing)) if added]
-    return " and ".join(what) or None
+    if not what or not all(part.copyable for part in present) or reader.is_nullable(source.column):
+        return None
+    if reader.layout is None or not stripe_statistics_are_true(file.tail, number):
+        return None
+    return " and ".join(what)
+
+
+def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
+    """Append a stripe that has all columns, as it is."""
+    options = writer.options
+    statistics = copied_columns(file.tail.stripe_statistics[number], options.root.walk(), rules=options.rules)
+    writer.copy_stripe(file.source, file.tail, number, statistics)
 
 
 def graft(writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Alignment) -> None:
@@ -39,11 +47,8 @@ def graft(writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Align
     fields = options.root.children[ROW_COLUMN - 1].children
     missing = [node for node, part in zip(fields, alignment.children, strict=True) if part.source is None]
     after = [column for node in missing for column in _nulls(node, reader, options)]
-    nodes = list(options.root.walk())[len(before) :]
-    own = [
-        copied_statistics(found, node, rules=options.rules)
-        for found, node in zip(file.tail.stripe_statistics[keys.number], nodes, strict=False)
-    ]
+    found = file.tail.stripe_statistics[keys.number]
+    own = copied_columns(found, islice(options.root.walk(), len(before), len(before) + len(found)), rules=options.rules)
     statistics = [column.statistics for column in before] + own + [column.statistics for column in after]
     writer.graft_stripe(reader, before, after, statistics)
 

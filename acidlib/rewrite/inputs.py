@@ -17,7 +17,7 @@ from acidlib.orc.column import Longs, Mask
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.schema import Alignment, TypeNode, align, is_acid, result_row, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
-from acidlib.orc.statistics import integer_range, statistics_are_true
+from acidlib.orc.statistics import integer_range, stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.rewrite.keys import Key, Keys
@@ -136,11 +136,9 @@ class StripeKeys:
     def _true_ranges(self) -> tuple[tuple[int, int], ...] | None:
         """Minimum and maximum of the columns 1 to 5, or None unless the statistics are there and true."""
         tail = self.file.tail
-        if not self.file.acid or not tail.stripe_statistics:
+        if not self.file.acid or not stripe_statistics_are_true(tail, self.number):
             return None
         statistics = tail.stripe_statistics[self.number]
-        if not statistics_are_true(tail.stride, statistics[0], self.rows):
-            return None
         ranges = [integer_range(statistics[column]) for column in range(OPERATION, CURRENT + 1)]
         if any(found is None for found in ranges):
             return None

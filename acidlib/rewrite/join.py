@@ -7,11 +7,12 @@ from contextlib import closing
 from dataclasses import replace
 
 from acidlib.errors import CorruptError
-from acidlib.model.units import DataFile, JoinUnit, JoinWay, PlannedAction, StripeAction, UnitResult
+from acidlib.model.units import DataFile, JoinUnit, JoinWay, PlannedAction, UnitResult
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import check_joined, join_files
-from acidlib.rewrite.inputs import OpenInput, open_inputs
+from acidlib.rewrite.figures import planned
+from acidlib.rewrite.inputs import open_inputs
 from acidlib.rewrite.join_orc import check_orc, plan_orc, write_orc
 from acidlib.rewrite.join_text import join_text
 from acidlib.rewrite.sink import dropped_if_wrong, new_file
@@ -32,22 +33,10 @@ def run_join(unit: JoinUnit, data: DataFiles, path: str | None, clock: Clock) ->
 def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     with open_inputs(unit.inputs, data) as inputs:
         if not inputs.files:
-            return replace(_result(unit), rows_in=0, rows_out=0)
+            return planned(unit, (), ())
         options, actions = plan_orc(unit, inputs.files)
         rows = sum(file.tail.rows for file in inputs.files)
-        copied = [action for action in actions if action.copy]
-        rewritten = [action for action in actions if not action.copy]
-        result = replace(
-            _result(unit),
-            rows_in=rows,
-            rows_out=rows,
-            bytes_copied=sum(action.length for action in copied),
-            bytes_rewritten=sum(action.length for action in rewritten),
-            stripes_copied=len(copied),
-            stripes_rewritten=sum(len(action.stripes) for action in rewritten),
-            actions=tuple(_shown(action, inputs.files[action.stripes[0].file]) for action in actions),
-            empty_files=inputs.empty,
-        )
+        result = replace(planned(unit, actions, inputs.files), empty_files=inputs.empty)
         if path is None:
             return result
         with new_file(data, path) as sink:
@@ -55,20 +44,6 @@ def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
     with dropped_if_wrong(sink):
         check_orc(path, sink.position, rows, len(actions), data)
     return replace(result, path=path, length=sink.position)
-
-
-def _shown(action: StripeAction, file: OpenInput) -> PlannedAction:
-    return PlannedAction(
-        path=file.tail.name,
-        first_stripe=action.stripes[0].number,
-        stripes=len(action.stripes),
-        copy=action.copy,
-        bytes=action.length,
-        rows=sum(stripe.rows for stripe in action.stripes),
-        deleted=0,
-        aborted=0,
-        reason=action.reason,
-    )
 
 
 def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from acidlib.errors import CorruptError
 from acidlib.model.units import JoinUnit, StripeAction, StripeFacts
 from acidlib.orc.column import Column
-from acidlib.orc.encode import EncodedColumn, EncodingOptions, encode_column
+from acidlib.orc.encode import EncodedColumn, encode_column
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.source import DataFiles, SinkFile
-from acidlib.orc.statistics import statistics_are_true
-from acidlib.orc.statistics_merge import copied_statistics
+from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import Tail, read_tail
+from acidlib.orc.tail import read_tail
 from acidlib.orc.transform import concat_columns
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.rewrite.filters import StripeFilters, filter_sizes, found_filters, plan_filters
+from acidlib.rewrite.graft import copy_unchanged
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.output import file_options
-from acidlib.rewrite.recode import group_bounds, walk_timestamps
+from acidlib.rewrite.recode import encoding_options, group_bounds, walk_timestamps
 from acidlib.rewrite.rows import container_difference
 
 Actions = tuple[StripeAction, ...]
@@ -56,7 +56,9 @@ def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[FileOptions, 
                     deleted=0,
                     aborted=0,
                     timezone=reader.timezone if zones else "UTC",
-                    no_copy=_why_not_copied(file.tail, number, options),
+                    no_copy=container_difference(
+                        file.tail, options, statistics_true=stripe_statistics_are_true(file.tail, number)
+                    ),
                 )
                 stripes.append(_Stripe(file=file, facts=fact, filters=found_filters(reader, columns)))
     facts, filtered = plan_filters(stripes, options.root, unit.settings)
@@ -65,43 +67,22 @@ def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[FileOptions, 
     return replace(options, filters=sizes), actions
 
 
-def _why_not_copied(tail: Tail, number: int, options: FileOptions) -> str | None:
-    true = bool(tail.stripe_statistics) and statistics_are_true(
-        tail.stride, tail.stripe_statistics[number][0], tail.stripes[number].rows
-    )
-    return container_difference(tail, options, statistics_true=true)
-
-
 def write_orc(sink: SinkFile, inputs: Sequence[OpenInput], options: FileOptions, actions: Actions) -> None:
     """Write the result as planned."""
     writer = OrcWriter(sink, options)
     for action in actions:
         if action.copy:
-            _copy(writer, inputs[action.stripes[0].file], action.stripes[0].number)
+            copy_unchanged(writer, inputs[action.stripes[0].file], action.stripes[0].number)
         else:
             _recode(writer, inputs, action.stripes)
     writer.finish(inputs[0].tail.user_metadata)
-
-
-def _copy(writer: OrcWriter, file: OpenInput, number: int) -> None:
-    options = writer.options
-    statistics = [
-        copied_statistics(found, node, rules=options.rules)
-        for found, node in zip(file.tail.stripe_statistics[number], options.root.walk(), strict=True)
-    ]
-    writer.copy_stripe(file.source, file.tail, number, statistics)
 
 
 def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[StripeFacts]) -> None:
     readers = [StripeReader(inputs[fact.file].source, inputs[fact.file].tail, fact.number) for fact in stripes]
     rows = sum(fact.rows for fact in stripes)
     timezone = stripes[0].timezone
-    encoding = EncodingOptions(
-        compression=writer.options.compression,
-        block_size=writer.options.block_size,
-        rules=replace(writer.options.rules, writer_timezone=timezone),
-        filters=writer.options.filters,
-    )
+    encoding = encoding_options(writer.options, timezone)
     columns: list[EncodedColumn] = []
 
     def encode(node: TypeNode, parts: Sequence[Column]) -> None:
@@ -118,8 +99,8 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     writer.write_stripe(columns, rows=rows, timezone=timezone)
 
 
-def check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) -> int:
-    """Read the finished file's tail; CorruptError unless it has these numbers. Returns its rows."""
+def check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) -> None:
+    """Read the finished file's tail; CorruptError unless it has these numbers."""
     source = data.open(path, length)
     try:
         tail = read_tail(source)
@@ -132,4 +113,3 @@ def check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) 
             f"Cannot publish {path}: because it has {tail.rows} rows in {len(tail.stripes)} stripes, and {rows} rows "
             f"in {stripes} stripes were written; nothing was changed"
         )
-    return tail.rows

@@ -24,6 +24,7 @@ from acidlib.model.units import (
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.orc.writer import OrcWriter
+from acidlib.rewrite.figures import planned
 from acidlib.rewrite.inputs import StripeKeys
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import acid_metadata
@@ -49,10 +50,10 @@ def plan_bucket(unit: Unit, data: DataFiles, clock: Clock) -> BucketPlan:
     start = clock()
     deletes, deleted = delete_set(unit, data)
     with open_bucket(unit, data) as bucket:
-        stripes, actions, filters = plan_rows(unit, bucket, deleted)
-        planned = planned_result(unit, bucket.inputs, stripes, actions, deletes)
-    planned = replace(planned, seconds=clock() - start)
-    return BucketPlan(unit=unit, actions=actions, planned=planned, filters=filters)
+        _, actions, filters = plan_rows(unit, bucket, deleted)
+        result = planned_result(unit, bucket.inputs, actions, deletes)
+    result = replace(result, seconds=clock() - start)
+    return BucketPlan(unit=unit, actions=actions, planned=result, filters=filters)
 
 
 def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartResult:
@@ -72,8 +73,9 @@ def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartRe
             is_there = writer.stripes > before
             stripes.append((number, (written.first_keys[-1], written.last_keys[-1]) if is_there else None))
         writer.finish(acid_metadata(written.last_keys, inserts=_kept(part.actions), deletes=0))
+        expected = planned(unit, part.actions, bucket.inputs.files)
     with dropped_if_wrong(sink):
-        prove_rows(unit, data, _expected(part, path, sink.position), written, deleted)
+        prove_rows(unit, data, replace(expected, path=path, length=sink.position), written, deleted)
     return PartResult(
         path=path,
         length=sink.position,
@@ -96,7 +98,7 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
         writer = OrcWriter(sink, options)
         for number, action in enumerate(join.plan.actions):
             if action.copy:
-                copy_one(writer, _row_stripe(bucket, action.stripes[0]), written, options)
+                copy_one(writer, _row_stripe(bucket, action.stripes[0]), written)
             elif (place := places[number]) is not None:
                 written.copied.add(writer.stripes)
                 statistics = place.tail.stripe_statistics[place.stripe]
@@ -149,20 +151,3 @@ def _places(join: BucketJoin, data: DataFiles, stack: ExitStack) -> Mapping[int,
 
 def _kept(actions: tuple[StripeAction, ...]) -> int:
     return sum(fact.kept for action in actions for fact in action.stripes)
-
-
-def _expected(part: PartUnit, path: str, length: int) -> UnitResult:
-    """What a part is to hold, for its proof."""
-    facts = [fact for action in part.actions for fact in action.stripes]
-    return UnitResult(
-        directory=part.unit.directory,
-        file_name=part.unit.file_name,
-        bucket=part.unit.bucket,
-        is_delete=False,
-        path=path,
-        length=length,
-        rows_in=sum(fact.rows for fact in facts),
-        rows_deleted=sum(fact.deleted for fact in facts),
-        rows_aborted=sum(fact.aborted for fact in facts),
-        rows_out=sum(fact.kept for fact in facts),
-    )

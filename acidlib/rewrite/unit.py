@@ -10,17 +10,17 @@ from itertools import pairwise
 import numpy as np
 
 from acidlib.errors import RefusedError
-from acidlib.model.units import FilterSize, PlannedAction, StripeAction, Unit, UnitResult
+from acidlib.model.units import FilterSize, StripeAction, Unit, UnitResult
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.schema import Alignment, acid_tree
 from acidlib.orc.source import DataFiles, SinkFile
-from acidlib.orc.statistics_merge import copied_statistics
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.rewrite.deletes import DeleteEvents, read_deletes
+from acidlib.rewrite.figures import planned
 from acidlib.rewrite.filters import filter_sizes, plan_filters
-from acidlib.rewrite.graft import graft
+from acidlib.rewrite.graft import copy_unchanged, graft
 from acidlib.rewrite.inputs import OpenInputs, align_input, open_inputs, read_row_struct
 from acidlib.rewrite.keys import Key, Keys
 from acidlib.rewrite.output import Proof, acid_metadata, file_options
@@ -63,7 +63,7 @@ def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     deletes, deleted = delete_set(unit, data)
     with open_bucket(unit, data) as bucket:
         stripes, actions, filters = plan_rows(unit, bucket, deleted)
-        result = planned_result(unit, bucket.inputs, stripes, actions, deletes)
+        result = planned_result(unit, bucket.inputs, actions, deletes)
         if path is None or (not result.rows_out and not unit.keep_empty):
             return result
         options = replace(bucket.options, filters=filters)
@@ -139,50 +139,18 @@ def _interleaving(stripes: Sequence[RowStripe]) -> tuple[RowStripe, RowStripe] |
 
 
 def planned_result(
-    unit: Unit,
-    inputs: OpenInputs,
-    stripes: Sequence[RowStripe],
-    actions: Sequence[StripeAction],
-    deletes: DeleteEvents | None,
+    unit: Unit, inputs: OpenInputs, actions: Sequence[StripeAction], deletes: DeleteEvents | None
 ) -> UnitResult:
-    copied = [action for action in actions if action.copy]
-    rewritten = [action for action in actions if not action.copy]
-    facts = [stripe.facts for stripe in stripes]
-    return UnitResult(
-        directory=unit.directory,
-        file_name=unit.file_name,
-        bucket=unit.bucket,
-        is_delete=False,
-        path=None,
-        length=0,
-        rows_in=sum(fact.rows for fact in facts),
-        rows_deleted=sum(fact.deleted for fact in facts),
-        rows_aborted=sum(fact.aborted for fact in facts),
-        rows_out=sum(fact.kept for fact in facts),
-        events_in=deletes.events_in if deletes else 0,
-        events_aborted=deletes.aborted if deletes else 0,
-        duplicate_events=deletes.duplicates if deletes else 0,
-        bytes_copied=sum(action.length for action in copied),
-        bytes_rewritten=sum(action.length for action in rewritten),
-        stripes_copied=len(copied),
-        stripes_rewritten=sum(len(action.stripes) for action in rewritten),
-        actions=tuple(_shown(action, inputs) for action in actions),
-        empty_files=inputs.empty + (deletes.empty_files if deletes else ()),
-    )
-
-
-def _shown(action: StripeAction, inputs: OpenInputs) -> PlannedAction:
-    first = action.stripes[0]
-    return PlannedAction(
-        path=inputs.files[first.file].tail.name,
-        first_stripe=first.number,
-        stripes=len(action.stripes),
-        copy=action.copy,
-        bytes=action.length,
-        rows=sum(stripe.rows for stripe in action.stripes),
-        deleted=sum(stripe.deleted for stripe in action.stripes),
-        aborted=sum(stripe.aborted for stripe in action.stripes),
-        reason=action.reason,
+    """The result of a unit as it is known before anything is written."""
+    result = replace(planned(unit, actions, inputs.files), empty_files=inputs.empty)
+    if deletes is None:
+        return result
+    return replace(
+        result,
+        events_in=deletes.events_in,
+        events_aborted=deletes.aborted,
+        duplicate_events=deletes.duplicates,
+        empty_files=inputs.empty + deletes.empty_files,
     )
 
 
@@ -200,7 +168,7 @@ def _write_rows(
     for action in actions:
         members = [stripes[fact.file, fact.number] for fact in action.stripes]
         if action.copy:
-            copy_one(writer, members[0], written, options)
+            copy_one(writer, members[0], written)
         else:
             recode_stripes(writer, members, written, options, unit, deleted)
         rows += sum(fact.kept for fact in action.stripes)
@@ -208,18 +176,13 @@ def _write_rows(
     return written
 
 
-def copy_one(writer: OrcWriter, stripe: RowStripe, written: Written, options: FileOptions) -> None:
+def copy_one(writer: OrcWriter, stripe: RowStripe, written: Written) -> None:
     """Append a stripe as it is, or with the columns that it lacks; these are checked like a rewritten one's."""
-    tail, number = stripe.file.tail, stripe.facts.number
     if stripe.facts.adds is not None:
         graft(writer, stripe.file, stripe.keys, stripe.alignment)
     else:
         written.copied.add(writer.stripes)
-        statistics = [
-            copied_statistics(found, node, rules=options.rules)
-            for found, node in zip(tail.stripe_statistics[number], options.root.walk(), strict=True)
-        ]
-        writer.copy_stripe(stripe.file.source, tail, number, statistics)
+        copy_unchanged(writer, stripe.file, stripe.facts.number)
     low = stripe.keys.box()[0]
     if written.last_keys and low <= written.last_keys[-1]:
         low = stripe.keys.first_key()
