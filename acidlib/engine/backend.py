@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from acidlib.engine.names import nowhere
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError
@@ -37,6 +38,13 @@ class Waiting:
     request: CompactionRequest
     target: Target
     error: AcidError | None = None
+
+    @classmethod
+    def at(cls, request: CompactionRequest, place: Target | AcidError) -> Waiting:
+        """A request for a place, or for one that cannot be found for a reason."""
+        if isinstance(place, AcidError):
+            return cls(request=request, target=nowhere(request), error=place)
+        return cls(request=request, target=place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.requests import CompactionRequest, State
@@ -20,8 +22,14 @@ def give_back_abandoned(services: Services, queue: SqlQueue) -> list[str]:
     timeout = services.settings.integer("hive.compactor.worker.timeout")
     revoked = queue.revoke_timed_out(services.now_ms(), timeout)
     notes = [f"{revoked} requests of workers that timed out were given back"] if revoked else []
+    return notes + give_back_dead(queue, lambda request: _is_abandoned(services, request))
+
+
+def give_back_dead(queue: SqlQueue, is_dead: Callable[[CompactionRequest], bool]) -> list[str]:
+    """Give back the requests that are being worked on by runs that are dead; a note about each."""
+    notes = []
     for request in queue.show():
-        if request.state is State.WORKING and request.worker_id is not None and _is_abandoned(services, request):
+        if request.state is State.WORKING and request.worker_id is not None and is_dead(request):
             try:
                 queue.give_back(request.id, request.worker_id)
             except ConflictError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acidlib.engine.backend import Taken, Waiting
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import ConflictError
@@ -34,6 +35,18 @@ def failed_attempts(
     if reason is not None and not dry_run:
         queue.record_not_initiated(request, reason, services.now_ms())
     return reason
+
+
+def take_waiting(services: Services, queue: SqlQueue, waiting: Waiting) -> Taken | None:
+    """Claim a request by its id; None when another worker has it."""
+    claimed = queue.claim_id(waiting.request.id, services.worker_id, services.now_ms())
+    return None if claimed is None else Taken(request=claimed, target=waiting.target)
+
+
+def refuse_waiting(services: Services, queue: SqlQueue, waiting: Waiting, reason: str) -> None:
+    """To the history as refused, unless another worker has it."""
+    if queue.claim_id(waiting.request.id, services.worker_id, services.now_ms()):
+        queue.mark_refused(waiting.request.id, reason, services.now_ms(), worker_id=services.worker_id)
 
 
 def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequest) -> CompactionRequest:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.leftovers import finish_publications, give_back_abandoned
-from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim
+from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
@@ -52,8 +52,7 @@ class StandaloneBackend:
 
     def take(self, waiting: Waiting) -> Taken | None:
         """Claim the request by its id."""
-        claimed = self._queue.claim_id(waiting.request.id, self._services.worker_id, self._services.now_ms())
-        return None if claimed is None else Taken(request=claimed, target=waiting.target)
+        return take_waiting(self._services, self._queue, waiting)
 
     def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
         """Queue it, understood as it is now, and claim it; one of its kind that waits already is taken over."""
@@ -64,9 +63,7 @@ class StandaloneBackend:
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """To the history, as refused."""
-        services = self._services
-        if self._queue.claim_id(waiting.request.id, services.worker_id, services.now_ms()):
-            self._queue.mark_refused(waiting.request.id, reason, services.now_ms(), worker_id=services.worker_id)
+        refuse_waiting(self._services, self._queue, waiting, reason)
 
     def hold(self, taken: Taken) -> Hold:
         """A request in our queue."""
@@ -105,7 +102,6 @@ class StandaloneBackend:
 
 def _waiting(request: CompactionRequest) -> Waiting:
     try:
-        return Waiting(request=request, target=target_of(request))
+        return Waiting.at(request, target_of(request))
     except AcidError as error:
-        target = Target(database=request.database, table=request.table, partition=request.partition, location="")
-        return Waiting(request=request, target=target, error=error)
+        return Waiting.at(request, error)

@@ -14,14 +14,14 @@ from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.hive3.connected import Connected3, alone_with
 from acidlib.engine.hive3.hold import Hive3Hold
-from acidlib.engine.leftovers import finish_publications, give_back_abandoned
-from acidlib.engine.names import WORKER_PREFIX, nowhere, run_as_user
-from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim
+from acidlib.engine.leftovers import finish_publications, give_back_abandoned, give_back_dead
+from acidlib.engine.names import WORKER_PREFIX, run_as_user
+from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import METASTORE, Target
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import AcidError, RefusedError
 from acidlib.metastore.holds import release_dead_locks
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -44,13 +44,7 @@ class Hive3Backend:
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue, and locks of theirs go."""
         notes = self._connected.passed_over() + give_back_abandoned(self._services, self._queue)
-        for row in self._queue.show():
-            if self._connected.ours(row) and self._is_dead(row):
-                try:
-                    self._queue.give_back(row.id, row.worker_id or "")
-                except ConflictError:
-                    continue  # it has ended meanwhile
-                notes.append(f"request {row.id} for {row.full_name} was given back: its run is dead")
+        notes += give_back_dead(self._queue, lambda row: self._connected.ours(row) and self._is_dead(row))
         dead = release_dead_locks(
             self._connected.hms,
             timeout_seconds=self._connected.beats.timeout_seconds,
@@ -60,7 +54,7 @@ class Hive3Backend:
 
     def _is_dead(self, row: CompactionRequest) -> bool:
         """Whether a run of this engine took a request long ago and has no claim on the place any more."""
-        if row.state is not State.WORKING or not (row.worker_id or "").startswith(WORKER_PREFIX):
+        if not (row.worker_id or "").startswith(WORKER_PREFIX):
             return False
         if row.start_ms is None or self._queue.now_ms(self._services.now_ms()) - row.start_ms < STALE_SECONDS * 1000:
             return False
@@ -86,12 +80,7 @@ class Hive3Backend:
         """The requests of this kind that nobody works on."""
         rows = [row for row in self._queue.waiting(kind) if self._connected.ours(row)]
         places = self._catalog.places(rows)
-        return [
-            Waiting(request=row, target=nowhere(row), error=place)
-            if isinstance(place, AcidError)
-            else Waiting(request=row, target=place)
-            for row, place in zip(rows, places, strict=True)
-        ]
+        return [Waiting.at(row, place) for row, place in zip(rows, places, strict=True)]
 
     def cautions(self) -> list[str]:
         """A request is claimed by its id: whoever is first has it."""
@@ -99,8 +88,7 @@ class Hive3Backend:
 
     def take(self, waiting: Waiting) -> Taken | None:
         """Claim the request by its id."""
-        claimed = self._queue.claim_id(waiting.request.id, self._services.worker_id, self._services.now_ms())
-        return None if claimed is None else Taken(request=claimed, target=waiting.target)
+        return take_waiting(self._services, self._queue, waiting)
 
     def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
         """Queue it and claim it; one of its kind that waits already is taken over."""
@@ -110,9 +98,7 @@ class Hive3Backend:
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """To the history, as refused."""
-        services = self._services
-        if self._queue.claim_id(waiting.request.id, services.worker_id, services.now_ms()):
-            self._queue.mark_refused(waiting.request.id, reason, services.now_ms(), worker_id=services.worker_id)
+        refuse_waiting(self._services, self._queue, waiting, reason)
 
     def hold(self, taken: Taken) -> Hold:
         """A request that is ours."""

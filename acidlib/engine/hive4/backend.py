@@ -19,7 +19,7 @@ from acidlib.engine.names import WORKER_PREFIX, nowhere, run_as_user
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
-from acidlib.errors import AcidError, ConflictError, RefusedError, UnknownOutcomeError
+from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError
 from acidlib.metastore.values import Accepted, ShownRequest
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
@@ -67,7 +67,7 @@ class Hive4Backend:
         while rows and rows[-1].type is not kind:
             rows.pop()
         places = self._catalog.places(rows)
-        return [_waiting(row, place) for row, place in zip(rows, places, strict=True)]
+        return [Waiting.at(row, place) for row, place in zip(rows, places, strict=True)]
 
     def cautions(self) -> list[str]:
         """In the default pool requests are taken that only Hive's own workers can do."""
@@ -169,9 +169,3 @@ class Hive4Backend:
             initiator_id=initiator,
             pool=pool,
         )
-
-
-def _waiting(row: ShownRequest, place: Target | AcidError) -> Waiting:
-    if isinstance(place, AcidError):
-        return Waiting(request=row, target=nowhere(row), error=place)
-    return Waiting(request=row, target=place)
