@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -94,6 +95,7 @@ class Child:
         """Starts it; what `run` returns comes back through the file `answer`."""
         self._answer = answer
         self._status: int | None = None
+        self._asking = threading.Lock()  # a proxy's thread waits too, and a process ends for one of them only
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process hold nothing it needs
             self.pid = os.fork()
@@ -113,17 +115,20 @@ class Child:
     def wait(self, seconds: float = 120) -> int:
         """Its exit status, negative for the signal that ended it."""
         end = time.monotonic() + seconds
-        while self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._status = os.waitstatus_to_exitcode(status)
-                break
+        while (status := self._ended()) is None:
             if time.monotonic() > end:
                 self.kill()
-                os.waitpid(self.pid, 0)
                 raise AssertionError(f"a job did not end within {seconds:g} s")
             time.sleep(0.02)
-        return self._status
+        return status
+
+    def _ended(self) -> int | None:
+        with self._asking:
+            if self._status is None:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self._status = os.waitstatus_to_exitcode(status)
+            return self._status
 
     def result(self, seconds: float = 120) -> Any:
         """What its function returned. Fails when it was killed or raised."""
