@@ -18,6 +18,7 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan
+from acidlib.points import Point, passing
 from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
@@ -172,6 +173,7 @@ def _clean(
         plan = cleaning.plan(request, target, list_location(fs, target.location, missing=ConflictError))
         return _planned(result, plan, _litter(services, target.location), waits)
     with services.claim(target.location) as held:
+        passing(Point.CLEANING_CLAIMED)
         if unfinished_publications(fs, target.location):
             with cleaning.finishing(request):
                 roll_forward(fs, target.location)
@@ -180,13 +182,16 @@ def _clean(
             raise _missing(target, "it is empty")
         plan = cleaning.plan(request, target, listing)
         cleaning.remember(request, plan)
+        passing(Point.CLEANING_PLANNED)
         removed: tuple[RemovedPath, ...] = ()
         problems: tuple[str, ...] = ()
         if plan.remove:
             cleaning.check(request, target)
             held.assert_mine()
             removed, problems = _remove(services, target, plan, trash=trash)
+            passing(Point.REMOVED_ALL)
         litter = _remove_litter(services, target.location, token=held.info.token)
+        passing(Point.LITTER_REMOVED)
         listing = list_location(fs, target.location, missing=ConflictError)
         left = cleaning.left(request, target, listing)
         keeps = None if left else cleaning.keeps(request, target, listing)
@@ -199,6 +204,7 @@ def _clean(
     if keeps is not None:
         return replace(result, reason=keeps)
     cleaning.cleaned(request)
+    passing(Point.CLEANED)
     return replace(result, state="succeeded", reason="nothing obsolete is left")
 
 

@@ -17,6 +17,7 @@ from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
+from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import DeleteEvents, read_deletes
 from acidlib.rewrite.figures import planned
 from acidlib.rewrite.filters import filter_sizes, plan_filters
@@ -43,6 +44,7 @@ def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> Uni
     """
     start = clock()
     result = _run_deletes(unit, data, path) if unit.is_delete else _run_rows(unit, data, path)
+    passing(Point.PROVED)
     return replace(result, seconds=clock() - start)
 
 
@@ -171,6 +173,7 @@ def _write_rows(
             copy_one(writer, members[0], written)
         else:
             recode_stripes(writer, members, written, options, unit, deleted)
+        passing(Point.WRITTEN)
         rows += sum(fact.kept for fact in action.stripes)
     writer.finish(acid_metadata(written.last_keys, inserts=rows, deletes=0))
     return written

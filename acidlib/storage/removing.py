@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem, safe_parts
 
 TRASH = "_acidlib_trash"
@@ -67,6 +68,7 @@ def remove_paths(fs: FileSystem, location: str, paths: tuple[str, ...], *, trash
             else:
                 _move_aside(fs, location, path, bin_path)
             removed.append(item)
+            passing(Point.REMOVED_ONE)
         except AcidError as error:
             failed.append(NotRemoved(path=path, reason=str(error)))
     return RemovalReport(removed=tuple(removed), failed=tuple(failed), missing=tuple(missing), trash=bin_path)
