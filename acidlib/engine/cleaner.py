@@ -46,6 +46,9 @@ class CleaningAsked:
 class Cleaning(Protocol):
     """Which requests are to be cleaned, and what says that nobody reads what they made obsolete."""
 
+    def recover(self) -> list[str]:
+        """Finish and give back what dead runs left; a note about each kind."""
+
     def ready(self) -> list[CompactionRequest]:
         """The requests that are ready for cleaning and selected, no later result of a place before an earlier one."""
 
@@ -95,6 +98,8 @@ class Cleaning(Protocol):
 
 def run_cleaner(services: Services, cleaning: Cleaning, *, dry_run: bool, trash: bool) -> list[CleaningResult]:
     """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there."""
+    for line in [] if dry_run else cleaning.recover():
+        services.progress.note(line)
     results = [_guarded(services, cleaning, one, dry_run=dry_run, trash=trash) for one in cleaning.ready()]
     seen = {result.location for result in results}
     for request, place in cleaning.places():
