@@ -6,7 +6,7 @@ listed again, and only with nothing left is the request cleaned. Who says that n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -193,7 +193,8 @@ def _clean(
         if plan.remove:
             cleaning.check(request, target)
             held.assert_mine()
-            removed, problems = _remove(services, target, plan, trash=trash)
+            wanted = {removal.path: removal.reason for removal in plan.remove}
+            removed, problems = remove_named(services, target.location, wanted, trash=trash)
             passing(Point.REMOVED_ALL)
         litter = _remove_litter(services, target.location, token=held.info.token)
         passing(Point.LITTER_REMOVED)
@@ -225,15 +226,20 @@ class PartlyRemovedError(RetryError):
         self.result = result
 
 
-def _remove(
-    services: Services, target: Target, plan: CleanPlan, *, trash: bool
+def remove_named(
+    services: Services, location: str, wanted: Mapping[str, str], *, trash: bool
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    wanted = {removal.path: removal for removal in plan.remove}
+    """Remove paths at a place, each with its reason, no faster than settings allow; what went, and what did not."""
     bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
-    report = remove_paths(services.fs, target.location, tuple(wanted), trash=bin_name)
-    removed = tuple(
-        RemovedPath(path=item.path, bytes=item.bytes, reason=wanted[item.path].reason) for item in report.removed
+    rate = services.settings.integer("acidlib.cleaner.files.per.second")
+    report = remove_paths(
+        services.fs,
+        location,
+        tuple(wanted),
+        trash=bin_name,
+        after_each=lambda item: services.pause(item.files / rate) if rate else None,
     )
+    removed = tuple(RemovedPath(path=item.path, bytes=item.bytes, reason=wanted[item.path]) for item in report.removed)
     return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
 
 

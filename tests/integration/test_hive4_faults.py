@@ -567,6 +567,22 @@ def test_a_killed_run_is_ended_by_a_later_one(
         assert ended.error_message
 
 
+def test_the_result_of_an_aborted_transaction_is_an_orphan(lake: Lake, direct: Service, tmp_path: Path) -> None:
+    made = lake.table("orphaned")
+    lake.request(made)
+    killed_at(Point.PUBLISHED, lambda: direct("major_compact"), tmp_path / "answer")
+    words = ("--orphans", "--table", made.full, "--older-than", "0s")
+    assert direct.good("cleaner", *words).document["cleanings"] == []  # its transaction is open
+    (txn,) = [one.id for one in lake.hms.open_txns_info() if one.state == "open"]
+    lake.hms.abort_txn(txn, TxnType.COMPACTION)
+    (entry,) = direct.good("cleaner", *words, "--delete").document["cleanings"]
+    (gone,) = entry["removed"]
+    assert gone["path"] == f"base_0000003_v{txn:07d}"
+    assert f"transaction {txn}" in gone["reason"]
+    assert direct.good("cleaner", *words).document["cleanings"] == []
+    lake.check(made)
+
+
 @pytest.mark.parametrize("point", CLEANING_POINTS)
 def test_a_cleaner_that_is_killed_is_followed_by_another(
     lake: Lake, direct: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
