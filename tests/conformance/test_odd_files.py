@@ -173,7 +173,7 @@ PADDED = Options(
     compression="none",
     stripe_rows=1024,
     stripe_size=32 << 10,
-    conf={"orc.block.size": str(48 << 10), "orc.block.padding": "true", "orc.block.padding.tolerance": "0.9"},
+    conf={"orc.block.size": str(24 << 10), "orc.block.padding": "true", "orc.block.padding.tolerance": "0.9"},
 )
 
 
