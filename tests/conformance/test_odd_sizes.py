@@ -155,13 +155,13 @@ def test_dictionaries_of_more_than_a_million_entries_are_merged(java: JavaOrc, t
     location = tmp_path / "t"
     parts = []
     for write_id, first in ((1, 0), (2, 400_000)):
-        numbers = np.random.default_rng(write_id).permutation(np.arange(1_100_000) % ENTRIES) + first
+        numbers = np.random.default_rng(write_id).permutation(np.arange(1_400_000) % ENTRIES) + first
         words = pc.utf8_lpad(pc.cast(pa.array(numbers), pa.string()), 8, "k")
         texts = pc.if_else(pa.array(numbers % 97 == 5), pa.scalar(None, pa.string()), words)
         parts.append(write_events(location, write_id, {"s": texts}))
         stripe = o.read_orc(location / tables.delta_name(write_id, write_id) / "bucket_00000").stripes[0]
         assert o.one(stripe.encodings[7], 2) > 1 << 20
-    gone = [(1, 0), (1, 777_777), (2, 1_099_999)]
+    gone = [(1, 0), (1, 777_777), (2, 1_399_999)]
     delete(location, 3, "struct<s:string>", gone)
     made = compact_directory(location, MAJOR, generation=4, settings=RECODE)
     [path] = bucket_files(location, made.directories)
