@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -27,15 +29,28 @@ OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenInput:
-    """One input with rows, open: `first_row` is the row id of its first row when it has no ACID columns."""
+    """One input with rows, open: `first_row` is the row id of its first row when it has no ACID columns.
+
+    What is asked for each of its stripes, of which there may be many thousands, is worked out once.
+    """
 
     file: DataFile
     source: SourceFile
     tail: Tail
     acid: bool
     first_row: int
+
+    @cached_property
+    def key_index(self) -> tuple[Key, ...] | None:
+        """The entries of hive.acid.key.index, as `key_index` reads them."""
+        return key_index(self.tail)
+
+    @cached_property
+    def rows_before(self) -> tuple[int, ...]:
+        """For each stripe the rows of the file that lie before it."""
+        return tuple(accumulate((stripe.rows for stripe in self.tail.stripes), initial=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +178,8 @@ class StripeKeys:
 
     def _synthetic(self) -> StripeIds:
         file = self.file.file
-        before = sum(stripe.rows for stripe in self.file.tail.stripes[: self.number])
-        keys = Keys.sequence(
-            file.write_id, encode_bucket(file.bucket, file.statement_id), self.file.first_row + before, self.rows
-        )
+        first_row = self.file.first_row + self.file.rows_before[self.number]
+        keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
         return StripeIds(keys=keys, current=keys.write_ids)
 
     def _decode(self) -> StripeIds:
@@ -254,7 +267,7 @@ class StripeKeys:
 
         An entry counts where the file has one per stripe and it agrees with true statistics.
         """
-        entries = key_index(self.file.tail)
+        entries = self.file.key_index
         if self._decoded_box is None and self._ranges is not None and entries is not None:
             entry = entries[self.number]
             bounds = self._ranges[WRITE_ID - 1 : ROW_ID]

@@ -189,6 +189,18 @@ def test_a_key_index_counts_only_when_it_has_an_entry_for_each_stripe(tmp_path: 
         assert [StripeKeys(inputs[0], number).last_key()[2] for number in range(3)] == [9, 19, 29]
 
 
+def test_a_key_index_is_parsed_once_however_many_stripes_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    monkeypatch.setattr("acidlib.rewrite.inputs.key_index", lambda tail: parsed.append(tail) or key_index(tail))
+    data = tables.acid_bytes(COLUMNS, tables.inserts(7, rows(300)), STRIPES)
+    with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
+        found = [StripeKeys(inputs[0], number).last_key() for number in range(30)]
+        assert (found[0], found[-1]) == ((7, B0, 9), (7, B0, 299))
+        assert parsed == [inputs[0].tail]
+
+
 @pytest.mark.parametrize("wrong", [f"7,{B0},900", f"7,{B1},15", f"6,{B0},19", f"7,{B0},-1", f"8,{B0},0"])
 def test_an_entry_that_contradicts_the_statistics_is_not_believed(tmp_path: Path, wrong: str) -> None:
     text = f"7,{B0},9;{wrong};7,{B0},29;"
