@@ -31,6 +31,9 @@ _EXACT_REALS = {
 }
 """The integers of which a FLOAT (24 bits) or DOUBLE (53 bits) holds every one."""
 
+_LONGEST_CHAR, _MOST_DIGITS = 255, 38
+"""Of Hive's CHAR and DECIMAL. A footer may claim more, and would then have every value padded to that."""
+
 _NAMED = 3
 
 
@@ -166,8 +169,10 @@ def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> C
 def _holds_every_integer(target: TypeNode, source: TypeNode) -> bool:
     if target.kind is Kind.DECIMAL:
         return target.precision - target.scale >= _DIGITS[source.kind]
-    if target.kind in (Kind.CHAR, Kind.VARCHAR):
+    if target.kind is Kind.VARCHAR:
         return target.maximum_length >= _CHARACTERS[source.kind]
+    if target.kind is Kind.CHAR:
+        return _CHARACTERS[source.kind] <= target.maximum_length <= _LONGEST_CHAR
     if target.kind in _EXACT_REALS:
         return source.kind in _EXACT_REALS[target.kind]
     return target.kind is Kind.STRING or (source.kind is Kind.BOOLEAN and target.kind in _INTEGER_WIDTH)
@@ -175,17 +180,19 @@ def _holds_every_integer(target: TypeNode, source: TypeNode) -> bool:
 
 def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
     """Readers take the blanks off the end of a CHAR, so they are no part of what it becomes; a VARCHAR keeps them."""
-    same = target.kind is source.kind and target.maximum_length == source.maximum_length
-    longer = target.kind in (Kind.CHAR, Kind.VARCHAR) and target.maximum_length >= source.maximum_length
+    more = target.maximum_length - source.maximum_length
+    kept = target.kind is Kind.STRING or (target.kind is Kind.VARCHAR and more >= 0)
     if source.kind is Kind.VARCHAR:
-        return Change.COPY if target.kind is Kind.STRING or (longer and target.kind is Kind.VARCHAR) else None
-    if same:
+        return Change.COPY if kept else None
+    if target.kind is Kind.CHAR and more == 0:
         return Change.COPY
-    return Change.CONVERT if target.kind is Kind.STRING or longer else None
+    padded = target.kind is Kind.CHAR and more > 0 and target.maximum_length <= _LONGEST_CHAR
+    return Change.CONVERT if kept or padded else None
 
 
 def _decimal_change(target: TypeNode, source: TypeNode) -> Change | None:
     if target.scale == source.scale:
         return Change.COPY if target.precision >= source.precision else None
+    known = 1 <= source.precision <= _MOST_DIGITS and source.scale <= source.precision
     more_digits = target.precision - target.scale >= source.precision - source.scale
-    return Change.CONVERT if source.precision and target.scale > source.scale and more_digits else None
+    return Change.CONVERT if known and target.scale > source.scale and more_digits else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from orc_memory import tree
 
@@ -9,6 +11,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
 from acidlib.orc.alignment import Alignment, align, conversions
 from acidlib.orc.proto import Kind
+from acidlib.orc.schema import TypeNode
 
 HIVE3, HIVE4 = Generation
 
@@ -122,6 +125,29 @@ def test_a_float_becomes_a_double_for_hive_4_alone() -> None:
         RefusedError, match=r"float and the table's is double, which Hive 3\.1 converts by way of a text"
     ):
         of_columns("double", "float", HIVE3)
+
+
+def claiming(node: TypeNode, **claims: int) -> TypeNode:
+    return replace(node, children=(replace(node.children[0], **claims),))
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (tree("struct<a:int>"), claiming(tree("struct<a:char(255)>"), maximum_length=256)),
+        (tree("struct<a:char(9)>"), claiming(tree("struct<a:char(255)>"), maximum_length=1 << 31)),
+        (
+            claiming(tree("struct<a:decimal(38,2)>"), precision=39),
+            claiming(tree("struct<a:decimal(38,3)>"), precision=40),
+        ),
+        (claiming(tree("struct<a:decimal(5,2)>"), precision=0), tree("struct<a:decimal(38,3)>")),
+        (claiming(tree("struct<a:decimal(5,2)>"), scale=6), tree("struct<a:decimal(38,7)>")),
+    ],
+    ids=str,
+)
+def test_types_that_hive_does_not_have_are_refused(source: TypeNode, target: TypeNode) -> None:
+    with pytest.raises(RefusedError, match="no lossless conversion is known"):
+        align(target, source, where="f", generation=HIVE4)
 
 
 def test_a_dropped_column_is_refused() -> None:

@@ -82,6 +82,11 @@ def test_the_widest_numbers_are_no_decimals(number: int) -> None:
     assert wrong([(1, 0), (number, 0)], 38, 0) == 1
 
 
+def test_the_carry_of_a_negative_number_counts() -> None:
+    # its low word is 0, and its high word one above that of the least number that is too long
+    assert wrong([(0, 0), (-(((10**30 >> 64) + 1) << 64), 0)], 30, 0) == 1
+
+
 def test_decimals_of_64_bits() -> None:
     scales = longs([2, 2, 2])
     assert first_too_long(longs([10**9 - 1, 1 - 10**9, 0]), None, scales, 9, 2) is None
