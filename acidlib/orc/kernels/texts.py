@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from acidlib.orc.kernels.jit import Bytes, Longs, kernel, kernel_bytes, kernel_longs, magnitude
+from acidlib.orc.kernels.jit import Bytes, Longs, bit_length, kernel, kernel_bytes, kernel_longs, magnitude
 
 _BLANK, _MINUS, _ZERO = 32, 45, 48
-_TEN = np.uint64(10)
+_HUNDRED = np.uint64(100)
 _MOST_DIGITS = 38
 _LOW_POWERS = np.array([10**n & (2**64 - 1) for n in range(_MOST_DIGITS + 1)], dtype=np.uint64)
 _HIGH_POWERS = np.array([10**n >> 64 for n in range(_MOST_DIGITS + 1)], dtype=np.uint64)
@@ -53,12 +53,12 @@ def first_too_long(low: Longs, high: Longs | None, scales: Longs, precision: int
 def _integer_sizes(values: Longs, width: int, lengths: Longs) -> int:
     total = 0
     for i in range(len(values)):
-        rest = np.uint64(magnitude(values[i]))
-        size = 2 if values[i] < 0 else 1
-        while rest >= _TEN:
-            rest //= _TEN
-            size += 1
-        lengths[i] = max(size, width)
+        number = magnitude(values[i])
+        # 1233 / 4096 is just below the logarithm of 2; it is one digit too many below the power of ten
+        guess = (bit_length(number | 1) * 1233) >> 12
+        size = guess + int(np.uint64(number) >= _LOW_POWERS[guess]) + int(values[i] < 0)
+        # a 0 is below the first power, and has a digit
+        lengths[i] = max(size, 1, width)
         total += lengths[i]
     return total
 
@@ -69,21 +69,26 @@ def _write_integers(values: Longs, lengths: Longs, out: Bytes) -> None:
     pos = 0
     for i in range(len(values)):
         rest = np.uint64(magnitude(values[i]))
+        first = 20
+        while rest >= _HUNDRED:
+            next_rest = rest // _HUNDRED
+            pair = int(rest - next_rest * _HUNDRED)
+            first -= 2
+            digits[first] = _ZERO + pair // 10
+            digits[first + 1] = _ZERO + pair % 10
+            rest = next_rest
+        pair = int(rest)
+        first -= 1
+        digits[first] = _ZERO + pair % 10
+        if pair >= 10:
+            first -= 1
+            digits[first] = _ZERO + pair // 10
         end = pos + lengths[i]
         if values[i] < 0:
             out[pos] = _MINUS
             pos += 1
-        count = 0
-        while True:
-            tenth = rest // _TEN
-            digits[count] = np.uint64(_ZERO) + rest - tenth * _TEN
-            count += 1
-            rest = tenth
-            if rest == np.uint64(0):
-                break
-        while count:
-            count -= 1
-            out[pos] = digits[count]
+        for at in range(first, 20):
+            out[pos] = digits[at]
             pos += 1
         while pos < end:
             out[pos] = _BLANK
