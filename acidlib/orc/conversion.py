@@ -56,7 +56,7 @@ def _integers(column: Column, source: TypeNode) -> Longs:
     if len(values) and (int(values.min()) < low or int(values.max()) > high):
         wrong = int(values.min()) if int(values.min()) < low else int(values.max())
         raise CorruptError(f"because its value {wrong} is no {source}")
-    return values.astype(np.int64)
+    return values.astype(np.int64, copy=False)
 
 
 def _from_integers(column: Column, numbers: Longs, target: TypeNode) -> Column:
