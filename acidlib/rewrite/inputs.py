@@ -12,12 +12,14 @@ from itertools import accumulate
 import numpy as np
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.generation import Generation
 from acidlib.model.rowid import decode_bucket, encode_bucket
 from acidlib.model.units import DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.hive_types import parse_row_type
-from acidlib.orc.schema import Alignment, TypeNode, align, is_acid, result_row, row_struct
+from acidlib.orc.schema import TypeNode, is_acid, result_row, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.statistics import integer_range, stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
@@ -122,9 +124,9 @@ def read_row_struct(file: DataFile, data: DataFiles, row_type: str | None = None
     return newest if table is None else result_row(table, newest)
 
 
-def align_input(target_row: TypeNode, file: OpenInput) -> Alignment:
-    """How a file's columns fill the table's; RefusedError for a difference that needs a conversion."""
-    return align(target_row, row_struct(file.tail.root), where=file.tail.name)
+def align_input(target_row: TypeNode, file: OpenInput, generation: Generation) -> Alignment:
+    """How a file's columns fill the table's; RefusedError for a difference that could change values."""
+    return align(target_row, row_struct(file.tail.root), where=file.tail.name, generation=generation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,8 +11,9 @@ import numpy as np
 
 from acidlib.errors import RefusedError
 from acidlib.model.units import FilterSize, StripeAction, Unit, UnitResult
+from acidlib.orc.alignment import Alignment
 from acidlib.orc.kernels.vectors import filter_values
-from acidlib.orc.schema import Alignment, acid_tree
+from acidlib.orc.schema import acid_tree
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
@@ -100,7 +101,7 @@ def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
         target_row = read_row_struct(unit.schema, data, unit.row_type)
         yield OpenBucket(
             inputs=inputs,
-            alignments=tuple(align_input(target_row, file) for file in inputs.files),
+            alignments=tuple(align_input(target_row, file, unit.generation) for file in inputs.files),
             options=file_options(
                 acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
             ),
