@@ -83,8 +83,8 @@ def statistics_are_true(footer_stride: int, root_stats: Any, rows: int) -> bool:
 
 def stripe_statistics_are_true(tail: Tail, number: int) -> bool:
     """Whether those of one stripe of a file are there and may be believed."""
-    found = tail.stripe_statistics
-    return bool(found) and statistics_are_true(tail.stride, found[number][0], tail.stripes[number].rows)
+    found = tail.stripe_statistics[number] if tail.stripe_statistics else ()
+    return bool(found) and statistics_are_true(tail.stride, found[0], tail.stripes[number].rows)
 
 
 def integer_range(stats: Any) -> tuple[int, int] | None:

@@ -110,7 +110,10 @@ class _Events:
     def add(self, stripe: StripeKeys, write_ids: ValidWriteIdList) -> None:
         """Append the committed events of the bucket that a stripe holds."""
         ids = stripe.ids()
-        chosen = _events_of(self._bucket, ids.keys.buckets)
+        try:
+            chosen = _events_of(self._bucket, ids.keys.buckets)
+        except CorruptError as error:
+            raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
         gone = aborted_rows(stripe, write_ids)
         stripe.forget()
         self.read += int(np.count_nonzero(chosen))
