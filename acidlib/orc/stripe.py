@@ -27,12 +27,11 @@ from acidlib.orc.kernels.varints import decode_varints
 from acidlib.orc.proto import INDEX_STREAMS, Encoding, Kind, StreamKind
 from acidlib.orc.schema import Alignment, TypeNode
 from acidlib.orc.source import ByteSource
-from acidlib.orc.tail import Stripe, Tail, parse_message
+from acidlib.orc.tail import MAX_SLOTS, Stripe, Tail, parse_message
 
 _DATA_STREAMS = frozenset(StreamKind) - INDEX_STREAMS - {StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA}
 _ENCODINGS = frozenset(Encoding)
 _GMT = frozenset({"GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
-MAX_SLOTS = 1 << 31
 
 
 def canonical_timezone(name: str) -> str:

@@ -27,6 +27,8 @@ _FIRST_READ = 16 * 1024
 _MAX_POSTSCRIPT = 255
 _MOST_ROWS = (1 << 31) - 1
 """Java counts the rows of a stripe in 32 bits."""
+MAX_SLOTS = 1 << 31
+"""Values that a column of one stripe can have, nulls included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
