@@ -251,7 +251,7 @@ def judge(found: Trial, phase: Phase) -> str:
         expected, deleted = found.expected()
     except Exception as error:  # whatever pyorc says
         return f"made, pyorc refuses the input: {type(error).__name__}"
-    phase("result", 5)
+    phase("result", 20)
     result = read_rows(bytes(found.files.made[OUT].content))
     if found.scene != "join":
         result.sort(key=repr)

@@ -17,6 +17,7 @@ from judges import java_files, merge, random_orc, tables
 from judges.java_files import Options
 from judges.java_orc import JavaOrc
 from judges.merge import bucket_property
+from judges.random_orc import Limits
 from judges.tables import Event, Layout
 
 from acidlib.model.requests import CompactionType
@@ -57,19 +58,18 @@ def build(seed: int, location: Path, java: JavaOrc) -> RandomTable:
     """The table of a seed."""
     rng = random.Random(seed)
     writer = rng.choice(("pyorc", "java", "mixed"))
-    size = rng.choice((0, 5, 30, 30, 150, 150, 500, 2500))
+    size = rng.choice((0, 5, 30, 30, 30, 30, 100, 100, 100, 300, 300, 2000))
     columns = random_orc.columns(rng, unions=writer == "java", most=2 if size > 1000 else 5)
     zones = ZONES if rng.random() < 0.15 else ZONES[:1]
     proleptic = writer == "java" and rng.random() < 0.3
-    modern = len(zones) > 1
+    limits = Limits(modern=len(zones) > 1, small_sums=writer != "pyorc")
     maker = _Maker(rng, java, columns, writer, zones, proleptic=proleptic)
-    history = _history(rng, lambda count: random_orc.rows(rng, columns, count, modern=modern), size)
+    history = _history(rng, lambda count: random_orc.rows(rng, columns, count, limits), size)
     location.mkdir()
-    first = (
-        _originals(rng, maker, location, history, modern, size)
-        if rng.random() < 0.12
-        else _base(rng, maker, location, history)
-    )
+    if rng.random() < 0.12:
+        first = _originals(rng, maker, location, history, limits, size)
+    else:
+        first = _base(rng, maker, location, history)
     _deltas(rng, maker, location, history, first)
     last = max(history.inserted.keys() | history.deleted.keys())
     kind = pyorc.TypeDescription.from_string(columns)
@@ -80,7 +80,7 @@ def build(seed: int, location: Path, java: JavaOrc) -> RandomTable:
         generation=rng.choice((3, 4)),
         kind=rng.choice((MAJOR, MAJOR, MINOR)),
         settings=_settings(rng, tuple(kind.fields)),
-        expected=None if modern else [(*key, row) for key, row in sorted(history.rows.items())],
+        expected=None if limits.modern else [(*key, row) for key, row in sorted(history.rows.items())],
         codecs=frozenset(maker.codecs),
         java_only=writer == "java",
     )
@@ -147,11 +147,11 @@ def _delete(rng: random.Random, found: _History, write_id: int) -> None:
 # --- directories ------------------------------------------------------------------------------------------------------
 
 
-def _originals(rng: random.Random, maker: _Maker, location: Path, history: _History, modern: bool, size: int) -> int:
+def _originals(rng: random.Random, maker: _Maker, location: Path, history: _History, limits: Limits, size: int) -> int:
     """Files without ACID columns, whose rows are of write id 0; some are deleted later."""
     number = 0
     for copy in range(rng.randint(1, 3)):
-        rows = random_orc.rows(rng, maker.columns, rng.randint(1, size + 1), modern=modern)
+        rows = random_orc.rows(rng, maker.columns, rng.randint(1, size + 1), limits)
         maker.original(location / ("000000_0" + (f"_copy_{copy}" if copy else "")), rows)
         history.rows |= {(0, bucket_property(0, 0), number + i): row for i, row in enumerate(rows)}
         number += len(rows)
@@ -163,7 +163,7 @@ def _originals(rng: random.Random, maker: _Maker, location: Path, history: _Hist
 def _base(rng: random.Random, maker: _Maker, location: Path, history: _History) -> int:
     """Sometimes a base of the first write ids; the first one after it."""
     last = max(history.inserted.keys() | history.deleted.keys())
-    mark = rng.choice((0, 1, rng.randint(1, last)))
+    mark = rng.choice((0, 1, rng.randint(1, max(1, last - 1))))
     covered = range(1, mark + 1)
     if not mark or covered[-1] in history.aborted:
         return 1
@@ -234,7 +234,6 @@ class _Maker:
 
     def _layout(self) -> Layout:
         rng = self._rng
-        count = 1 + self._event_kind.find_column_id("row") if False else 7
         return Layout(
             compression=rng.choice(CODECS),
             stripe_size=rng.choice((1, 1, 64 << 20)),
@@ -243,7 +242,7 @@ class _Maker:
             batch=rng.choice((3, 20, 100, 1024)),
             dictionary=rng.choice((0.0, 0.5, 1.0)),
             timezone=rng.choice(self._zones),
-            bloom=rng.choice(((), (), (count,))),
+            bloom=rng.choice(((), (), (4, 7))),
         )
 
     def _options(self) -> Options:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyorc
@@ -18,6 +19,21 @@ from judges.values import Timestamp
 
 Sampler = Callable[[], Any]
 """Gives one value after the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What values may be.
+
+    modern      times of the last decades only, which all zones agree on
+    small_sums  decimals of up to 18 digits add up to less than 10**18: beyond that Java's own sums are wrong
+    """
+
+    modern: bool = False
+    small_sums: bool = False
+
+
+ANY = Limits()
 
 LEAVES = (
     "boolean",
@@ -75,15 +91,15 @@ def _type(rng: random.Random, depth: int, unions: bool) -> str:
     return _struct([_type(rng, depth + 1, unions) for _ in range(rng.randint(1, 3))])
 
 
-def rows(rng: random.Random, schema: str, count: int, *, modern: bool = False) -> list[tuple[Any, ...]]:
-    """Rows of a struct, never null themselves. ``modern``: times of the last decades only, which all zones agree on."""
+def rows(rng: random.Random, schema: str, count: int, limits: Limits = ANY) -> list[tuple[Any, ...]]:
+    """Rows of a struct, never null themselves."""
     kind = pyorc.TypeDescription.from_string(schema)
-    fields = [_sampler(rng, field, nulls=True, modern=modern) for field in kind.fields.values()]
+    fields = [_sampler(rng, field, limits, nulls=True) for field in kind.fields.values()]
     return [tuple(field() for field in fields) for _ in range(count)]
 
 
-def _sampler(rng: random.Random, kind: Any, *, nulls: bool, modern: bool) -> Sampler:
-    found = _shaped(rng, _values(rng, kind, modern))
+def _sampler(rng: random.Random, kind: Any, limits: Limits, *, nulls: bool) -> Sampler:
+    found = _shaped(rng, _values(rng, kind, limits))
     share = rng.choice((0.0, 0.0, 0.1, 0.5, 0.95, 1.0)) if nulls else 0.0
     if not share:
         return found
@@ -117,7 +133,7 @@ def _runs(rng: random.Random, sample: Sampler) -> Sampler:
     return after
 
 
-def _values(rng: random.Random, kind: Any, modern: bool) -> Sampler:
+def _values(rng: random.Random, kind: Any, limits: Limits) -> Sampler:
     k = kind.kind
     if k in _BITS:
         return _integers(rng, _BITS[k])
@@ -130,30 +146,30 @@ def _values(rng: random.Random, kind: Any, modern: bool) -> Sampler:
     if k is TypeKind.BINARY:
         return lambda: "b:" + rng.randbytes(rng.choice((0, 1, 5, 30))).hex()
     if k is TypeKind.DATE:
-        days = _integers(rng, 12 if modern else 15)
-        return lambda: f"d:{days() if rng.random() < 0.95 or modern else rng.randint(-719_162, 2_932_896)}"
+        days = _integers(rng, 12 if limits.modern else 15)
+        return lambda: f"d:{days() if rng.random() < 0.95 or limits.modern else rng.randint(-719_162, 2_932_896)}"
     if k in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
-        return _instants(rng, modern)
+        return _instants(rng, limits.modern)
     if k is TypeKind.DECIMAL:
-        return _decimals(rng, kind.precision, kind.scale)
-    return _nested(rng, kind, modern)
+        return _decimals(rng, kind.precision, kind.scale, limits)
+    return _nested(rng, kind, limits)
 
 
-def _nested(rng: random.Random, kind: Any, modern: bool) -> Sampler:
+def _nested(rng: random.Random, kind: Any, limits: Limits) -> Sampler:
     k = kind.kind
     most = rng.choice((1, 3, 8))
     if k is TypeKind.LIST:
-        item = _sampler(rng, kind.type, nulls=True, modern=modern)
+        item = _sampler(rng, kind.type, limits, nulls=True)
         return lambda: tuple(item() for _ in range(rng.randint(0, most)))
     if k is TypeKind.MAP:
-        key = _sampler(rng, kind.key, nulls=False, modern=modern)
-        value = _sampler(rng, kind.value, nulls=True, modern=modern)
+        key = _sampler(rng, kind.key, limits, nulls=False)
+        value = _sampler(rng, kind.value, limits, nulls=True)
         return lambda: tuple({key(): value() for _ in range(rng.randint(0, most))}.items())
     if k is TypeKind.STRUCT:
-        fields = [_sampler(rng, field, nulls=True, modern=modern) for field in kind.fields.values()]
+        fields = [_sampler(rng, field, limits, nulls=True) for field in kind.fields.values()]
         return lambda: tuple(field() for field in fields)
     # no null inside a union: pyorc shows it as a null union
-    parts = [_sampler(rng, child, nulls=False, modern=modern) for child in kind.cont_types]
+    parts = [_sampler(rng, child, limits, nulls=False) for child in kind.cont_types]
 
     def union() -> Any:
         tag = rng.randrange(len(parts))
@@ -236,8 +252,8 @@ def _instants(rng: random.Random, modern: bool) -> Sampler:
     return value
 
 
-def _decimals(rng: random.Random, precision: int, scale: int) -> Sampler:
-    digits = rng.randint(1, precision)
+def _decimals(rng: random.Random, precision: int, scale: int, limits: Limits) -> Sampler:
+    digits = rng.randint(1, min(precision, 12) if limits.small_sums and precision <= 18 else precision)
     step = rng.choice((0, 10**scale))
 
     def value() -> str:
