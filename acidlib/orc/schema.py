@@ -252,7 +252,9 @@ def _leaf_copyable(target: TypeNode, source: TypeNode) -> bool | None:
     if target.kind is not source.kind:
         return None
     if target.kind is Kind.DECIMAL:
-        return True if target.scale == source.scale and target.precision >= source.precision else None
+        # without a precision (Hive 0.11) each value has a scale of its own, which readers then round
+        alike = target.scale == source.scale and bool(target.precision) == bool(source.precision)
+        return True if alike and target.precision >= source.precision else None
     if target.kind is Kind.VARCHAR:
         return True if target.maximum_length >= source.maximum_length else None
     if target.kind is Kind.CHAR:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyorc
@@ -200,6 +201,16 @@ def test_a_conversion_of_values_is_refused_with_file_and_column(name: str) -> No
     with pytest.raises(RefusedError, match=r"/t/old: because its column row\S* is .* and the table's is") as caught:
         aligned(*CONVERSIONS[name])
     assert "conversion" in str(caught.value)
+
+
+def test_a_decimal_without_precision_stays_among_its_like() -> None:
+    """Hive 0.11 wrote such; readers round its values, each of which has a scale of its own."""
+    [plain] = tree("struct<a:decimal(12,2)>").children
+    old = replace(plain, precision=0)
+    assert align(old, old, where="/t/old").copyable
+    for target, source in ((plain, old), (old, plain)):
+        with pytest.raises(RefusedError, match=r"is decimal\(\d+,2\) and the table's is decimal\(\d+,2\)"):
+            align(target, source, where="/t/old")
 
 
 def test_added_columns_have_no_source_down_to_their_leaves() -> None:
