@@ -282,7 +282,7 @@ def _padded(events: list[Any], width: int) -> list[Any]:
 
 
 def _cannot_be_decoded(data: bytes) -> bool:
-    """Whether the engine refuses to decode a file. It can only copy such stripes; what pyorc reads of them is chance."""
+    """Whether the engine refuses to decode a file: it only copies such stripes; what pyorc reads there is chance."""
     try:
         for number in range(len(tail_of(data).stripes)):
             root_column(data, number)
