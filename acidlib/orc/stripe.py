@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -169,6 +169,19 @@ class StripeReader:
             self.tail.block_size,
             f"the {name} of column {column} in {self.where}",
         )
+
+    def prove_rows(self) -> None:
+        """Decode the smallest of the root's columns: CorruptError unless it has as many rows as the file's footer says.
+
+        For whoever makes room for the rows before it decodes any of them.
+        """
+        sizes = dict.fromkeys(range(self.tail.columns), 0)
+        for (column, _), place in self._streams.items():
+            sizes[column] += place.length
+        root = self.tail.root
+        if root.kind is Kind.STRUCT and root.children:
+            smallest = min(root.children, key=lambda child: sum(sizes[node.column] for node in child.walk()))
+            self.column(replace(root, children=(smallest,)), self.stripe.rows)
 
     def column(self, node: TypeNode, slots: int) -> Column:
         """One column with all below it, as the file's own type has it."""

@@ -136,6 +136,7 @@ class StripeKeys:
         self.rows = file.tail.stripes[number].rows
         self.where = f"stripe {number} of {file.tail.name}"
         self._ids: StripeIds | None = None
+        self._rows_proved = False
         self._ranges = self._true_ranges()
         self._decoded_box: tuple[Key, Key] | None = None
         self._decoded_current: tuple[int, int] | None = None
@@ -166,6 +167,9 @@ class StripeKeys:
 
     def _synthetic(self) -> StripeIds:
         file = self.file.file
+        if not self._rows_proved:
+            StripeReader(self.file.source, self.file.tail, self.number).prove_rows()
+            self._rows_proved = True
         before = sum(stripe.rows for stripe in self.file.tail.stripes[: self.number])
         keys = Keys.sequence(
             file.write_id, encode_bucket(file.bucket, file.statement_id), self.file.first_row + before, self.rows

@@ -44,6 +44,8 @@ def mutate(data: bytes, rng: random.Random) -> tuple[bytes, str]:
     """A damaged copy of a valid file, and where it was damaged."""
     orc = o.read_orc(data)
     ways: tuple[Callable[[o.OrcFile, random.Random], tuple[bytes, str]], ...] = (
+        _rows,
+        _boundaries,
         *(_anywhere, _postscript, _footer, _metadata) * 2,
         *(_stripe_footer, _index, _chunks) * 3,
         *(_stream,) * 7,
@@ -124,6 +126,31 @@ def _tail(orc: o.OrcFile, metadata: bytes, footer: bytes) -> bytes:
 
 def _footer(orc: o.OrcFile, rng: random.Random) -> tuple[bytes, str]:
     return _tail(orc, o.encode(orc.metadata), _message(o.encode(orc.footer), "footer", rng)), "footer"
+
+
+def _rows(orc: o.OrcFile, rng: random.Random) -> tuple[bytes, str]:
+    """Another number of rows of a stripe, and of the file with it."""
+    number = rng.randrange(len(orc.stripes))
+    old = orc.stripes[number].rows
+    rows = rng.choice((0, 1, old - 1, old + 1, 2 * old, 10**6, 2**31 - 1, 2**31, 2**40))
+    infos = list(orc.footer[3])
+    infos[number] = o.encode({**o.parse(infos[number]), 5: [rows]})
+    footer = {**orc.footer, 3: infos, 6: [orc.rows - old + rows]}
+    return _tail(orc, o.encode(orc.metadata), o.encode(footer)), f"{rows} rows of stripe {number}"
+
+
+def _boundaries(orc: o.OrcFile, rng: random.Random) -> tuple[bytes, str]:
+    """One stream ends later, and the next begins so."""
+    stripe = rng.choice(orc.stripes)
+    footer = o.parse(mutants.stripe_footer(orc, stripe.number))
+    streams = [o.parse(raw) for raw in footer[1]]
+    places = [at for at in range(len(streams) - 1) if o.one(streams[at + 1], 3, 0)]
+    at = rng.choice(places)
+    moved = rng.randint(1, o.one(streams[at + 1], 3, 0))
+    for stream, by in ((streams[at], moved), (streams[at + 1], -moved)):
+        stream[3] = [o.one(stream, 3, 0) + by]
+    content = o.encode({**footer, 1: [o.encode(stream) for stream in streams]})
+    return mutants.replace_stripe_footer(orc, stripe.number, content), f"end of stream {at} in stripe {stripe.number}"
 
 
 def _metadata(orc: o.OrcFile, rng: random.Random) -> tuple[bytes, str]:

@@ -146,6 +146,17 @@ def test_a_key_of_an_unknown_codec_behind_good_statistics_names_file_and_stripe(
         read_deletes((file,), 0, ids(), DATA)
 
 
+def test_more_events_than_memory_holds_are_corrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = deletes(tmp_path, 5, (1, B0, 7)), deletes(tmp_path, 6, (1, B0, 3), (1, B0, 4))
+
+    def none_left(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("acidlib.rewrite.deletes.np.empty", none_left)
+    with pytest.raises(CorruptError, match=r"delta_0000006\S*/bucket_00000: because its 2 delete events do not fit"):
+        read_deletes(files, 0, ids(), DATA)
+
+
 def test_bucket_numbers_are_those_of_both_codecs() -> None:
     values = longs(0, 3, 1000, B0, B3, tables.bucket_property(4095, 4095))
     assert bucket_numbers(values).tolist() == [0, 3, 1000, 0, 3, 4095]
