@@ -173,7 +173,7 @@ class StripeReader:
     def prove_rows(self) -> None:
         """Decode the smallest of the root's columns: CorruptError unless it has as many rows as the file's footer says.
 
-        For whoever makes room for the rows before it decodes any of them.
+        For whoever makes room for the rows before it decodes any of them. (Nulls are bits: up to seven more may pass.)
         """
         sizes = dict.fromkeys(range(self.tail.columns), 0)
         for (column, _), place in self._streams.items():
