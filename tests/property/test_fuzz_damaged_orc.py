@@ -6,13 +6,14 @@ seed. With ACIDLIB_FUZZ_SECONDS set it goes on from random seeds for that long.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyorc
 import pytest
 from damaged_orc import GROUPS, READING, Sample, Written, judge, pyorc_writer, run_engine, sample, trial
@@ -21,6 +22,11 @@ from judges import java_files
 from judges.java_files import Options
 from judges.java_orc import JavaOrc, shared
 from judges.tables import Layout
+from orc_memory import MemoryFiles
+
+from acidlib.errors import CorruptError
+from acidlib.model.units import Unit
+from acidlib.rewrite.unit import run_unit
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -45,7 +51,7 @@ BY_JAVA = (
 def java_writer(java: JavaOrc, folder: Path, options: Options, columns: str) -> Written:
     """A writer of samples by Java."""
     if options.bloom:
-        options = replace(options, bloom=",".join(pyorc.TypeDescription.from_string(columns).fields))
+        options = dataclasses.replace(options, bloom=",".join(pyorc.TypeDescription.from_string(columns).fields))
 
     def write(schema: str, rows: Sequence[Any], acid: bool) -> bytes:
         return java_files.write_orc(java, folder / "sample.orc", schema, rows, options, acid=acid).read_bytes()
@@ -102,3 +108,29 @@ def test_damaged_files_give_an_error_or_what_pyorc_reads(samples: list[Sample]) 
 def test_seeds_that_once_failed(seed: int, samples: list[Sample]) -> None:
     [outcome] = in_children(iter([seed]), lambda seed, phase: try_one(seed, phase, samples))
     assert not is_failure(outcome), outcome
+
+
+def raises_another(unit: Unit, *rest: Any) -> None:
+    raise ValueError("not an error of the engine's own")
+
+
+def leaves_a_file(unit: Unit, data: MemoryFiles, path: str, *rest: Any) -> None:
+    data.create(path).write(b"half")
+    raise CorruptError(f"Cannot read {path}: because of this")
+
+
+def forgets_deletes(unit: Unit, *rest: Any) -> None:
+    run_unit(dataclasses.replace(unit, deletes=()), *rest)
+
+
+def eats_memory(unit: Unit, *rest: Any) -> None:
+    np.ones(300 << 20, np.uint8)
+    run_unit(unit, *rest)
+
+
+@pytest.mark.parametrize("fault", [raises_another, leaves_a_file, forgets_deletes, eats_memory])
+def test_an_engine_at_fault_is_found_out(fault: Any, samples: list[Sample], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("damaged_orc.run_unit", fault)
+    outcomes = in_children(iter(range(60)), lambda seed, phase: try_one(seed, phase, samples))
+    failed = sum(is_failure(outcome) for outcome in outcomes)
+    assert failed >= (1 if fault is eats_memory else 8)  # memory is counted once: a resident set does not shrink

@@ -13,12 +13,14 @@ import traceback
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compaction import Compacted, RefusedPlanError, bucket_files, compact_directory, plan
 from conformance.checks import java_problems, statistics_problems
 from fuzzing import seeds
-from judges import merge
+from judges import merge, mutants
+from judges import orc_tail as o
 from judges.java_orc import JavaOrc, shared
 from random_tables import RandomTable, build
 
@@ -31,6 +33,8 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 TABLES = 60
 FOUND: tuple[int, ...] = ()
 """Seeds that once failed."""
+FAULTY = 4
+"""A seed whose result has rows."""
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +117,31 @@ def test_random_tables(java: JavaOrc) -> None:
 @pytest.mark.parametrize("seed", FOUND)
 def test_seeds_that_once_failed(seed: int, java: JavaOrc) -> None:
     judge(seed, java)
+
+
+def with_wrong_statistic(path: Path) -> None:
+    path.write_bytes(mutants.shift_group_statistic(o.read_orc(path), 0, 4, 0))
+
+
+def with_wrong_position(path: Path) -> None:
+    path.write_bytes(mutants.move_position(o.read_orc(path), 0, 4, 0))
+
+
+def without_rows(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("fault", [with_wrong_statistic, with_wrong_position, without_rows])
+def test_an_engine_at_fault_is_found_out(fault: Any, java: JavaOrc, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = compact_directory
+
+    def compact(location: Path, *rest: Any, **settings: Any) -> Compacted:
+        compacted = right(location, *rest, **settings)
+        for path in bucket_files(location, compacted.directories):
+            fault(path)
+        return compacted
+
+    judge(FAULTY, java)
+    monkeypatch.setitem(globals(), "compact_directory", compact)
+    with pytest.raises(AssertionError):
+        judge(FAULTY, java)
