@@ -22,7 +22,7 @@ def work(seed: int, phase: Phase) -> str:
     if seed == 5:
         time.sleep(10)
     if seed == 6:
-        np.empty(3 << 30, np.uint8)
+        np.empty(1 << 40, np.uint8)
     return f"did {seed}"
 
 
