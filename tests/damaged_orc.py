@@ -14,7 +14,7 @@ from typing import Any
 
 import pyorc
 from fuzzing import Phase, resident
-from judges import orc_mutations, random_orc, tables
+from judges import mutants, orc_mutations, random_orc, tables
 from judges import orc_tail as o
 from judges.merge import bucket_property, writer_of
 from judges.tables import Event, Layout
@@ -67,7 +67,8 @@ def pyorc_writer(layout: Layout) -> Written:
         kind = pyorc.TypeDescription.from_string(schema)
         raw = [random_orc.raw(row, kind) for row in rows]
         if not acid:
-            return tables.orc_bytes(schema, raw, layout)
+            data = tables.orc_bytes(schema, raw, layout)
+            return mutants.with_user_metadata(o.read_orc(data), {"a.name": b"a value", "another.name": b""})
         return tables.acid_bytes(str(kind.fields["row"]), raw, layout)
 
     return write
