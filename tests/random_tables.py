@@ -27,7 +27,7 @@ SHORT_STRIDES = (2, 7, 50)
 """For small tables only: judges look at every row group."""
 CODECS = ("none", "zlib", "snappy", "lz4", "zstd")
 ZONES = ("UTC", "America/Los_Angeles", "Asia/Kolkata")
-DENSITIES = (0.0, 0.003, 0.05, 0.5, 0.98, 1.0)
+DENSITIES = (0.0, 0.003, 0.003, 0.05, 0.5, 0.98, 1.0)
 Key = tuple[int, int, int]
 
 
@@ -81,7 +81,7 @@ def build(seed: int, location: Path, java: JavaOrc) -> RandomTable:
         columns=columns,
         write_ids=f"default.t:{last}:9223372036854775807::{','.join(map(str, sorted(history.aborted)))}",
         generation=rng.choice((3, 4)),
-        kind=rng.choice((MAJOR, MAJOR, MINOR)),
+        kind=rng.choice((MAJOR, MAJOR, MAJOR, MINOR)),
         settings=_settings(rng, tuple(kind.fields), strides),
         expected=None if limits.modern else [(*key, row) for key, row in sorted(history.rows.items())],
         codecs=frozenset(maker.codecs),
@@ -93,13 +93,13 @@ def _settings(rng: random.Random, names: Sequence[str], strides: Sequence[int]) 
     stated = ("stride", "block_bytes", "compression")
     return RewriteSettings(
         stripe_bytes=rng.choice((1, 3000, 64 << 20)),
-        copy_bytes=rng.choice((0, 600, 256 << 10, 1 << 40)),
+        copy_bytes=rng.choice((0, 0, 0, 600, 256 << 10, 1 << 40)),
         stride=rng.choice(strides),
         block_bytes=rng.choice((1024, 5000, 256 << 10)),
         compression=rng.choice(CODECS).upper(),
         bloom_columns=rng.choice(("", "", "*", rng.choice(names))),
         bloom_fpp=rng.choice((None, None, 0.01, 0.5)),
-        stated=frozenset(name for name in stated if rng.random() < 0.25),
+        stated=frozenset(name for name in stated if rng.random() < 0.1),
     )
 
 
@@ -223,7 +223,7 @@ class _Maker:
 
     def _choice(self) -> tuple[Layout, Options, bool]:
         by_java = self._writer == "java" or (self._writer == "mixed" and self._rng.random() < 0.5)
-        layout, options = self._usual if self._rng.random() < 0.6 else (self._layout(), self._options())
+        layout, options = self._usual if self._rng.random() < 0.8 else (self._layout(), self._options())
         self.codecs.add(options.compression if by_java else layout.compression)
         return layout, options, by_java
 

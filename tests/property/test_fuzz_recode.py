@@ -31,8 +31,8 @@ from acidlib.storage.datafiles import LocalDataFiles
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TABLES = 50
-FOUND = (599,)
-"""Seeds that once failed."""
+FOUND: tuple[int, ...] = ()
+"""Seeds with which the engine once failed. A change of the generator makes other tables of them."""
 FAULTY = 4
 """A seed whose result has rows."""
 
