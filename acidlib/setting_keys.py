@@ -205,6 +205,12 @@ KEYS: tuple[Key, ...] = (
         meaning="how long the cleaner leaves what a publication made obsolete",
     ),
     Key(
+        name="acidlib.cleaner.files.per.second",
+        kind=Kind.COUNT,
+        default="0",
+        meaning="about how many files the cleaner removes in a second, so that a file system is not flooded; 0: any",
+    ),
+    Key(
         name="acidlib.lock.timeout",
         kind=Kind.DURATION,
         default="30s",

@@ -1,6 +1,7 @@
 """Removes what compactions made obsolete: spark-submit jobs/cleaner.py --help"""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import click
 
 from acidlib import __version__
 from acidlib.engine.cleaner import CleaningAsked, run_cleaner
-from acidlib.engine.command import Common, Duration, JobCommand, common_options, print_result, services
-from acidlib.engine.open import open_cleaning
+from acidlib.engine.command import Common, Duration, JobCommand, common_options, print_notes, print_result, services
+from acidlib.engine.open import open_backend, open_cleaning
+from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 from acidlib.engine.selection import Selection
-from acidlib.report.decisions import cleanings_document
+from acidlib.engine.target import Understanding
+from acidlib.report.decisions import CleaningResult, cleanings_document
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 from acidlib.report.text import cleaner_text
 from acidlib.storage.uris import open_filesystem
@@ -30,8 +33,11 @@ from acidlib.storage.uris import open_filesystem
 @click.option("--retention", type=Duration(), help="How long to leave what was made obsolete, e.g. 1d.")
 @click.option("--trash", is_flag=True, help="Move aside under _acidlib_trash instead of deleting.")
 @click.option("--force", is_flag=True, help="Also where Hive's own cleaner is on; never past a safety check.")
-@click.option("--orphans", is_flag=True, hidden=True)
 @click.option("--dry-run", is_flag=True, help="Show what would go, remove nothing.")
+@click.option("--orphans", is_flag=True, help="Instead, list what belongs to nobody, such as staging of dead runs.")
+@click.option("--warehouse", metavar="URI", help="With --orphans and without a metastore: all tables below it.")
+@click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long.  [default: 3d]")
+@click.option("--delete", is_flag=True, help="With --orphans: remove them.")
 def main(
     *,
     common: Common,
@@ -42,16 +48,42 @@ def main(
     retention: float | None,
     trash: bool,
     force: bool,
-    orphans: bool,
     dry_run: bool,
+    orphans: bool,
+    warehouse: str | None,
+    older_than: float | None,
+    delete: bool,
 ) -> Any:
     """Run the cleaner once."""
-    if orphans:
-        raise click.UsageError("--orphans is not built yet")
-    if location is not None:
+    if location is not None or warehouse is not None:
         common = common.without_metastore()
-    if not common.metastore and (tables or exclude or partitions):
+    if not orphans and (delete or older_than is not None or warehouse is not None):
+        raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
+    if not common.metastore and warehouse is None and (tables or exclude or partitions):
         raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
+    if orphans:
+        if location is not None and warehouse is not None:
+            raise click.UsageError("--location and --warehouse exclude each other")
+        if not common.metastore and location is None and warehouse is None:
+            raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
+        if delete and (trash or dry_run):
+            raise click.UsageError("--delete excludes --trash and --dry-run")
+        selection = Selection(
+            location=None if location is None else open_filesystem(location)[1],
+            warehouse=None if warehouse is None else open_filesystem(warehouse)[1],
+            tables=tables,
+            exclude=exclude,
+            partitions=partitions,
+        )
+        idle = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
+        remove = delete or (trash and not dry_run)
+        with (
+            services(common, job="cleaner", about="orphans") as found,
+            open_backend(common.surroundings, found, Understanding()) as backend,
+        ):
+            results, notes = run_orphans(found, backend, selection, idle_seconds=idle, remove=remove, trash=trash)
+            _tell(common, results, notes, run_id=found.worker_id, dry_run=not remove)
+        return
     asked = CleaningAsked(
         retention_seconds=retention,
         location=None if location is None else open_filesystem(location)[1],
@@ -64,10 +96,18 @@ def main(
     ):
         results = run_cleaner(found, cleaning, dry_run=dry_run, trash=trash)
         run_id = found.worker_id
+    _tell(common, results, (), run_id=run_id, dry_run=dry_run)
+
+
+def _tell(
+    common: Common, results: Sequence[CleaningResult], notes: Sequence[str], *, run_id: str, dry_run: bool
+) -> None:
+    """The result, and the exit status."""
+    print_notes(common, notes)
     print_result(
         common,
         text=lambda: cleaner_text(results, dry_run=dry_run),
-        document=lambda: cleanings_document(results, version=__version__, run_id=run_id, notes=()),
+        document=lambda: cleanings_document(results, version=__version__, run_id=run_id, notes=notes),
     )
     raise SystemExit(EXIT_SOME_FAILED if any(r.state in ("failed", "conflict") for r in results) else EXIT_DONE)
 

@@ -272,6 +272,8 @@ def judge(found: Trial, phase: Phase) -> str:
         return "made with deleted rows, which their stripe's statistics deny"
     if _cannot_be_decoded(found.damaged):
         return COPIED
+    if o.read_orc(found.original).types != o.read_orc(found.damaged).types:
+        return "made, columns of another type converted"
     text = f"{len(result)} rows, expected {len(expected)}; missing {missing[:2]}, more {more[:2]}"
     raise AssertionError(text[:1500])
 

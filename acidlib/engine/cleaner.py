@@ -6,7 +6,7 @@ listed again, and only with nothing left is the request cleaned. Who says that n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -18,6 +18,7 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan
+from acidlib.points import Point, passing
 from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
@@ -44,6 +45,9 @@ class CleaningAsked:
 
 class Cleaning(Protocol):
     """Which requests are to be cleaned, and what says that nobody reads what they made obsolete."""
+
+    def recover(self) -> list[str]:
+        """Finish and give back what dead runs left; a note about each kind."""
 
     def ready(self) -> list[CompactionRequest]:
         """The requests that are ready for cleaning and selected, no later result of a place before an earlier one."""
@@ -94,6 +98,8 @@ class Cleaning(Protocol):
 
 def run_cleaner(services: Services, cleaning: Cleaning, *, dry_run: bool, trash: bool) -> list[CleaningResult]:
     """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there."""
+    for line in [] if dry_run else cleaning.recover():
+        services.progress.note(line)
     results = [_guarded(services, cleaning, one, dry_run=dry_run, trash=trash) for one in cleaning.ready()]
     seen = {result.location for result in results}
     for request, place in cleaning.places():
@@ -172,6 +178,7 @@ def _clean(
         plan = cleaning.plan(request, target, list_location(fs, target.location, missing=ConflictError))
         return _planned(result, plan, _litter(services, target.location), waits)
     with services.claim(target.location) as held:
+        passing(Point.CLEANING_CLAIMED)
         if unfinished_publications(fs, target.location):
             with cleaning.finishing(request):
                 roll_forward(fs, target.location)
@@ -180,13 +187,17 @@ def _clean(
             raise _missing(target, "it is empty")
         plan = cleaning.plan(request, target, listing)
         cleaning.remember(request, plan)
+        passing(Point.CLEANING_PLANNED)
         removed: tuple[RemovedPath, ...] = ()
         problems: tuple[str, ...] = ()
         if plan.remove:
             cleaning.check(request, target)
             held.assert_mine()
-            removed, problems = _remove(services, target, plan, trash=trash)
+            wanted = {removal.path: removal.reason for removal in plan.remove}
+            removed, problems = remove_named(services, target.location, wanted, trash=trash)
+            passing(Point.REMOVED_ALL)
         litter = _remove_litter(services, target.location, token=held.info.token)
+        passing(Point.LITTER_REMOVED)
         listing = list_location(fs, target.location, missing=ConflictError)
         left = cleaning.left(request, target, listing)
         keeps = None if left else cleaning.keeps(request, target, listing)
@@ -199,6 +210,7 @@ def _clean(
     if keeps is not None:
         return replace(result, reason=keeps)
     cleaning.cleaned(request)
+    passing(Point.CLEANED)
     return replace(result, state="succeeded", reason="nothing obsolete is left")
 
 
@@ -214,15 +226,20 @@ class PartlyRemovedError(RetryError):
         self.result = result
 
 
-def _remove(
-    services: Services, target: Target, plan: CleanPlan, *, trash: bool
+def remove_named(
+    services: Services, location: str, wanted: Mapping[str, str], *, trash: bool
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    wanted = {removal.path: removal for removal in plan.remove}
+    """Remove paths at a place, each with its reason, no faster than settings allow; what went, and what did not."""
     bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
-    report = remove_paths(services.fs, target.location, tuple(wanted), trash=bin_name)
-    removed = tuple(
-        RemovedPath(path=item.path, bytes=item.bytes, reason=wanted[item.path].reason) for item in report.removed
+    rate = services.settings.integer("acidlib.cleaner.files.per.second")
+    report = remove_paths(
+        services.fs,
+        location,
+        tuple(wanted),
+        trash=bin_name,
+        after_each=lambda item: services.pause(item.files / rate) if rate else None,
     )
+    removed = tuple(RemovedPath(path=item.path, bytes=item.bytes, reason=wanted[item.path]) for item in report.removed)
     return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
 
 

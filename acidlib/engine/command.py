@@ -323,6 +323,7 @@ def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
             host=host,
             worker_id=f"acidlib-{run_id}-{host}",
             clock=time.time,
+            pause=time.sleep,
             unique=lambda: uuid.uuid4().hex[:16],
             progress=progress,
         )

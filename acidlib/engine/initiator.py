@@ -15,6 +15,7 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.aborted import aborted_present
 from acidlib.planning.decide import Decision, decide
 from acidlib.planning.state import acid_state
+from acidlib.points import Point, passing
 from acidlib.report.decisions import InitiatorResult
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import unfinished_publications
@@ -69,7 +70,9 @@ def _decided(services: Services, backend: Backend, one: Looked, *, dry_run: bool
         return _result(target, decision, None)
     figures = ((DELTAS, str(one.deltas)), (BYTES, str(one.bytes)), (REASON, decision.reason))
     try:
-        return _result(target, decision, backend.enqueue(target, decision, listing, figures))
+        queued = backend.enqueue(target, decision, listing, figures)
+        passing(Point.QUEUED)
+        return _result(target, decision, queued)
     except ConflictError as error:
         return replace(_result(target, decision, None), reason=str(error))
 

@@ -3,50 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from acidlib.engine.services import Services
-from acidlib.errors import AcidError, ConflictError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
-from acidlib.storage.claims import STALE_SECONDS, is_claimed
+from acidlib.storage.claims import STALE_SECONDS, read_claim
 from acidlib.storage.publishing import RolledForward, roll_forward, unfinished_publications
 
 
-def give_back_abandoned(services: Services, queue: SqlQueue) -> list[str]:
-    """Give back requests whose worker timed out (Hive Worker revocation) or is dead; a note about each kind.
-
-    Dead is a worker that took its request longer ago than a claim may be silent and that holds no live claim on the
-    place: a worker tells the queue how a request ended before it releases the claim.
-    """
+def give_back_timed_out(services: Services, queue: SqlQueue) -> list[str]:
+    """Give back requests whose worker timed out (Hive Worker revocation); a note if there were any."""
     timeout = services.settings.integer("hive.compactor.worker.timeout")
     revoked = queue.revoke_timed_out(services.now_ms(), timeout)
-    notes = [f"{revoked} requests of workers that timed out were given back"] if revoked else []
-    return notes + give_back_dead(queue, lambda request: _is_abandoned(services, request))
+    return [f"{revoked} requests of workers that timed out were given back"] if revoked else []
 
 
-def give_back_dead(queue: SqlQueue, is_dead: Callable[[CompactionRequest], bool]) -> list[str]:
-    """Give back the requests that are being worked on by runs that are dead; a note about each."""
+def give_back_dead(
+    queue: SqlQueue, is_dead: Callable[[CompactionRequest], bool], finish: Callable[[CompactionRequest], object]
+) -> list[str]:
+    """Give back the requests that are being worked on by runs that are dead; a note about each.
+
+    `finish` comes first: it makes whole what one of two renames may have made visible.
+    """
     notes = []
     for request in queue.show():
         if request.state is State.WORKING and request.worker_id is not None and is_dead(request):
             try:
+                with suppress(CorruptError, RefusedError):  # told by whoever takes the request
+                    finish(request)
                 queue.give_back(request.id, request.worker_id)
-            except ConflictError:
-                continue  # it has ended meanwhile
+            except (ConflictError, RetryError):
+                continue  # it has ended meanwhile, or is left to another run
             notes.append(f"request {request.id} for {request.full_name} was given back: its run is dead")
     return notes
 
 
-def _is_abandoned(services: Services, request: CompactionRequest) -> bool:
-    location = request.property(LOCATION)
-    if request.start_ms is None or services.now_ms() - request.start_ms <= STALE_SECONDS * 1000 or location is None:
+def is_dead_at(services: Services, location: str, request: CompactionRequest, *, now_ms: int) -> bool:
+    """Whether the run that took a request is dead, as far as the place tells; `now_ms` by the clock of the queue.
+
+    Dead is one whose claim on the place is stale, or that took the request longer ago than a claim may be silent and
+    holds none: a worker tells the queue how a request ended before it releases the claim.
+    """
+    if request.start_ms is None:
         return False
     try:
-        there = services.fs.is_directory(location)
-        return there and not is_claimed(services.fs, location, services.clock())
+        if not services.fs.is_directory(location):
+            return False
+        holder = read_claim(services.fs, location)
     except AcidError:
         return False  # what cannot be looked at from here proves nothing
+    is_stale = holder is None or holder.is_stale(services.clock())
+    took_long = now_ms - request.start_ms > STALE_SECONDS * 1000
+    return is_stale and (took_long or (holder is not None and holder.owner == request.worker_id))
 
 
 def finish_publications(services: Services, location: str) -> tuple[RolledForward, ...]:

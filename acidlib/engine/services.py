@@ -35,6 +35,7 @@ class Services:
     host       of the driver, for names
     worker_id  unique to the run; no host name is a prefix of it
     clock      epoch seconds
+    pause      waits for so many seconds
     unique     a new text at each call
     """
 
@@ -44,6 +45,7 @@ class Services:
     host: str
     worker_id: str
     clock: Callable[[], float]
+    pause: Callable[[float], None]
     unique: Callable[[], str]
     progress: Progress
 

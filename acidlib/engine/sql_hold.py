@@ -10,6 +10,7 @@ from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
 from acidlib.errors import AcidError, UnknownOutcomeError
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
+from acidlib.points import Point, passing
 from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Outcome
@@ -100,6 +101,7 @@ class SqlHold:
         now_ms = self._services.now_ms()
         properties = {OUTPUTS: ",".join(directories), PUBLISHED_MS: str(now_ms), **self._properties(directories)}
         self._queue.mark_compacted(self._id, self._services.worker_id, now_ms, properties=properties)
+        passing(Point.MARKED)
 
     def _properties(self, directories: tuple[str, ...]) -> dict[str, str]:
         """What else the cleaner has to know."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.listing import Listing
+from acidlib.model.txnids import ValidTxnList
 from acidlib.model.units import (
     BucketJoin,
     BucketPlan,
@@ -28,6 +29,7 @@ from acidlib.rewrite.parts import join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
+from acidlib.storage.orphans import Orphan, find_orphans
 from acidlib.storage.staging import attempt_path
 from acidlib.storage.uris import open_filesystem
 
@@ -122,6 +124,23 @@ def look_task(look: Look, attempt: str) -> frozenset[int] | Contents:
     if look.ways is None:
         return event_buckets(look.file, LocalDataFiles())
     return look_into(look.file, look.ways, LocalDataFiles())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanLook:
+    """A place to look for orphans at; see `find_orphans`."""
+
+    location: str
+    now: float
+    idle_seconds: float
+    txns: ValidTxnList
+
+
+def orphans_task(look: OrphanLook, attempt: str) -> tuple[Orphan, ...]:
+    """The orphans at one place."""
+    del attempt
+    fs, path = open_filesystem(look.location)
+    return find_orphans(fs, path, now=look.now, idle_seconds=look.idle_seconds, txns=look.txns)
 
 
 def listing_task(location: str, attempt: str) -> Listing:

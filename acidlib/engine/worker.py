@@ -26,6 +26,7 @@ from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import Publication as PlannedPublication
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.overlap import overlapping_outputs
+from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import (
@@ -138,7 +139,9 @@ class Worker:
         if one.job.taken is not None:
             one.hold = self._backend.hold(one.job.taken)
             stack.callback(self._let_go, one)
+            passing(Point.TAKEN)
             one.target = target = one.hold.begin()
+            passing(Point.CLAIMED)
             if unfinished_publications(services.fs, target.location):
                 with one.hold.publishing(PlannedPublication.TWO_RENAMES):
                     finished = roll_forward(services.fs, target.location)
@@ -158,6 +161,7 @@ class Worker:
         one.prepared = found
         if one.hold is not None:
             one.hold.start(found.inputs.high_water_mark)
+            passing(Point.STARTED)
 
     def _limit(self, job: Job) -> int:
         """Up to which base a mixed minor is a major: any, when two renames failed for want of a lock often enough."""
@@ -209,6 +213,7 @@ class Worker:
             owner=services.worker_id,
             now=services.clock(),
         )
+        passing(Point.STAGED)
 
     def _finish(self, one: _Running) -> None:
         assert one.prepared is not None
@@ -234,6 +239,7 @@ class Worker:
         services, location = self._services, one.target.location
         assert one.staging is not None
         directories = self._collect(one.staging, prepared, units)
+        passing(Point.ACCEPTED)
 
         def last_check() -> None:
             txns = hold.assert_mine(prepared.inputs.high_water_mark)
@@ -254,6 +260,7 @@ class Worker:
                 )
             if published.leftover is None:
                 one.staging = None
+            passing(Point.PUBLISHED)
             try:
                 hold.published(published.directories)
             except UnknownOutcomeError:
@@ -322,6 +329,7 @@ class Worker:
                 note = None
                 if one.hold is not None:
                     note = one.hold.end(result.state, result.reason, named=one.job.named)
+                passing(Point.ENDED)
                 if note is not None:
                     one.result = replace(result, reason=f"{result.reason}; {note}")
             finally:

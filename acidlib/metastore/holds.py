@@ -26,10 +26,12 @@ from acidlib.metastore.lock_rules import (
     dead_locks,
     holders,
     in_the_way,
+    lock_token,
     place_partition,
     place_table,
 )
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
+from acidlib.processes import has_ended, process_identity
 
 __all__ = [
     "CompactionTransaction",
@@ -44,8 +46,8 @@ FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 1.0
 
 
 def new_token() -> str:
-    """What tells one request for a lock from all others."""
-    return uuid.uuid4().hex[:12]
+    """What tells one request for a lock from all others, and the process that asks for it."""
+    return lock_token(process_identity(), uuid.uuid4().hex[:12])
 
 
 class NamedLock:
@@ -143,8 +145,8 @@ def hold_place(
 ) -> NamedLock:
     """The right to compact one table or partition, which one compactor at a time has (Hive 3.1).
 
-    Queries and Hive's own compactor do not notice it. A holder that is dead is told by the heartbeats it owes, and its
-    lock is dropped. Raises ConflictError naming the holder.
+    Queries and Hive's own compactor do not notice it. A holder that is dead is told by the heartbeats it owes, or by
+    its process if that ran here, and its lock is dropped. Raises ConflictError naming the holder.
     """
     name = _name(database, table, partition)
     wanted = _Wanted(
@@ -278,7 +280,7 @@ def _bury(
     now_ms = next((lock.heartbeat_ms for lock in locks if lock.lock_id == lock_id), None)
     if now_ms is None:
         return ()
-    dead = dead_locks(suspects, now_ms=now_ms, timeout_seconds=timeout_seconds)
+    dead = dead_locks(suspects, now_ms=now_ms, timeout_seconds=timeout_seconds, has_ended=has_ended)
     for dead_id in {lock.lock_id for lock in dead}:
         hms.unlock(dead_id)
     return dead

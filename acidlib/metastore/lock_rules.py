@@ -6,7 +6,7 @@ Source: Hive `TxnHandler.lock`, and the widths of table HIVE_LOCKS in Hive 3.1.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import unquote
 
 from acidlib.metastore.values import HeldLock, LockType
@@ -28,6 +28,11 @@ def agent_text(agent: str, token: str = "") -> str:
     """The agent that a lock is told by: at most 128 characters, of which `token` makes it one of a kind."""
     named = agent if agent.startswith(AGENT) else f"{AGENT} {agent}"
     return f"{named[: AGENT_WIDTH - len(token) - 1]} {token}".rstrip()
+
+
+def lock_token(process: str, unique: str) -> str:
+    """What ends the agent of a lock: the identity of its process, if it is known, and what makes it one of a kind."""
+    return f"{process}:{unique}" if process else unique
 
 
 def place_table(database: str, table: str) -> str:
@@ -77,10 +82,13 @@ def in_the_way(
     return tuple(found[one] for one in sorted(found))
 
 
-def dead_locks(locks: Iterable[HeldLock], *, now_ms: int, timeout_seconds: float) -> tuple[HeldLock, ...]:
-    """Our locks whose owners are dead: without a transaction, and without a heartbeat for two timeouts.
+def dead_locks(
+    locks: Iterable[HeldLock], *, now_ms: int, timeout_seconds: float, has_ended: Callable[[str], bool]
+) -> tuple[HeldLock, ...]:
+    """Our locks whose owners are dead: without a transaction, and without a heartbeat for two timeouts or a process.
 
-    `now_ms` is by the clock of the server's database. Hive 3.1 drops them by itself only where its initiator runs.
+    `now_ms` is by the clock of the server's database; `has_ended` tells of a process by its identity. Hive 3.1 drops
+    such locks by itself only where its initiator runs.
     """
     limit = DEAD_AFTER_TIMEOUTS * timeout_seconds * 1000
     return tuple(
@@ -88,8 +96,7 @@ def dead_locks(locks: Iterable[HeldLock], *, now_ms: int, timeout_seconds: float
         for lock in locks
         if not lock.txn_id
         and (lock.agent or "").startswith(AGENT)
-        and lock.heartbeat_ms
-        and now_ms - lock.heartbeat_ms > limit
+        and ((lock.heartbeat_ms and now_ms - lock.heartbeat_ms > limit) or has_ended(_process(lock)))
     )
 
 
@@ -99,6 +106,11 @@ def holders(locks: Sequence[HeldLock]) -> str:
     if len(locks) > SHOWN_LOCKS:
         told.append(f"{len(locks) - SHOWN_LOCKS} more")
     return ", ".join(told) or "a lock that is gone by now"
+
+
+def _process(lock: HeldLock) -> str:
+    process, colon, _ = (lock.agent or "").rpartition(" ")[2].rpartition(":")
+    return process if colon else ""
 
 
 def _holder(lock: HeldLock) -> str:

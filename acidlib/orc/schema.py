@@ -1,4 +1,4 @@
-"""The type tree of an ORC file, and how an older file's tree lines up with the table's (by position, never by name)."""
+"""The type tree of an ORC file, and that of a row within it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTr
 _ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
 ROW_COLUMN = 6
 """Column id of the `row` struct: the root is 0, the five id columns are 1 to 5."""
-
-_INTEGER_WIDTH = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,92 +176,3 @@ def result_row(table: TypeNode, newest: TypeNode) -> TypeNode:
         names.append(name)
     children = (*table.children, *newest.children[len(table.children) :])
     return renumber(TypeNode(column=0, kind=Kind.STRUCT, children=children, field_names=tuple(names)), 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alignment:
-    """How a node of the output is filled from an input file.
-
-    source   the input's node, or None when the older file has no such column: every value is null
-    copyable the subtree's streams and statistics may stand in the output as they are
-    """
-
-    target: TypeNode
-    source: TypeNode | None
-    children: tuple[Alignment, ...]
-    copyable: bool
-
-
-def align(target: TypeNode, source: TypeNode, *, where: str, path: str = "row") -> Alignment:
-    """Line up an input's subtree with the table's, by position.
-
-    Allowed besides equality: integers that widen, VARCHAR that grows, DECIMAL precision up at equal scale, and (for the
-    top struct only) missing trailing columns. Raises RefusedError naming column and file for any other difference.
-    """
-    return _align(target, source, where=where, path=path, top=True)
-
-
-def _align(target: TypeNode, source: TypeNode, *, where: str, path: str, top: bool) -> Alignment:
-    if target.kind is Kind.STRUCT and source.kind is Kind.STRUCT:
-        return _align_struct(target, source, where=where, path=path, top=top)
-    if len(target.children) != len(source.children):
-        raise _refuse(target, source, where, path)
-    children = tuple(
-        _align(t, s, where=where, path=f"{path}.{i}", top=False)
-        for i, (t, s) in enumerate(zip(target.children, source.children, strict=True))
-    )
-    copyable = _leaf_copyable(target, source)
-    if copyable is None:
-        raise _refuse(target, source, where, path)
-    return Alignment(
-        target=target, source=source, children=children, copyable=copyable and all(c.copyable for c in children)
-    )
-
-
-def _align_struct(target: TypeNode, source: TypeNode, *, where: str, path: str, top: bool) -> Alignment:
-    missing = len(target.children) - len(source.children)
-    if missing < 0 or (missing and not top):
-        raise _refuse(target, source, where, path)
-    children = [
-        _align(t, s, where=where, path=f"{path}.{name}", top=False)
-        for t, s, name in zip(target.children, source.children, target.field_names, strict=False)
-    ]
-    children += [_absent(child) for child in target.children[len(source.children) :]]
-    return Alignment(
-        target=target,
-        source=source,
-        children=tuple(children),
-        copyable=not missing and all(c.copyable for c in children),
-    )
-
-
-def _absent(target: TypeNode) -> Alignment:
-    return Alignment(
-        target=target, source=None, children=tuple(_absent(child) for child in target.children), copyable=False
-    )
-
-
-def _leaf_copyable(target: TypeNode, source: TypeNode) -> bool | None:
-    """True: streams may be copied; False: same values after recoding; None: no lossless way without converting."""
-    if target.kind in _INTEGER_WIDTH and source.kind in _INTEGER_WIDTH:
-        if _INTEGER_WIDTH[target.kind] < _INTEGER_WIDTH[source.kind]:
-            return None
-        return target.kind is source.kind or source.kind is not Kind.BYTE
-    if target.kind is not source.kind:
-        return None
-    if target.kind is Kind.DECIMAL:
-        # without a precision (Hive 0.11) each value has a scale of its own, which readers then round
-        alike = target.scale == source.scale and bool(target.precision) == bool(source.precision)
-        return True if alike and target.precision >= source.precision else None
-    if target.kind is Kind.VARCHAR:
-        return True if target.maximum_length >= source.maximum_length else None
-    if target.kind is Kind.CHAR:
-        return True if target.maximum_length == source.maximum_length else None
-    return True
-
-
-def _refuse(target: TypeNode, source: TypeNode, where: str, path: str) -> RefusedError:
-    return RefusedError(
-        f"Cannot compact {where}: because its column {path} is {source} and the table's is {target}, "
-        "which needs a conversion of values"
-    )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.orc import proto
+from acidlib.orc.alignment import Alignment
 from acidlib.orc.column import (
     INTEGER_KINDS,
     STRING_KINDS,
@@ -21,11 +22,12 @@ from acidlib.orc.column import (
     Mask,
 )
 from acidlib.orc.compression import decompress
+from acidlib.orc.conversion import convert
 from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes
 from acidlib.orc.kernels.ints_decode import decode_ints
 from acidlib.orc.kernels.varints import decode_varints
 from acidlib.orc.proto import INDEX_STREAMS, Encoding, Kind, StreamKind
-from acidlib.orc.schema import Alignment, TypeNode
+from acidlib.orc.schema import TypeNode
 from acidlib.orc.source import ByteSource
 from acidlib.orc.tail import MAX_SLOTS, Stripe, Tail, parse_message
 
@@ -197,11 +199,14 @@ class StripeReader:
             ) from None
 
     def aligned(self, alignment: Alignment, slots: int) -> Column:
-        """One column with all below it, widened and padded to the output's type."""
+        """One column with all below it, converted, widened and padded to the output's type."""
         if alignment.source is None:
             return null_column(alignment.target, slots)
         column = self.column(alignment.source, slots)
-        return widen(column, alignment)
+        try:
+            return under_target(column, alignment)
+        except CorruptError as error:
+            raise CorruptError(f"Cannot convert column {alignment.source.column} in {self.where}: {error}") from None
 
     def _column(self, node: TypeNode, slots: int) -> Column:
         if slots > MAX_SLOTS:
@@ -335,16 +340,22 @@ def empty_column(node: TypeNode) -> Column:
     return column
 
 
-def widen(column: Column, alignment: Alignment) -> Column:
-    """The same values under the output's type: integers widened, missing trailing columns of a struct all null."""
+def under_target(column: Column, alignment: Alignment) -> Column:
+    """A column under the output's type: converted, integers widened, missing trailing columns of a struct all null.
+
+    Raises CorruptError for values to convert that are none of the input's type.
+    """
     target = alignment.target
+    if alignment.converted:
+        assert alignment.source is not None
+        return convert(column, target, alignment.source)
     if column.kind is Kind.BYTE and target.kind is not Kind.BYTE:
         assert column.values is not None
         column.values = column.values.view(np.int8).astype(np.int64)
     column.kind = target.kind
     count = column.count
     column.children = tuple(
-        null_column(part.target, count) if part.source is None else widen(column.children[i], part)
+        null_column(part.target, count) if part.source is None else under_target(column.children[i], part)
         for i, part in enumerate(alignment.children)
     )
     return column

@@ -8,15 +8,20 @@ from heapq import heappop, heappush
 
 from acidlib.model.units import RewriteSettings, StripeAction, StripeFacts
 
+MOST_JOINED_ROWS = 1 << 22
+"""Rows of a joined stripe: their keys alone are 128 MiB in memory. Columns of few values take next to no bytes, so that
+the stripe size bounds nothing there."""
+
 
 def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> tuple[StripeAction, ...]:
     """Actions in the order of the stripes, which is the order of their keys.
 
     A stripe without a reason against it is copied. Others are rewritten, joined with their neighbours up to the stripe
-    size; a small stripe that could be copied joins such a group, or other small ones beside it.
+    size and `MOST_JOINED_ROWS`; a small stripe that could be copied joins such a group, or other small ones beside it.
     """
     actions: list[StripeAction] = []
     rewritten: list[StripeFacts] = []
+    size = rows = 0
     for stripe in stripes:
         if stripe.kept == 0:
             actions.append(StripeAction(copy=False, stripes=(stripe,), reason="no row of it is left"))
@@ -25,10 +30,15 @@ def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> t
             actions.append(StripeAction(copy=True, stripes=(stripe,), reason=_unchanged(stripe)))
             rewritten = []
         else:
-            if rewritten and not _joins(rewritten, stripe, settings):
+            fits = size + stripe.length <= settings.stripe_bytes and rows + stripe.rows <= MOST_JOINED_ROWS
+            if rewritten and not (fits and rewritten[0].timezone == stripe.timezone):
                 actions += _close(rewritten)
                 rewritten = []
+            if not rewritten:
+                size = rows = 0
             rewritten.append(stripe)
+            size += stripe.length
+            rows += stripe.rows
     actions += _close(rewritten)
     # a group closes only after the emptied stripes that lie between its members
     place = {stripe: number for number, stripe in enumerate(stripes)}
@@ -40,11 +50,6 @@ def must_rewrite(stripe: StripeFacts) -> str | None:
     if stripe.deleted or stripe.aborted:
         return _dropped([stripe])
     return stripe.no_copy
-
-
-def _joins(group: list[StripeFacts], stripe: StripeFacts, settings: RewriteSettings) -> bool:
-    size = sum(member.length for member in group) + stripe.length
-    return size <= settings.stripe_bytes and group[0].timezone == stripe.timezone
 
 
 def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:

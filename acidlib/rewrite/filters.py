@@ -7,15 +7,16 @@ notice of the statistics there (RecordReaderUtils.planIndexReading, SargApplier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from acidlib.model.generation import Generation
 from acidlib.model.units import FilterSize, RewriteSettings, StripeAction, StripeFacts
+from acidlib.orc.alignment import Alignment
 from acidlib.orc.bloom import filter_size, size_of
 from acidlib.orc.proto import Kind, StreamKind
-from acidlib.orc.schema import ROW_COLUMN, Alignment, TypeNode, row_struct
+from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import CPP_WRITER
 from acidlib.orc.writer import FileOptions
@@ -67,15 +68,9 @@ class FilteredStripe(Protocol):
 
 def result_columns(alignment: Alignment, root: TypeNode, *, acid: bool) -> dict[int, int]:
     """The result's column of each column of a file that fills the row of `root`; of the id columns too with `acid`."""
-    pairs = zip(_below(alignment), row_struct(root).walk(), strict=True)
+    pairs = zip(alignment.walk(), row_struct(root).walk(), strict=True)
     columns = {part.source.column: node.column for part, node in pairs if part.source is not None}
     return columns | {column: column for column in range(ROW_COLUMN)} if acid else columns
-
-
-def _below(alignment: Alignment) -> Iterator[Alignment]:
-    yield alignment
-    for child in alignment.children:
-        yield from _below(child)
 
 
 def found_filters(reader: StripeReader, columns: Mapping[int, int]) -> StripeFilters:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from itertools import islice
 
+from acidlib.orc.alignment import Alignment
 from acidlib.orc.encode import EncodedColumn, encode_column
-from acidlib.orc.schema import ROW_COLUMN, Alignment, TypeNode
+from acidlib.orc.schema import ROW_COLUMN, TypeNode
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.statistics_merge import copied_columns
 from acidlib.orc.stripe import StripeReader, null_column

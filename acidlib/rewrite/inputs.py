@@ -6,16 +6,20 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.generation import Generation
 from acidlib.model.rowid import decode_bucket, encode_bucket
 from acidlib.model.units import DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.hive_types import parse_row_type
-from acidlib.orc.schema import Alignment, TypeNode, align, is_acid, result_row, row_struct
+from acidlib.orc.schema import TypeNode, is_acid, result_row, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
@@ -28,10 +32,11 @@ OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenInput:
     """One input with rows, open.
 
+    What is asked for each of its stripes, of which there may be many thousands, is worked out once.
     first_row    row id of its first row when it has no ACID columns
     ranges_true  what statistics say of its id columns may be believed (`id_ranges_agree`)
     """
@@ -42,6 +47,16 @@ class OpenInput:
     acid: bool
     first_row: int
     ranges_true: bool
+
+    @cached_property
+    def key_index(self) -> tuple[Key, ...] | None:
+        """The entries of hive.acid.key.index, as `key_index` reads them."""
+        return key_index(self.tail)
+
+    @cached_property
+    def rows_before(self) -> tuple[int, ...]:
+        """For each stripe the rows of the file that lie before it."""
+        return tuple(accumulate((stripe.rows for stripe in self.tail.stripes), initial=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +129,9 @@ def read_row_struct(file: DataFile, data: DataFiles, row_type: str | None = None
     return newest if table is None else result_row(table, newest)
 
 
-def align_input(target_row: TypeNode, file: OpenInput) -> Alignment:
-    """How a file's columns fill the table's; RefusedError for a difference that needs a conversion."""
-    return align(target_row, row_struct(file.tail.root), where=file.tail.name)
+def align_input(target_row: TypeNode, file: OpenInput, generation: Generation) -> Alignment:
+    """How a file's columns fill the table's; RefusedError for a difference that could change values."""
+    return align(target_row, row_struct(file.tail.root), where=file.tail.name, generation=generation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,10 +185,8 @@ class StripeKeys:
         if not self._rows_proved:
             StripeReader(self.file.source, self.file.tail, self.number).prove_rows()
             self._rows_proved = True
-        before = sum(stripe.rows for stripe in self.file.tail.stripes[: self.number])
-        keys = Keys.sequence(
-            file.write_id, encode_bucket(file.bucket, file.statement_id), self.file.first_row + before, self.rows
-        )
+        first_row = self.file.first_row + self.file.rows_before[self.number]
+        keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
         return StripeIds(keys=keys, current=keys.write_ids)
 
     def _decode(self) -> StripeIds:
@@ -261,7 +274,7 @@ class StripeKeys:
 
         An entry counts where the file has one per stripe and it agrees with true statistics.
         """
-        entries = key_index(self.file.tail)
+        entries = self.file.key_index
         if self._decoded_box is None and self._ranges is not None and entries is not None:
             entry = entries[self.number]
             bounds = self._ranges[WRITE_ID - 1 : ROW_ID]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from acidlib.orc.alignment import Alignment
 from acidlib.orc.column import Column, Longs, Mask
 from acidlib.orc.encode import EncodedColumn, EncodingOptions, encode_column
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
-from acidlib.orc.schema import Alignment, TypeNode
+from acidlib.orc.schema import TypeNode
 from acidlib.orc.stripe import StripeReader, null_column
 from acidlib.orc.transform import concat_columns, filter_column
 from acidlib.orc.writer import FileOptions

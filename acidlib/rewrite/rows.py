@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from acidlib.errors import RefusedError
 from acidlib.model.units import StripeFacts
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.orc.alignment import Alignment, conversions
 from acidlib.orc.column import Mask
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
-from acidlib.orc.schema import Alignment, TypeNode
+from acidlib.orc.schema import TypeNode
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail
 from acidlib.orc.writer import FileOptions
@@ -116,7 +117,8 @@ def why_not_copied(
     if adds is None and not file.acid:
         return "rows without ACID columns"
     if adds is None and not alignment.copyable:
-        return "other columns than the table has now"
+        changed = conversions(alignment)
+        return "other columns than the table has now" if changed is None else f"values to convert: {changed}"
     return container_difference(file.tail, options, statistics_true=adds is not None or keys.statistics_true)
 
 
@@ -147,7 +149,7 @@ def check_calendar(file: OpenInput, keys: StripeKeys, alignment: Alignment, opti
     """
     if _proleptic(file.tail.calendar) == _proleptic(options.calendar):
         return
-    for node in _sources(alignment):
+    for node in (part.source for part in alignment.walk() if part.source is not None):
         if node.kind in _CALENDAR_KINDS and not (keys.statistics_true and _modern(file, keys.number, node)):
             raise RefusedError(
                 f"Cannot compact stripe {keys.number} of {file.tail.name}: because its column {node.column} may hold "
@@ -158,13 +160,6 @@ def check_calendar(file: OpenInput, keys: StripeKeys, alignment: Alignment, opti
 def _proleptic(calendar: int) -> bool:
     # no calendar (older writers) means the hybrid one
     return calendar == Calendar.PROLEPTIC_GREGORIAN
-
-
-def _sources(alignment: Alignment) -> Iterator[TypeNode]:
-    if alignment.source is not None:
-        yield alignment.source
-        for child in alignment.children:
-            yield from _sources(child)
 
 
 def _modern(file: OpenInput, number: int, node: TypeNode) -> bool:

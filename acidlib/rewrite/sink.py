@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from acidlib.orc.source import DataFiles, SinkFile
+from acidlib.points import Point, passing
 
 
 @contextmanager
 def new_file(data: DataFiles, path: str) -> Iterator[SinkFile]:
     """A new data file: durable when the block ends, gone when it raises."""
     file = data.create(path)
+    passing(Point.CREATED)
     with dropped_if_wrong(file):
         yield file
         file.close()
+        passing(Point.CLOSED)
 
 
 @contextmanager

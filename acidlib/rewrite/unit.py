@@ -11,12 +11,14 @@ import numpy as np
 
 from acidlib.errors import RefusedError
 from acidlib.model.units import FilterSize, StripeAction, Unit, UnitResult
+from acidlib.orc.alignment import Alignment
 from acidlib.orc.kernels.vectors import filter_values
-from acidlib.orc.schema import Alignment, acid_tree
+from acidlib.orc.schema import acid_tree
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
+from acidlib.points import Point, passing
 from acidlib.rewrite.deletes import DeleteEvents, read_deletes
 from acidlib.rewrite.figures import planned
 from acidlib.rewrite.filters import filter_sizes, plan_filters
@@ -43,6 +45,7 @@ def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> Uni
     """
     start = clock()
     result = _run_deletes(unit, data, path) if unit.is_delete else _run_rows(unit, data, path)
+    passing(Point.PROVED)
     return replace(result, seconds=clock() - start)
 
 
@@ -98,7 +101,7 @@ def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
         target_row = read_row_struct(unit.schema, data, unit.row_type)
         yield OpenBucket(
             inputs=inputs,
-            alignments=tuple(align_input(target_row, file) for file in inputs.files),
+            alignments=tuple(align_input(target_row, file, unit.generation) for file in inputs.files),
             options=file_options(
                 acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
             ),
@@ -171,6 +174,7 @@ def _write_rows(
             copy_one(writer, members[0], written)
         else:
             recode_stripes(writer, members, written, options, unit, deleted)
+        passing(Point.WRITTEN)
         rows += sum(fact.kept for fact in action.stripes)
     writer.finish(acid_metadata(written.last_keys, inserts=rows, deletes=0))
     return written

@@ -12,6 +12,7 @@ import numpy as np
 from acidlib.errors import DefectError
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.conversion import convert
 from acidlib.orc.encode import EncodingOptions, encode_column
 from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.schema import TypeNode
@@ -103,10 +104,24 @@ def main() -> None:
         after = reader.column(node, _ROWS)
         _compare(node, before, after)
         filter_column(concat_columns([after, before]), np.concatenate((keep, keep)))
+    _convert()
     keys = Keys.sequence(1, 536870912, 0, _ROWS)
     if not keys.ascending() or int(np.count_nonzero(keys.matches(keys.select(keep)))) != int(keep.sum()):
         raise DefectError("Cannot use the compiled kernels: because a search of keys went wrong")
     keys.between((1, 536870912, 5), (1, 536870912, 9))
+
+
+def _convert() -> None:
+    """Numbers as padded texts, those without their padding, and decimals with more digits."""
+    number, char, text = (TypeNode(column=1, kind=k, maximum_length=20) for k in (Kind.LONG, Kind.CHAR, Kind.VARCHAR))
+    decimal, wider = (TypeNode(column=1, kind=Kind.DECIMAL, precision=p, scale=p - 28) for p in (30, 38))
+    before = _column(number, 3)
+    after = as_direct(convert(convert(before, char, number), text, char))
+    assert before.values is not None
+    assert after.data is not None
+    if after.data.tobytes().decode() != "".join(map(str, before.values.tolist())):
+        raise DefectError("Cannot use the compiled kernels: because numbers are not written as they are")
+    convert(_column(decimal, 1), wider, decimal)
 
 
 def _node(column: int, kind: Kind) -> TypeNode:

@@ -3,16 +3,19 @@
 The file `_acidlib_claim` in the partition says who works there since when, and when that process was last alive. It is
 created exclusively, renewed, taken over and removed by compare-and-swap only, so that of two takers exactly one wins,
 and an owner that was taken over while it slept can neither renew nor remove the claim of its successor.
+
+An owner counts as dead when it was silent for long, and at once when it ran on this machine and its process has ended.
 """
 
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError
+from acidlib.processes import has_ended, process_identity
 from acidlib.storage.filesystem import FileSystem
 
 CLAIM_FILE = "_acidlib_claim"
@@ -24,21 +27,24 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimInfo:
-    """What a claim file says. `start` and `beat` are seconds since the epoch; `token` is unique to one claim."""
+    """What a claim file says. `start` and `beat` are seconds since the epoch; `token` is unique to one claim.
+
+    `process` is the identity of the owner's process, empty when it is not known (see `processes`).
+    """
 
     owner: str
     token: str
     start: float
     beat: float
+    process: str = ""
 
     def is_stale(self, now: float, stale_seconds: float = STALE_SECONDS) -> bool:
-        """Whether its owner has given no sign of life for so long that it counts as dead."""
-        return now - self.beat > stale_seconds
+        """Whether its owner counts as dead."""
+        return now - self.beat > stale_seconds or has_ended(self.process)
 
     def encode(self) -> bytes:
         """The contents of the claim file."""
-        document = {"owner": self.owner, "token": self.token, "start": self.start, "beat": self.beat}
-        return json.dumps(document).encode()
+        return json.dumps(asdict(self)).encode()
 
 
 class Claim:
@@ -148,7 +154,7 @@ def claim(
     """
     path = f"{location}/{CLAIM_FILE}"
     now = clock()
-    info = ClaimInfo(owner=owner, token=token, start=now, beat=now)
+    info = ClaimInfo(owner=owner, token=token, start=now, beat=now, process=process_identity())
     if not fs.exists(path):
         try:
             fs.create(path, info.encode())
@@ -195,6 +201,7 @@ def _decode(raw: bytes, modified: float) -> ClaimInfo:
             token=str(document["token"]),
             start=float(document["start"]),
             beat=float(document["beat"]),
+            process=str(document.get("process", "")),
         )
     except (ValueError, KeyError, TypeError):
         return ClaimInfo(owner="an unknown run (its claim is damaged)", token="", start=modified, beat=modified)

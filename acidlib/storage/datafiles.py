@@ -1,7 +1,10 @@
 """Local data files, read at any place and written once: what the ORC code sees of the file system."""
 
+from __future__ import annotations
+
 import os
 import stat
+from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,50 +14,103 @@ from acidlib.storage.oserrors import told_as_acid_error
 
 _COPY_AT_MOST = 1 << 30
 
+MOST_OPEN = 32
+"""Input files that are open at a time. A bucket may have thousands, above what a process may open (often 1024)."""
+
+
+class _OpenSources:
+    """The sources that hold a descriptor, the one longest unused first; at most `MOST_OPEN` hold one at a time."""
+
+    __slots__ = ("_sources",)
+
+    def __init__(self) -> None:
+        self._sources: OrderedDict[LocalSource, None] = OrderedDict()
+
+    def used(self, source: LocalSource) -> None:
+        """Note that a source has a descriptor and needs it now; another one may have to give its own back."""
+        self._sources[source] = None
+        self._sources.move_to_end(source)
+        if len(self._sources) > MOST_OPEN:
+            next(iter(self._sources)).rest()
+
+    def gone(self, source: LocalSource) -> None:
+        """Note that a source has no descriptor any more."""
+        self._sources.pop(source, None)
+
 
 class LocalSource:
-    """An open local file of a known logical length."""
+    """An open local file of a known logical length.
 
-    __slots__ = ("_descriptor", "length", "name")
+    Of those that share `others` only so many hold a descriptor; one that had to give it back opens the file again when
+    it is read next, and it has to be the same file then.
+    """
 
-    def __init__(self, path: str, length: int) -> None:
+    __slots__ = ("_closed", "_descriptor", "_identity", "_others", "length", "name")
+
+    def __init__(self, path: str, length: int, others: _OpenSources | None = None) -> None:
         self.name = path
         self.length = length
+        self._others = others if others is not None else _OpenSources()
+        self._closed = False
+        self._identity: tuple[int, int] | None = None
+        self._descriptor = -1
+        self._open()
+
+    def _open(self) -> None:
+        path, length = self.name, self.length
         with told_as_acid_error("read", path):
             # without blocking: a pipe would wait for its writer
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size < length:
-            self.close()
+        found = status.st_dev, status.st_ino
+        if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, found):
+            self.rest()
+            if self._identity not in (None, found):
+                raise CorruptError(f"Cannot read {path}: because another file took its place while it was read")
             if not stat.S_ISREG(status.st_mode):
                 raise RefusedError(f"Cannot read {path}: because it is not a regular file")
             raise CorruptError(
                 f"Cannot read {path}: because it has {status.st_size} bytes and was listed with {length}"
             )
+        self._identity = found
+        self._others.used(self)
 
     @property
     def descriptor(self) -> int:
-        """The open descriptor, for copies inside the kernel."""
+        """A descriptor for copies inside the kernel, good until another source is used."""
+        if self._closed:
+            raise ValueError(f"{self.name} is closed")
+        if self._descriptor < 0:
+            self._open()
+        else:
+            self._others.used(self)
         return self._descriptor
 
     def read(self, offset: int, size: int) -> bytes:
         """Exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
         if offset < 0 or size < 0 or offset + size > self.length:
             raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
+        descriptor = self.descriptor
         with told_as_acid_error("read", self.name):
-            data = os.pread(self._descriptor, size, offset)
+            data = os.pread(descriptor, size, offset)
             while len(data) < size:
-                more = os.pread(self._descriptor, size - len(data), offset + len(data))
+                more = os.pread(descriptor, size - len(data), offset + len(data))
                 if not more:
                     raise CorruptError(f"Cannot read {self.name}: because it became shorter while it was read")
                 data += more
         return data
 
-    def close(self) -> None:
-        """Close the descriptor; a second call does nothing."""
+    def rest(self) -> None:
+        """Give the descriptor back until the next read."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self._descriptor = self._descriptor, -1
+            self._others.gone(self)
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Close for good; a second call does nothing."""
+        self._closed = True
+        self.rest()
 
 
 class LocalSink:
@@ -125,13 +181,19 @@ def _copy_range(source: int, target: int, count: int, offset: int) -> int:
 
 
 class LocalDataFiles:
-    """Opens and creates local data files. It holds no state and may be pickled."""
+    """Opens and creates local data files, for one task. It may be pickled: what is open stays behind."""
 
-    __slots__ = ()
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open = _OpenSources()
+
+    def __reduce__(self) -> tuple[type[LocalDataFiles], tuple[()]]:
+        return LocalDataFiles, ()
 
     def open(self, path: str, length: int) -> LocalSource:
         """An input of `length` logical bytes; CorruptError when it is missing or shorter."""
-        return LocalSource(path, length)
+        return LocalSource(path, length, self._open)
 
     def create(self, path: str) -> LocalSink:
         """A new file; its directory has to be there: an attempt that outlived its run must not bring staging back."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
 from acidlib.model.generation import Generation
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseDir, DeltaDir, parse_directory
+from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
 from acidlib.storage.staging import PUBLISH_RECORD, STAGING_PREFIX, remove_staging
@@ -72,15 +73,20 @@ def publish(
     ordered = tuple(sorted(directories, key=_publication_order))
     sealed = tuple(_seal(fs, staging, directory) for directory in ordered)
     fs.sync(staging)
+    passing(Point.SEALED)
     _refuse_existing(fs, location, sealed)
     last_check()
+    passing(Point.CHECKED)
     names = tuple(directory.name for directory in sealed)
     if len(sealed) == 1:
         _rename_one(fs, location, staging, names[0])
+        passing(Point.FIRST_RENAMED)
         return Publication(directories=names, kind="one rename", leftover=remove_staging(fs, location, staging))
     write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
     fs.sync(location)
+    passing(Point.RECORDED)
     _rename_both(fs, location, staging, names)
+    passing(Point.SECOND_RENAMED)
     return Publication(directories=names, kind="two renames", leftover=_finish(fs, location, staging))
 
 
@@ -104,13 +110,16 @@ def publish_hidden(
             raise ValueError(f"{directory.name!r} has no visibility suffix")
     sealed = tuple(_seal(fs, staging, directory) for directory in ordered)
     fs.sync(staging)
+    passing(Point.SEALED)
     _refuse_existing(fs, location, sealed)
     last_check()
+    passing(Point.CHECKED)
     done: list[str] = []
     try:
         for directory in sealed:
             _rename_one(fs, location, staging, directory.name)
             done.append(directory.name)
+            passing(Point.FIRST_RENAMED if len(done) == 1 else Point.SECOND_RENAMED)
     except AcidError:
         take_back(fs, location, tuple(done))
         raise
@@ -213,6 +222,7 @@ def _rename_both(fs: FileSystem, location: str, staging: str, names: tuple[str, 
     first, second = names
     try:
         _rename_first(fs, location, staging, names)
+        passing(Point.FIRST_RENAMED)
         try:
             fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}")
         except AcidError as error:
@@ -260,6 +270,7 @@ def _finish(fs: FileSystem, location: str, staging: str) -> str | None:
         fs.remove_tree(staging, PUBLISH_RECORD)
     except AcidError as error:
         return str(error)
+    passing(Point.UNRECORDED)
     return remove_staging(fs, location, staging)
 
 

@@ -1,8 +1,10 @@
 """Removing what a plan names, below one location, without ever following a symbolic link."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem, safe_parts
 
 TRASH = "_acidlib_trash"
@@ -45,12 +47,20 @@ class RemovalReport:
         return sum(item.files for item in self.removed)
 
 
-def remove_paths(fs: FileSystem, location: str, paths: tuple[str, ...], *, trash: str | None = None) -> RemovalReport:
+def remove_paths(
+    fs: FileSystem,
+    location: str,
+    paths: tuple[str, ...],
+    *,
+    trash: str | None = None,
+    after_each: Callable[[Removed], None] | None = None,
+) -> RemovalReport:
     """Removes files and directories, each given by its path relative to `location`.
 
     With `trash` (a unique name such as a time stamp) they are moved to `_acidlib_trash/<trash>/` in the location, which
     readers do not see, instead of being deleted. A path that fails does not stop the others. A path that leads out of
-    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched.
+    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. `after_each` may
+    take its time, so that a file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
@@ -67,6 +77,9 @@ def remove_paths(fs: FileSystem, location: str, paths: tuple[str, ...], *, trash
             else:
                 _move_aside(fs, location, path, bin_path)
             removed.append(item)
+            passing(Point.REMOVED_ONE)
+            if after_each is not None:
+                after_each(item)
         except AcidError as error:
             failed.append(NotRemoved(path=path, reason=str(error)))
     return RemovalReport(removed=tuple(removed), failed=tuple(failed), missing=tuple(missing), trash=bin_path)

@@ -117,14 +117,10 @@ def _add_key_index(path: Path, key_of: Callable[[int], tuple[int, int]]) -> None
     path.write_bytes(with_user_metadata(file, {"hive.acid.key.index": entries.encode()}))
 
 
-@click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--rows", default=2_500_000)
-@click.option("--deltas", default=10)
-@click.option("--deleted", default=0.1, help="Share of the base's rows that is deleted, all over.")
-@click.option("--flat-deltas", is_flag=True, help="One wide delta without row index, as Hive 3.1's minor leaves it.")
-def main(directory: Path, rows: int, deltas: int, deleted: float, flat_deltas: bool) -> None:
-    """Make the table in DIRECTORY, which must not exist."""
+def make(
+    directory: Path, *, rows: int = 2_500_000, deltas: int = 10, deleted: float = 0.1, flat_deltas: bool = False
+) -> None:
+    """The whole table; see the options of `main`."""
     share = rows // 100
     base = rows - deltas * share
     write_file(directory / "base_0000001" / "bucket_00000", 1, base, 0)
@@ -140,6 +136,17 @@ def main(directory: Path, rows: int, deltas: int, deleted: float, flat_deltas: b
         keys = sorted(random.Random(7).sample(range(base), int(base * deleted)))
         write_id = deltas + 2
         write_deletes(directory / f"delete_delta_{write_id:07d}_{write_id:07d}_0000" / "bucket_00000", write_id, keys)
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--rows", default=2_500_000)
+@click.option("--deltas", default=10)
+@click.option("--deleted", default=0.1, help="Share of the base's rows that is deleted, all over.")
+@click.option("--flat-deltas", is_flag=True, help="One wide delta without row index, as Hive 3.1's minor leaves it.")
+def main(directory: Path, rows: int, deltas: int, deleted: float, flat_deltas: bool) -> None:
+    """Make the table in DIRECTORY, which must not exist."""
+    make(directory, rows=rows, deltas=deltas, deleted=deleted, flat_deltas=flat_deltas)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     cd tests; taskset -c 0 ../.venv/bin/python -m bench.stripes_touched DIRECTORY [--rounds 5]
 
 Makes the table in DIRECTORY if it is not there: a base of about 100 MB in stripes of some 8 MB, written by pyorc.
-All cases are measured in turns; prints medians, and their ratio to a plain copy with fsync.
+All cases are measured in turns; prints medians, their ratio to a plain copy with fsync, and a bar as long as the time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from acidlib.storage.datafiles import LocalDataFiles
 from bench.compare import copy_all, timed
 from bench.make_table import write_deletes, write_file
 from bench.rewrite_once import data_files, unit_of
+
+BAR = 50  # the width of the longest
 
 
 def touching(directory: Path, stripes: int) -> Unit:
@@ -69,12 +71,12 @@ def main(directory: Path, rounds: int) -> None:
             times[name].append(timed(work, output))
     output.unlink()
     copied = statistics.median(times["copy"])
+    medians = {name: statistics.median(found) for name, found in times.items()}
     print(f"{base.stat().st_size} bytes; stripes touched, seconds, against a copy")
     for name, found in times.items():
-        print(
-            f"{name:10} {statistics.median(found):7.3f} ({min(found):.3f} to {max(found):.3f})"
-            f" {statistics.median(found) / copied:6.2f}"
-        )
+        bar = "#" * max(1, round(BAR * medians[name] / max(medians.values())))
+        spread = f"({min(found):.3f} to {max(found):.3f})"
+        print(f"{name:10} {medians[name]:7.3f} {spread} {medians[name] / copied:6.2f} {bar}")
 
 
 if __name__ == "__main__":

@@ -153,7 +153,8 @@ def forked(work: Callable[[], object]) -> int:
 
 def at_time(monkeypatch: Any, seconds: float) -> None:
     """Let jobs believe that it is so many seconds later than it is."""
-    monkeypatch.setattr("acidlib.engine.command.time", SimpleNamespace(time=lambda: time.time() + seconds))
+    later = SimpleNamespace(time=lambda: time.time() + seconds, sleep=time.sleep)
+    monkeypatch.setattr("acidlib.engine.command.time", later)
 
 
 def results_alike(entry: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,10 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 
 from acidlib.engine import units, worker
+from acidlib.metastore import holds
 from acidlib.model.generation import Generation
+from acidlib.points import KILL_AT, Point
+from acidlib.storage import claims
 from integration.conftest import started
 from integration.harness import Jobs, Ran, forked, names, tree, visible
 from integration.hive3_tables import HOST, MINOR, USER, Client, Gate, Laid, full_acid, hives_names, insert_only, lay
@@ -1247,11 +1250,54 @@ def test_who_lost_the_lock_publishes_nothing(
         assert laid.read() == laid.as_hive_read_it()
 
 
+POINTS = (
+    Point.TAKEN,
+    Point.CLAIMED,
+    Point.STARTED,
+    Point.CHECKED,
+    Point.RECORDED,
+    Point.FIRST_RENAMED,
+    Point.SECOND_RENAMED,
+    Point.PUBLISHED,
+    Point.MARKED,
+    Point.ENDED,
+)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_any_point_the_next_job_makes_it_whole_before_anything_else(both: Site, point: Point) -> None:
+    """Two renames; and the next job is about another table."""
+    laid, other = both.lay(), both.lay(name="other")
+
+    def run() -> None:
+        os.environ[KILL_AT] = point
+        both("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
+
+    assert forked(run) == -9
+    assert (laid.read(strict=False) != laid.as_hive_read_it()) is (point is Point.FIRST_RENAMED)
+    assert not half_visible(both, laid)
+    both.good("initiator", "--table", other.full_name)
+    assert laid.read() == laid.as_hive_read_it()
+    assert both.client.locks() == [] or point is Point.TAKEN
+    assert "working" not in both.states() or point is Point.TAKEN  # which left no claim: nobody can know yet
+    timeout = ("--set", "hive.compactor.worker.timeout=0s")
+    both.good("minor_compact", *TWO_RENAMES, *timeout)
+    both.clean()
+    both.clean()  # what a dead run published is seen for the first time by the first one
+    assert visible(laid.location) == ["delete_delta_0000001_0000004", "delta_0000001_0000004"]
+    assert laid.read() == laid.as_hive_read_it()
+    assert not {"working", "initiated"} & set(both.states())
+    assert both.client.locks() == []
+
+
 @pytest.mark.parametrize("moment", ["before the rename", "after the rename"])
 @pytest.mark.parametrize("queue", [METASTORES, OWN])
 def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
     jobs: Jobs, hasty_metastore: Metastore, monkeypatch: pytest.MonkeyPatch, queue: str, moment: str
 ) -> None:
+    """On another machine: only time tells that it is dead."""
+    for module in (claims, holds):
+        monkeypatch.setattr(module, "has_ended", lambda process: False)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()
         publish = worker.publish

@@ -6,6 +6,7 @@ The moment of a fault is a call: `TAKEN` (the request is ours), `PLANNED` (input
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -27,11 +28,12 @@ from servers.sql import Session
 
 from acidlib.metastore.values import LockState, TxnType
 from acidlib.model.generation import Generation
+from acidlib.points import KILL_AT, Point
 from integration.harness import Jobs, Ran
 from integration.hive4_alter import drop_partition, rename_table
 from integration.hive4_jobs import Child, Service, only_line, settle, wait_for
 from integration.hive4_model import Lake, Made
-from integration.hive4_proxy import Cut, Proxy
+from integration.hive4_proxy import Proxy
 
 pytestmark = pytest.mark.live
 Moment = tuple[str, str]
@@ -40,6 +42,22 @@ PLANNED: Moment = ("after", "update_compactor_state")
 PUBLISHED: Moment = ("before", "mark_compacted")
 MARKED: Moment = ("after", "mark_compacted")
 COMMITTED: Moment = ("after", "commit_txn")
+# the points at which the metastore, or what lies there, is changed; the others are tried without a metastore
+POINTS = (
+    Point.TAKEN,
+    Point.CLAIMED,
+    Point.STARTED,
+    Point.STAGED,
+    Point.WRITTEN,
+    Point.CHECKED,
+    Point.FIRST_RENAMED,
+    Point.SECOND_RENAMED,
+    Point.PUBLISHED,
+    Point.MARKED,
+    Point.COMMITTED,
+    Point.ENDED,
+)
+CLEANING_POINTS = (Point.CLEANING_PLANNED, f"{Point.REMOVED_ONE}:2", Point.REMOVED_ALL, Point.CLEANED)
 NAMES = {TAKEN: "taken", PLANNED: "planned", PUBLISHED: "published", MARKED: "marked", COMMITTED: "committed"}
 
 
@@ -518,63 +536,62 @@ def test_an_interrupted_run_gives_its_requests_back(
     settle(lake, direct, made, monkeypatch)
 
 
-@moments(TAKEN, PLANNED, PUBLISHED, MARKED, COMMITTED)
+def killed_at(point: str, run: Callable[[], object], answer: Path) -> None:
+    """Runs a job that must be killed at a point."""
+
+    def until_then() -> object:
+        os.environ[KILL_AT] = point
+        return run()
+
+    assert Child(until_then, answer).wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("point", POINTS)
 def test_a_killed_run_is_ended_by_a_later_one(
-    lake: Lake,
-    service: Service,
-    direct: Service,
-    proxy: Proxy,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: Moment,
+    lake: Lake, direct: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
 ) -> None:
     made = lake.table("killed")
-    lake.request(made)
-    known = threading.Event()
-    child: list[Child] = []
-
-    def kill() -> None:
-        known.wait(60)
-        child[0].kill()
-        child[0].wait()
-        raise Cut
-
-    at(proxy, moment, kill)
-    child.append(Child(lambda: service("major_compact"), tmp_path / "answer"))
-    known.set()
-    assert child[0].wait() == -signal.SIGKILL
-    left = "ready for cleaning" if moment in (MARKED, COMMITTED) else "working"
+    kind = "minor" if point is Point.SECOND_RENAMED else "major"
+    lake.request(made, kind)
+    killed_at(point, lambda: direct(f"{kind}_compact"), tmp_path / "answer")
+    left = "ready for cleaning" if point in (Point.MARKED, Point.COMMITTED, Point.ENDED) else "working"
     assert lake.states(made) == [left]
     lake.check(made)
     # right after it nobody can know that it is dead
-    assert direct.good("major_compact").compactions == []
+    assert direct.good(f"{kind}_compact").compactions == []
     assert lake.states(made) == [left]
     settle(lake, direct, made, monkeypatch)
-    if moment != COMMITTED:
+    if point not in (Point.COMMITTED, Point.ENDED):
         ended = lake.of(made)[0]
         assert ended.state.label == "failed"
         assert ended.error_message
 
 
+def test_the_result_of_an_aborted_transaction_is_an_orphan(lake: Lake, direct: Service, tmp_path: Path) -> None:
+    made = lake.table("orphaned")
+    lake.request(made)
+    killed_at(Point.PUBLISHED, lambda: direct("major_compact"), tmp_path / "answer")
+    words = ("--orphans", "--table", made.full, "--older-than", "0s")
+    assert direct.good("cleaner", *words).document["cleanings"] == []  # its transaction is open
+    (txn,) = [one.id for one in lake.hms.open_txns_info() if one.state == "open"]
+    lake.hms.abort_txn(txn, TxnType.COMPACTION)
+    (entry,) = direct.good("cleaner", *words, "--delete").document["cleanings"]
+    (gone,) = entry["removed"]
+    assert gone["path"] == f"base_0000003_v{txn:07d}"
+    assert f"transaction {txn}" in gone["reason"]
+    assert direct.good("cleaner", *words).document["cleanings"] == []
+    lake.check(made)
+
+
+@pytest.mark.parametrize("point", CLEANING_POINTS)
 def test_a_cleaner_that_is_killed_is_followed_by_another(
-    lake: Lake, service: Service, direct: Service, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, direct: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     made = lake.table("half_clean")
     direct.compact(made)
-    known = threading.Event()
-    child: list[Child] = []
-
-    def kill() -> None:
-        known.wait(60)
-        child[0].kill()
-        child[0].wait()
-        raise Cut
-
-    proxy.before("mark_cleaned", kill)
-    child.append(Child(lambda: service("cleaner", "--retention", "0s"), tmp_path / "answer"))
-    known.set()
-    assert child[0].wait() == -signal.SIGKILL
-    assert lake.states(made) == ["ready for cleaning"]
+    killed_at(point, lambda: direct("cleaner", "--retention", "0s"), tmp_path / "answer")
+    assert lake.states(made) == ["succeeded" if point == Point.CLEANED else "ready for cleaning"]
+    lake.check(made)
     settle(lake, direct, made, monkeypatch)
     assert lake.states(made)[0] == "succeeded"
 

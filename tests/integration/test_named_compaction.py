@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -288,9 +289,10 @@ def die() -> None:
     os.kill(os.getpid(), 9)
 
 
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "on another machine"])
 @pytest.mark.parametrize("following", ["minor", "major", "initiator", "cleaner", "queue"])
 def test_a_run_that_was_killed_between_the_renames_is_finished(
-    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, following: str
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, following: str, elsewhere: bool
 ) -> None:
     rows = merge.read(crud)
 
@@ -301,9 +303,12 @@ def test_a_run_that_was_killed_between_the_renames_is_finished(
     assert forked(killed) == -9
     assert merge.read(crud) != rows
     assert "_acidlib_claim" in names(crud)
-    now = jobs(*(word.format(crud) for word in NEXT_JOBS["major"]), queue_url=f"{jobs.queue_url}3")
-    assert (now.status, now.states) == (1, ["conflict"])  # the dead run's claim still counts for ten minutes
-    at_time(monkeypatch, 3600)
+    if elsewhere:
+        claim = crud / "_acidlib_claim"
+        claim.write_text(json.dumps(json.loads(claim.read_text()) | {"process": "elsewhere.1.1"}))
+        now = jobs(*(word.format(crud) for word in NEXT_JOBS["major"]), queue_url=f"{jobs.queue_url}3")
+        assert (now.status, now.states) == (1, ["conflict"])  # the dead run's claim still counts for ten minutes
+        at_time(monkeypatch, 3600)
     same = f"{jobs.queue_url}2"
     jobs("cleaner", "--dry-run", queue_url=same)
     assert merge.read(crud) != rows

@@ -64,6 +64,10 @@ class JavaOrc(JavaProcess):
         """Every row as one JSON line of the form of ``values``, without the padding of CHAR."""
         return self.ask("dump", str(path))
 
+    def dump_as(self, path: Path, schema: str) -> list[str]:
+        """``dump`` by a reader whose table has the columns of ``schema`` now: ORC's schema evolution, by names."""
+        return self.ask("dumpas", str(path), schema)
+
     def dump_in_zone(self, path: Path, zone: str) -> list[str]:
         """``dump`` by a reader whose default time zone is ``zone``; timestamps are seconds since 1970 in UTC."""
         return self.ask("dumplocal", str(path), zone)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import ConflictError, CorruptError, RetryError
+from acidlib.processes import process_identity
 from acidlib.storage.claims import CLAIM_FILE, ClaimInfo, claim, is_claimed, read_claim
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.local import LocalFileSystem
@@ -33,6 +34,7 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
             "token": "t1",
             "start": 1_700_000_000.0,
             "beat": 1_700_000_000.0,
+            "process": process_identity(),
         }
         assert held.location == location
         clock.now += 599
@@ -152,3 +154,21 @@ def test_of_many_takers_exactly_one_wins(tmp_path: Path, stale: bool) -> None:
             assert held is not None
             assert held.token == winners[0]
             assert [path.name for path in location.iterdir()] == [CLAIM_FILE]
+
+
+def test_a_process_of_this_machine_that_has_ended_holds_nothing(tmp_path: Path) -> None:
+    def claims_and_dies() -> None:
+        claim(FS, str(tmp_path), owner="worker-1", token="t1", clock=lambda: 1000.0)
+        os._exit(0)
+
+    child = os.fork()
+    if child == 0:
+        claims_and_dies()
+    os.waitpid(child, 0)
+    info = read_claim(FS, str(tmp_path))
+    assert info is not None
+    assert info.owner == "worker-1"
+    assert not is_claimed(FS, str(tmp_path), 1000.0)
+    with claim(FS, str(tmp_path), owner="worker-2", token="t2", clock=lambda: 1000.0) as held:
+        assert is_claimed(FS, str(tmp_path), 1000.0)
+        held.assert_mine()

@@ -156,7 +156,7 @@ def test_a_place_is_held_by_one(server: LockServer, processes: tuple[Process, Pr
         with pytest.raises(
             ConflictError,
             match=r"^Cannot compact db\.t\.p=1: because another compactor works on it: held by lock 1 "
-            r"\(EXCLUSIVE by etl on host1, acidlib-1 \w+\)$",
+            r"\(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\)$",
         ):
             two.hold()
         assert list(server.locks) == [held.lock_id]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.metastore.lock_rules import agent_text, dead_locks, holders, in_the_way, place_partition, place_table
+from acidlib.metastore.lock_rules import (
+    agent_text,
+    dead_locks,
+    holders,
+    in_the_way,
+    lock_token,
+    place_partition,
+    place_table,
+)
 from acidlib.metastore.values import HeldLock, LockState, LockType
 
 SHARED, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
@@ -119,10 +127,25 @@ def test_a_lock_on_several_partitions_is_told_once() -> None:
         (held(1, agent="acidlib-1 x", heartbeat_ms=0), False),
         (held(1, agent="hive", heartbeat_ms=1), False),
         (held(1, agent=None, heartbeat_ms=1), False),
+        (held(1, agent="acidlib-1 gone:x", heartbeat_ms=999_999), True),
+        (held(1, agent="acidlib-1 gone:x", heartbeat_ms=999_999, txn_id=5), False),
+        (held(1, agent="acidlib-1 here:x", heartbeat_ms=999_999), False),
+        (held(1, agent="acidlib-1 here:x", heartbeat_ms=399_999), True),
+        (held(1, agent="hive gone:x", heartbeat_ms=999_999), False),
+        (held(1, agent="acidlib-1 gone", heartbeat_ms=999_999), False),
     ],
 )
 def test_who_is_dead(lock: HeldLock, expected: bool) -> None:
-    assert bool(dead_locks([lock], now_ms=1_000_000, timeout_seconds=300)) is expected
+    found = dead_locks([lock], now_ms=1_000_000, timeout_seconds=300, has_ended=lambda process: process == "gone")
+    assert bool(found) is expected
+
+
+def test_the_process_of_a_lock_ends_its_agent_whatever_is_cut() -> None:
+    assert lock_token("", "tok") == "tok"
+    text = agent_text("acidlib-" + "x" * 200, lock_token("gone", "tok"))
+    assert len(text) == 128
+    lock = held(1, agent=text, heartbeat_ms=1)
+    assert dead_locks([lock], now_ms=1, timeout_seconds=300, has_ended=lambda process: process == "gone")
 
 
 def test_holders_for_people() -> None:

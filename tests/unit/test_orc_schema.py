@@ -1,8 +1,7 @@
-"""Type trees: read from files of another writer, written back, and lined up by position."""
+"""Type trees: read from files of another writer, and written back."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pyorc
@@ -17,7 +16,6 @@ from acidlib.orc.schema import (
     ROW_COLUMN,
     TypeNode,
     acid_tree,
-    align,
     format_types,
     is_acid,
     parse_types,
@@ -142,83 +140,6 @@ def test_an_original_file_is_its_own_row_and_moves_by_six_columns() -> None:
     moved = renumber(root, 6)
     assert [node.column for node in moved.walk()] == [node.column + 6 for node in root.walk()]
     assert str(moved) == str(root)
-
-
-# --- alignment --------------------------------------------------------------------------------------------------------
-
-
-def aligned(target: str, source: str) -> Any:
-    return align(tree(target), tree(source), where="/t/old")
-
-
-COPYABLE = {
-    "equal": ("struct<a:int,b:array<string>>", "struct<a:int,b:array<string>>"),
-    "other names": ("struct<a:int>", "struct<z:int>"),
-    "smallint to int": ("struct<a:int>", "struct<a:smallint>"),
-    "smallint to bigint": ("struct<a:bigint>", "struct<a:smallint>"),
-    "int to bigint": ("struct<a:bigint>", "struct<a:int>"),
-    "a longer varchar": ("struct<a:varchar(9)>", "struct<a:varchar(8)>"),
-    "more digits at equal scale": ("struct<a:decimal(12,2)>", "struct<a:decimal(10,2)>"),
-    "below a list": ("struct<a:array<bigint>>", "struct<a:array<int>>"),
-}
-RECODED = {
-    "tinyint to smallint": ("struct<a:smallint>", "struct<a:tinyint>"),
-    "tinyint to bigint": ("struct<a:bigint>", "struct<a:tinyint>"),
-    "tinyint below a map": ("struct<a:map<string,int>>", "struct<a:map<string,tinyint>>"),
-    "a column was added": ("struct<a:int,b:string>", "struct<a:int>"),
-}
-CONVERSIONS = {
-    "int to string": ("struct<a:string>", "struct<a:int>"),
-    "float to double": ("struct<a:double>", "struct<a:float>"),
-    "narrower": ("struct<a:smallint>", "struct<a:int>"),
-    "narrower to tinyint": ("struct<a:tinyint>", "struct<a:smallint>"),
-    "a shorter varchar": ("struct<a:varchar(7)>", "struct<a:varchar(8)>"),
-    "another char": ("struct<a:char(8)>", "struct<a:char(7)>"),
-    "varchar to string": ("struct<a:string>", "struct<a:varchar(7)>"),
-    "another scale": ("struct<a:decimal(12,3)>", "struct<a:decimal(10,2)>"),
-    "fewer digits": ("struct<a:decimal(9,2)>", "struct<a:decimal(10,2)>"),
-    "timestamp to instant": ("struct<a:timestamp with local time zone>", "struct<a:timestamp>"),
-    "date to int": ("struct<a:int>", "struct<a:date>"),
-    "a dropped column": ("struct<a:int>", "struct<a:int,b:int>"),
-    "a column added below": ("struct<a:struct<x:int,y:int>>", "struct<a:struct<x:int>>"),
-    "a union with more types": ("struct<a:uniontype<int,string>>", "struct<a:uniontype<int>>"),
-    "a list that was a struct": ("struct<a:array<int>>", "struct<a:struct<x:int>>"),
-}
-
-
-@pytest.mark.parametrize("name", COPYABLE)
-def test_these_streams_may_be_copied(name: str) -> None:
-    assert aligned(*COPYABLE[name]).copyable
-
-
-@pytest.mark.parametrize("name", RECODED)
-def test_these_streams_have_to_be_written_anew(name: str) -> None:
-    assert not aligned(*RECODED[name]).copyable
-
-
-@pytest.mark.parametrize("name", CONVERSIONS)
-def test_a_conversion_of_values_is_refused_with_file_and_column(name: str) -> None:
-    with pytest.raises(RefusedError, match=r"/t/old: because its column row\S* is .* and the table's is") as caught:
-        aligned(*CONVERSIONS[name])
-    assert "conversion" in str(caught.value)
-
-
-def test_a_decimal_without_precision_stays_among_its_like() -> None:
-    """Hive 0.11 wrote such; readers round its values, each of which has a scale of its own."""
-    [plain] = tree("struct<a:decimal(12,2)>").children
-    old = replace(plain, precision=0)
-    assert align(old, old, where="/t/old").copyable
-    for target, source in ((plain, old), (old, plain)):
-        with pytest.raises(RefusedError, match=r"is decimal\(\d+,2\) and the table's is decimal\(\d+,2\)"):
-            align(target, source, where="/t/old")
-
-
-def test_added_columns_have_no_source_down_to_their_leaves() -> None:
-    found = aligned("struct<a:int,b:array<string>>", "struct<a:int>")
-    assert found.children[0].source is not None
-    added = found.children[1]
-    assert (added.source, added.children[0].source) == (None, None)
-    assert added.target.kind is Kind.LIST
 
 
 def test_pyorc_agrees_on_the_types_written() -> None:

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from acidlib.model.units import RewriteSettings, StripeAction, StripeFacts
-from acidlib.planning.stripes import must_rewrite, plan_stripes
+from acidlib.planning.stripes import MOST_JOINED_ROWS, must_rewrite, plan_stripes
 
 SETTINGS = RewriteSettings(stripe_bytes=1000, copy_bytes=100)
 LARGE, SMALL = 500, 50
@@ -126,3 +126,22 @@ def test_any_plan_has_every_stripe_once_and_kept_rows_in_order() -> None:
             assert len({member.timezone for member in action.stripes}) == 1
             assert len(action.stripes) == 1 or action.length <= SETTINGS.stripe_bytes
             assert action.reason
+
+
+def test_a_joined_stripe_has_not_too_many_rows() -> None:
+    """Rows of few values are next to no bytes, and each still takes memory."""
+    most = MOST_JOINED_ROWS
+    half = stripe(0, SMALL, rows=most // 2), stripe(1, SMALL, rows=most // 2)
+    assert planned(*half) == [("rewrite", [0, 1])]
+    assert planned(*half, stripe(2, SMALL, rows=1), stripe(3, SMALL)) == [("rewrite", [0, 1]), ("rewrite", [2, 3])]
+    assert planned(stripe(0, SMALL, rows=most + 1, deleted=1), stripe(1, SMALL, deleted=1)) == [
+        ("rewrite", [0]),
+        ("rewrite", [1]),
+    ]
+
+
+def test_sizes_are_counted_from_where_a_group_begins() -> None:
+    parts = [stripe(n, 400, no_copy="other") for n in range(5)]
+    assert planned(*parts) == [("rewrite", [0, 1]), ("rewrite", [2, 3]), ("rewrite", [4])]
+    between = [parts[0], stripe(1), *parts[2:]]
+    assert planned(*between) == [("rewrite", [0]), ("copy", [1]), ("rewrite", [2, 3]), ("rewrite", [4])]

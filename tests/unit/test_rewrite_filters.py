@@ -53,7 +53,7 @@ class Maker:
         [found] = self.stack.enter_context(opened(events(path, tables.inserts(write_id, rows(2500)), layout)))
         found = replace(found, tail=replace(found.tail, writer=writer))
         options = file_options(ROOT, stride=1000, block_size=found.tail.block_size)
-        alignment = align_input(row_struct(found.tail.root), found)
+        alignment = align_input(row_struct(found.tail.root), found, Generation.HIVE3)
         [stripe] = row_stripes([found], [alignment], Keys.empty(), ids(), options)
         return stripe
 
@@ -137,7 +137,7 @@ def test_old_filters_and_those_of_the_c_writer_are_written_anew(make: Maker) -> 
 
 def test_columns_of_original_files_are_those_of_the_row(tmp_path: Path) -> None:
     with opened(original(tmp_path / "000000_0", rows(20))) as [file]:
-        alignment = align_input(row_struct(file.tail.root), file)
+        alignment = align_input(row_struct(file.tail.root), file, Generation.HIVE3)
         options = file_options(ROOT, stride=5, compression=Compression.NONE)
         stripes = row_stripes([file], [alignment], Keys.empty(), ids(), options)
         assert len(stripes) == 2

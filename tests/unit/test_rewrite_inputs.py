@@ -27,6 +27,7 @@ from judges import fixtures, mutants, tables
 from judges import orc_tail as o
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.generation import Generation
 from acidlib.model.units import DataFile, FileForm
 from acidlib.rewrite.inputs import (
     StripeKeys,
@@ -119,10 +120,10 @@ def test_the_users_columns_and_their_alignment(tmp_path: Path) -> None:
     raw = original(tmp_path / "000000_0", rows(1))
     wide = read_row_struct(raw, LocalDataFiles())
     with opened(file) as inputs:
-        assert align_input(wide, inputs[0]).copyable
+        assert align_input(wide, inputs[0], Generation.HIVE3).copyable
     narrow = write(tmp_path / "n", tables.orc_bytes("struct<a:string>", [("x",)]), form=FileForm.ORIGINAL)
     with opened(file) as inputs, pytest.raises(RefusedError, match=f"Cannot compact {file.path}"):
-        align_input(read_row_struct(narrow, LocalDataFiles()), inputs[0])
+        align_input(read_row_struct(narrow, LocalDataFiles()), inputs[0], Generation.HIVE3)
 
 
 # --- what is known of keys --------------------------------------------------------------------------------------------
@@ -187,6 +188,18 @@ def test_a_key_index_counts_only_when_it_has_an_entry_for_each_stripe(tmp_path: 
         found = key_index(inputs[0].tail)
         assert (None if found is None else len(found)) == count
         assert [StripeKeys(inputs[0], number).last_key()[2] for number in range(3)] == [9, 19, 29]
+
+
+def test_a_key_index_is_parsed_once_however_many_stripes_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    monkeypatch.setattr("acidlib.rewrite.inputs.key_index", lambda tail: parsed.append(tail) or key_index(tail))
+    data = tables.acid_bytes(COLUMNS, tables.inserts(7, rows(300)), STRIPES)
+    with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
+        found = [StripeKeys(inputs[0], number).last_key() for number in range(30)]
+        assert (found[0], found[-1]) == ((7, B0, 9), (7, B0, 299))
+        assert parsed == [inputs[0].tail]
 
 
 @pytest.mark.parametrize("wrong", [f"7,{B0},900", f"7,{B1},15", f"6,{B0},19", f"7,{B0},-1", f"8,{B0},0"])

@@ -44,6 +44,7 @@ def services() -> Services:
         host="host",
         worker_id="worker",
         clock=lambda: NOW,
+        pause=lambda seconds: None,
         unique=lambda: str(next(numbers)),
         progress=SilentProgress(),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from acidlib.engine.alone.recovery import recover
 from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
-from acidlib.engine.leftovers import finish_publications, give_back_abandoned
+from acidlib.engine.leftovers import finish_publications
 from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
@@ -34,7 +35,7 @@ class StandaloneBackend:
 
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue."""
-        return give_back_abandoned(self._services, self._queue)
+        return recover(self._services, self._queue)
 
     def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
         """The ACID tables and partitions below the named directory."""

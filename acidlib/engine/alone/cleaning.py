@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from acidlib.engine.alone.recovery import recover
 from acidlib.engine.cleaner import CleaningAsked, recorded_mark
 from acidlib.engine.retrying import note_failure, retry_wait
 from acidlib.engine.services import Services
@@ -30,6 +31,10 @@ class StandaloneCleaning:
         given = asked.retention_seconds
         self._retention = services.settings.integer("acidlib.retention") / 1000 if given is None else given
         self._location = asked.location
+
+    def recover(self) -> list[str]:
+        """Requests of dead runs go back to the queue."""
+        return recover(self._services, self._queue)
 
     def ready(self) -> list[CompactionRequest]:
         """What awaits the cleaner."""

@@ -14,20 +14,18 @@ from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.hive3.connected import Connected3, alone_with
 from acidlib.engine.hive3.hold import Hive3Hold
-from acidlib.engine.leftovers import finish_publications, give_back_abandoned, give_back_dead
-from acidlib.engine.names import WORKER_PREFIX, run_as_user
+from acidlib.engine.hive3.recovery import recover
+from acidlib.engine.leftovers import finish_publications
+from acidlib.engine.names import run_as_user
 from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import METASTORE, Target
-from acidlib.errors import AcidError, RefusedError
-from acidlib.metastore.holds import release_dead_locks
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.decide import Decision
 from acidlib.queue.rules import LOCATION
-from acidlib.storage.claims import STALE_SECONDS, is_claimed
 
 
 class Hive3Backend:
@@ -43,28 +41,7 @@ class Hive3Backend:
 
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue, and locks of theirs go."""
-        notes = self._connected.passed_over() + give_back_abandoned(self._services, self._queue)
-        notes += give_back_dead(self._queue, lambda row: self._connected.ours(row) and self._is_dead(row))
-        dead = release_dead_locks(
-            self._connected.hms,
-            timeout_seconds=self._connected.beats.timeout_seconds,
-            agent=self._services.worker_id,
-        )
-        return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
-
-    def _is_dead(self, row: CompactionRequest) -> bool:
-        """Whether a run of this engine took a request long ago and has no claim on the place any more."""
-        if not (row.worker_id or "").startswith(WORKER_PREFIX):
-            return False
-        if row.start_ms is None or self._queue.now_ms(self._services.now_ms()) - row.start_ms < STALE_SECONDS * 1000:
-            return False
-        try:
-            place = self._catalog.place(row)
-            return not is_claimed(self._services.fs, place.location, self._services.clock())
-        except RefusedError:
-            return True  # the table is gone: whoever takes the request says so
-        except AcidError:
-            return False
+        return recover(self._services, self._connected, self._catalog)
 
     def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
         """Tables and partitions of the metastore, by one snapshot."""

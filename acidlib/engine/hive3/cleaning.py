@@ -16,11 +16,11 @@ from acidlib.engine.cleaner import CleaningAsked, recorded_mark
 from acidlib.engine.cleaning_rules import NO_FORGETTING, cleaning_place, retention_of, wanted
 from acidlib.engine.hive3.connected import Connected3, alone_with
 from acidlib.engine.hive3.evidence import Evidence, concerns, format_evidence, parse_evidence, table_id
+from acidlib.engine.hive3.recovery import recover
 from acidlib.engine.retrying import note_failure, retry_wait
 from acidlib.engine.services import Services
 from acidlib.engine.target import EVIDENCE, OUTPUTS, TABLE_ID, Target
 from acidlib.errors import AcidError, ConflictError
-from acidlib.metastore.holds import release_dead_locks
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, State
@@ -44,18 +44,15 @@ class Hive3Cleaning:
         self._tables: dict[int, str] = {}
         self._retention_ms = int(retention_of(services.settings, asked) * 1000)
 
-    def ready(self) -> list[CompactionRequest]:
-        """What awaits the cleaner, an earlier result of a place before a later one.
+    def recover(self) -> list[str]:
+        """Requests of dead runs go back to the queue, and their locks, which keep directories from being cleaned, go.
 
-        First the locks of dead runs go: by Hive 3.1 they are dropped only where its housekeeper runs.
+        By Hive 3.1 they are dropped only where its housekeeper runs.
         """
-        for line in self._connected.passed_over():
-            self._services.progress.note(line)
-        release_dead_locks(
-            self._hms,
-            timeout_seconds=self._connected.beats.timeout_seconds,
-            agent=self._services.worker_id,
-        )
+        return recover(self._services, self._connected, self._catalog)
+
+    def ready(self) -> list[CompactionRequest]:
+        """What awaits the cleaner, an earlier result of a place before a later one."""
         rows = [
             row for row in self._queue.ready_for_cleaning() if self._connected.ours(row) and wanted(self._asked, row)
         ]

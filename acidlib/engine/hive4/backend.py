@@ -41,7 +41,7 @@ class Hive4Backend:
         self._history: dict[Entity, list[CompactionRequest]] = {}
 
     def recover(self) -> list[str]:
-        """End what dead runs of this engine left: requests they worked on, and results that can never be committed."""
+        """End requests of dead runs of this engine, and results that can never be committed."""
         return recover(self._services, self._hms)
 
     def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:

@@ -15,6 +15,7 @@ from acidlib.engine.catalog import Catalog
 from acidlib.engine.cleaner import CleaningAsked, recorded_mark
 from acidlib.engine.cleaning_rules import NO_FORGETTING, cleaning_place, retention_of, wanted
 from acidlib.engine.hive4.connected import MIN_HISTORY
+from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
@@ -42,6 +43,10 @@ class Hive4Cleaning:
         refuse_unless_ours(hms, force=asked.force)
         self._txns: OpenTxns | None = None
         self._marks: dict[int, int] = {}
+
+    def recover(self) -> list[str]:
+        """End requests of dead runs of this engine, and results that can never be committed."""
+        return recover(self._services, self._hms)
 
     def ready(self) -> list[CompactionRequest]:
         """An earlier mark of a place before a later one.

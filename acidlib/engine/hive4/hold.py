@@ -21,6 +21,7 @@ from acidlib.metastore.values import ShownRequest
 from acidlib.model.requests import CompactionType, State
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.inputs import Publication
+from acidlib.points import Point, passing
 from acidlib.report.results import Outcome
 from acidlib.storage.claims import Claim
 
@@ -133,10 +134,12 @@ class Hive4Hold:
                 f"{self._txn.txn_id} is aborted and nothing became visible"
             ) from error
         self._marked = True
+        passing(Point.MARKED)
         try:
             self._txn.commit()
         except UnknownOutcomeError as error:
             self._settle(self._txn, error)
+        passing(Point.COMMITTED)
 
     def end(self, outcome: Outcome, reason: str, *, named: bool) -> str | None:
         """Tell the metastore what it does not know from the commit."""

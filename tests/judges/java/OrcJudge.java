@@ -44,7 +44,7 @@ import org.apache.orc.TypeDescription;
  * Reads ORC files with Java's own reader on behalf of the tests.
  *
  * <p>One request per line on standard input, fields separated by tabs: "dump path", "seek path randomRows bloomColumn", "sarg path
- * maxGroups columns", "lookup path column text", "dumplocal path zone", and "write spec path" of OrcMaker. The answer is "OK n" and n lines, or
+ * maxGroups columns", "lookup path column text", "dumplocal path zone", "dumpas path schema", and "write spec path" of OrcMaker. The answer is "OK n" and n lines, or
  * "ERR message". JSON values have the form of judges/values.py.
  */
 public final class OrcJudge {
@@ -75,6 +75,8 @@ public final class OrcJudge {
     switch (fields[0]) {
       case "dump":
         return dump(fields[1]);
+      case "dumpas":
+        return dumpAs(fields[1], TypeDescription.fromString(fields[2]));
       case "dumplocal":
         return dumpLocal(fields[1], fields[2]);
       case "lookup":
@@ -116,7 +118,7 @@ public final class OrcJudge {
     TimeZone before = TimeZone.getDefault();
     TimeZone.setDefault(TimeZone.getTimeZone(zone));
     try (Reader reader = OrcFile.createReader(new Path(new File(path).toURI()), OrcFile.readerOptions(CONF))) {
-      return dump(reader);
+      return dump(reader, reader.getSchema());
     } finally {
       TimeZone.setDefault(before);
     }
@@ -124,14 +126,20 @@ public final class OrcJudge {
 
   private static List<String> dump(String path) throws Exception {
     try (Reader reader = open(path)) {
-      return dump(reader);
+      return dump(reader, reader.getSchema());
     }
   }
 
-  private static List<String> dump(Reader reader) throws Exception {
+  /** What a reader gets whose table has these columns now, by ORC's schema evolution. */
+  private static List<String> dumpAs(String path, TypeDescription schema) throws Exception {
+    try (Reader reader = open(path)) {
+      return dump(reader, schema);
+    }
+  }
+
+  private static List<String> dump(Reader reader, TypeDescription schema) throws Exception {
     List<String> lines = new ArrayList<>();
-    try (RecordReader rows = reader.rows()) {
-      TypeDescription schema = reader.getSchema();
+    try (RecordReader rows = reader.rows(reader.options().schema(schema))) {
       VectorizedRowBatch batch = schema.createRowBatch();
       while (rows.nextBatch(batch)) {
         for (int i = 0; i < batch.size; i++) {

@@ -1,0 +1,30 @@
+"""What dead runs left in our own queue, where no metastore is concerned."""
+
+from __future__ import annotations
+
+from acidlib.engine.leftovers import finish_publications, give_back_dead, give_back_timed_out, is_dead_at
+from acidlib.engine.services import Services
+from acidlib.engine.target import METASTORE
+from acidlib.model.requests import CompactionRequest
+from acidlib.queue.rules import LOCATION
+from acidlib.queue.sql import SqlQueue
+
+
+def recover(services: Services, queue: SqlQueue) -> list[str]:
+    """Requests of dead runs go back to the queue; notes about what was done.
+
+    Requests for a metastore are left to the runs that can ask it for locks.
+    """
+
+    def is_dead(row: CompactionRequest) -> bool:
+        location = row.property(LOCATION)
+        if location is None or row.property(METASTORE) is not None:
+            return False
+        return is_dead_at(services, location, row, now_ms=services.now_ms())
+
+    def finish(row: CompactionRequest) -> None:
+        location = row.property(LOCATION)
+        assert location is not None
+        finish_publications(services, location)
+
+    return give_back_timed_out(services, queue) + give_back_dead(queue, is_dead, finish)

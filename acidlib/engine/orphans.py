@@ -1,0 +1,105 @@
+"""Orphans: listed first, removed only when that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acidlib.engine.backend import Backend
+from acidlib.engine.cleaner import PartlyRemovedError, remove_named
+from acidlib.engine.runner import Done
+from acidlib.engine.selection import Selection
+from acidlib.engine.services import Services
+from acidlib.engine.target import Target
+from acidlib.engine.tasks import OrphanLook, orphans_task
+from acidlib.errors import AcidError, ConflictError
+from acidlib.report.decisions import CleaningResult, RemovedPath
+from acidlib.storage.orphans import Orphan, find_orphans
+
+DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
+
+
+def run_orphans(
+    services: Services, backend: Backend, selection: Selection, *, idle_seconds: float, remove: bool, trash: bool
+) -> tuple[list[CleaningResult], list[str]]:
+    """Look at everything selected; a result for each place that has orphans, and notes about what was passed over.
+
+    idle_seconds  nothing in an orphan was modified for so long
+    remove        remove them; else they are only told
+    trash         move them aside instead
+    """
+    selected, notes = backend.select(selection, automatic=False)
+    notes += [f"{one.target.name}: {one.skipped}" for one in selected if one.skipped is not None]
+    targets = [one.target for one in selected if one.skipped is None]
+    looks = [
+        OrphanLook(
+            location=target.location,
+            now=services.clock(),
+            idle_seconds=idle_seconds,
+            txns=target.understanding.txns,
+        )
+        for target in targets
+    ]
+    found: list[Done[tuple[Orphan, ...]]] = services.runner.run(
+        orphans_task, looks, group=f"{services.host}-compactor orphans", on_progress=services.progress.advance
+    )
+    results = []
+    for target, done in zip(targets, found, strict=True):
+        try:
+            orphans = done.get()
+            if orphans:
+                results.append(
+                    _removed(services, target, idle_seconds, trash=trash) if remove else _planned(target, orphans)
+                )
+        except ConflictError as error:
+            results.append(_result(target, "conflict", str(error)))
+        except PartlyRemovedError as error:
+            results.append(replace(error.result, state="failed", reason=str(error)))
+        except AcidError as error:
+            results.append(_result(target, "failed", str(error)))
+    return results, notes
+
+
+def _planned(target: Target, orphans: Sequence[Orphan]) -> CleaningResult:
+    return replace(_result(target, "planned", _told(len(orphans))), removed=tuple(map(_path, orphans)))
+
+
+def _removed(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:
+    """Under a claim, and after another look: what was an orphan may have been taken up meanwhile."""
+    with services.claim(target.location) as held:
+        orphans = find_orphans(
+            services.fs,
+            target.location,
+            now=services.clock(),
+            idle_seconds=idle_seconds,
+            txns=target.understanding.txns,
+            own_token=held.info.token,
+        )
+        held.assert_mine()
+        wanted = {orphan.path: _path(orphan).reason for orphan in orphans}
+        removed, problems = remove_named(services, target.location, wanted, trash=trash)
+    result = replace(_result(target, "succeeded", _told(len(orphans))), removed=removed)
+    if problems:
+        raise PartlyRemovedError(result, "; ".join(problems))
+    return result
+
+
+def _told(count: int) -> str:
+    return "1 orphan" if count == 1 else f"{count} orphans"
+
+
+def _path(orphan: Orphan) -> RemovedPath:
+    reason = f"{orphan.reason}; unchanged for {orphan.idle_seconds / 3600:.0f} hours"
+    return RemovedPath(path=orphan.path, bytes=orphan.bytes, reason=reason)
+
+
+def _result(target: Target, state: str, reason: str) -> CleaningResult:
+    return CleaningResult(
+        id=None,
+        database=target.database,
+        table=target.table,
+        partition=target.partition,
+        location=target.location,
+        state=state,
+        reason=reason,
+    )

@@ -1,0 +1,200 @@
+"""How an older file's type tree lines up with the table's: by position, never by name.
+
+Columns whose type was changed (ALTER TABLE ... CHANGE COLUMN) are in one of four cases, by what Java's ORC reader makes
+of them in both generations of Hive (ConvertTreeReaderFactory of ORC 1.5.8 in Hive 3.1 and 1.8.5 in Hive 4.0): their
+streams may be copied, they are the same numbers in another encoding, their values are converted (`conversion`), or the
+change is refused. Only such are converted of which every value can be told again from the new one, and is the same for
+both readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from acidlib.errors import RefusedError
+from acidlib.model.generation import Generation
+from acidlib.orc.proto import Kind
+from acidlib.orc.schema import TypeNode
+
+_INTEGER_WIDTH = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
+_DIGITS = {Kind.BOOLEAN: 1, Kind.BYTE: 3, Kind.SHORT: 5, Kind.INT: 10, Kind.LONG: 19}
+"""Decimal digits of the longest number; a BOOLEAN is read as 0 or 1."""
+
+_CHARACTERS = {Kind.BOOLEAN: 5, Kind.BYTE: 4, Kind.SHORT: 6, Kind.INT: 11, Kind.LONG: 20}
+"""Characters of the longest text: FALSE, or the least number with its sign."""
+
+_EXACT_REALS = {
+    Kind.FLOAT: frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT}),
+    Kind.DOUBLE: frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INT}),
+}
+"""The integers of which a FLOAT (24 bits) or DOUBLE (53 bits) holds every one."""
+
+_LONGEST_CHAR, _MOST_DIGITS = 255, 38
+"""Of Hive's CHAR and DECIMAL. A footer may claim more, and would then have every value padded to that."""
+
+_NAMED = 3
+
+
+class Change(Enum):
+    """What becomes of a column's own streams: these bytes, the same values in another encoding, or other values."""
+
+    COPY = "copy"
+    RECODE = "recode"
+    CONVERT = "convert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """How a node of the output is filled from an input file.
+
+    path       the names that lead to it, as `row.a.b`; elements of other nested types have their number
+    source     the input's node, or None when the older file has no such column: every value is null
+    copyable   the subtree's streams and statistics may stand in the output as they are
+    converted  the node's own values have to be converted
+    """
+
+    path: str
+    target: TypeNode
+    source: TypeNode | None
+    children: tuple[Alignment, ...]
+    copyable: bool
+    converted: bool = False
+
+    def walk(self) -> Iterator[Alignment]:
+        """This node and all below it, in column order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def align(target: TypeNode, source: TypeNode, *, where: str, generation: Generation, path: str = "row") -> Alignment:
+    """Line up an input's subtree with the table's, by position.
+
+    Allowed besides equality: what `type_change` allows, and (for the top struct only) missing trailing columns. Raises
+    RefusedError naming column and file for any other difference.
+
+    generation  of the Hive that reads the table
+    """
+    return _Aligner(where, generation).align(target, source, path, top=True)
+
+
+def conversions(alignment: Alignment) -> str | None:
+    """The columns whose values have to be converted, `a from int to string, ...`, or None when there is none."""
+    found = [part for part in alignment.walk() if part.converted]
+    if not found:
+        return None
+    named = [f"{part.path.partition('.')[2]} from {part.source} to {part.target}" for part in found[:_NAMED]]
+    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+    return ", ".join([*named, *more])
+
+
+@dataclass(frozen=True, slots=True)
+class _Aligner:
+    where: str
+    generation: Generation
+
+    def align(self, target: TypeNode, source: TypeNode, path: str, *, top: bool = False) -> Alignment:
+        if target.kind is Kind.STRUCT and source.kind is Kind.STRUCT:
+            return self._struct(target, source, path, top=top)
+        if len(target.children) != len(source.children):
+            raise self._refuse(target, source, path)
+        children = tuple(
+            self.align(t, s, f"{path}.{i}")
+            for i, (t, s) in enumerate(zip(target.children, source.children, strict=True))
+        )
+        change = type_change(target, source, self.generation)
+        if change is None:
+            raise self._refuse(target, source, path)
+        return Alignment(
+            path=path,
+            target=target,
+            source=source,
+            children=children,
+            copyable=change is Change.COPY and all(c.copyable for c in children),
+            converted=change is Change.CONVERT,
+        )
+
+    def _struct(self, target: TypeNode, source: TypeNode, path: str, *, top: bool) -> Alignment:
+        missing = len(target.children) - len(source.children)
+        if missing < 0 or (missing and not top):
+            raise self._refuse(target, source, path)
+        children = [
+            self.align(t, s, f"{path}.{name}")
+            for t, s, name in zip(target.children, source.children, target.field_names, strict=False)
+        ]
+        added = zip(target.children[len(children) :], target.field_names[len(children) :], strict=True)
+        children += [_absent(child, f"{path}.{name}") for child, name in added]
+        return Alignment(
+            path=path,
+            target=target,
+            source=source,
+            children=tuple(children),
+            copyable=not missing and all(c.copyable for c in children),
+        )
+
+    def _refuse(self, target: TypeNode, source: TypeNode, path: str) -> RefusedError:
+        reason = "and no lossless conversion is known"
+        if (target.kind, source.kind) == (Kind.DOUBLE, Kind.FLOAT):
+            reason = "which Hive 3.1 converts by way of a text, to another number than other readers"
+        return RefusedError(
+            f"Cannot compact {self.where}: because its column {path} is {source} and the table's is {target}, {reason}"
+        )
+
+
+def _absent(target: TypeNode, path: str) -> Alignment:
+    children = tuple(_absent(child, f"{path}.{i}") for i, child in enumerate(target.children))
+    return Alignment(path=path, target=target, source=None, children=children, copyable=False)
+
+
+def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> Change | None:
+    """What becomes of a column of the source's type in a table that has the target's, children aside; None: refused."""
+    if target.kind in _INTEGER_WIDTH and source.kind in _INTEGER_WIDTH:
+        if _INTEGER_WIDTH[target.kind] < _INTEGER_WIDTH[source.kind]:
+            return None
+        return Change.COPY if target.kind is source.kind or source.kind is not Kind.BYTE else Change.RECODE
+    if source.kind in _DIGITS and target.kind is not source.kind:
+        return Change.CONVERT if _holds_every_integer(target, source) else None
+    if source.kind in (Kind.CHAR, Kind.VARCHAR):
+        return _text_change(target, source)
+    if target.kind is Kind.DOUBLE and source.kind is Kind.FLOAT:
+        # ORC 1.5 reads 74.72 as the DOUBLE nearest to that text (DoubleFromFloatTreeReader), later ones as the FLOAT is
+        return Change.CONVERT if generation is Generation.HIVE4 else None
+    if target.kind is not source.kind:
+        return None
+    return _decimal_change(target, source) if target.kind is Kind.DECIMAL else Change.COPY
+
+
+def _holds_every_integer(target: TypeNode, source: TypeNode) -> bool:
+    if target.kind is Kind.DECIMAL:
+        return target.precision - target.scale >= _DIGITS[source.kind]
+    if target.kind is Kind.VARCHAR:
+        return target.maximum_length >= _CHARACTERS[source.kind]
+    if target.kind is Kind.CHAR:
+        return _CHARACTERS[source.kind] <= target.maximum_length <= _LONGEST_CHAR
+    if target.kind in _EXACT_REALS:
+        return source.kind in _EXACT_REALS[target.kind]
+    return target.kind is Kind.STRING or (source.kind is Kind.BOOLEAN and target.kind in _INTEGER_WIDTH)
+
+
+def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
+    """Readers take the blanks off the end of a CHAR, so they are no part of what it becomes; a VARCHAR keeps them."""
+    more = target.maximum_length - source.maximum_length
+    kept = target.kind is Kind.STRING or (target.kind is Kind.VARCHAR and more >= 0)
+    if source.kind is Kind.VARCHAR:
+        return Change.COPY if kept else None
+    if target.kind is Kind.CHAR and more == 0:
+        return Change.COPY
+    padded = target.kind is Kind.CHAR and more > 0 and target.maximum_length <= _LONGEST_CHAR
+    return Change.CONVERT if kept or padded else None
+
+
+def _decimal_change(target: TypeNode, source: TypeNode) -> Change | None:
+    if bool(target.precision) != bool(source.precision):
+        return None  # without one (Hive 0.11) each value has a scale of its own, which readers then round
+    if target.scale == source.scale:
+        return Change.COPY if target.precision >= source.precision else None
+    known = 1 <= source.precision <= _MOST_DIGITS and source.scale <= source.precision
+    more_digits = target.precision - target.scale >= source.precision - source.scale
+    return Change.CONVERT if known and target.scale > source.scale and more_digits else None

@@ -1,0 +1,60 @@
+"""Named points of a run, at which a test has the process killed to see that nothing is lost.
+
+The variable `ACIDLIB_TEST_KILL_AT` names the point; without it, passing one costs a look into the environment. A number
+behind a colon says at which passing, `a stripe is written:2` for example; 1 if it is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from enum import StrEnum
+
+KILL_AT = "ACIDLIB_TEST_KILL_AT"
+
+
+class Point(StrEnum):
+    """What has just happened, in the order in which it does."""
+
+    QUEUED = "the initiator has queued a request"
+    TAKEN = "a request is taken"
+    CLAIMED = "its place is claimed"
+    STARTED = "its mark is recorded"
+    STAGED = "the staging directory is made"
+    CREATED = "a file is created"
+    WRITTEN = "a stripe is written"
+    CLOSED = "a file is closed"
+    PROVED = "a file is proved"
+    ACCEPTED = "the files are in their directories"
+    SEALED = "the version file is written"
+    CHECKED = "all is still ours"
+    RECORDED = "the publication of a pair is recorded"
+    FIRST_RENAMED = "the first directory has its name"
+    SECOND_RENAMED = "the second directory has its name"
+    UNRECORDED = "the record of the publication is removed"
+    PUBLISHED = "the staging directory is removed"
+    MARKED = "the request is marked as compacted"
+    COMMITTED = "the transaction is committed"
+    ENDED = "the queue knows how it ended"
+    CLEANING_CLAIMED = "the place is claimed for cleaning"
+    CLEANING_PLANNED = "what may go is known"
+    REMOVED_ONE = "a directory is removed"
+    REMOVED_ALL = "everything obsolete is removed"
+    LITTER_REMOVED = "litter is removed"
+    CLEANED = "the request is marked as cleaned"
+
+
+_passed: Counter[Point] = Counter()
+
+
+def passing(point: Point) -> None:
+    """Ends the process by SIGKILL when a test wants it here."""
+    wanted = os.environ.get(KILL_AT)
+    if wanted is None:
+        return
+    name, _, number = wanted.partition(":")
+    if name == point:
+        _passed[point] += 1
+        if _passed[point] == int(number or 1):
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,141 @@
+"""A run that is killed at any named point: every reader sees the same rows at once, and later runs end what is left."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from judges import merge
+
+from acidlib.points import KILL_AT, Point
+from integration.harness import Jobs, at_time, fixture, forked, names, visible
+
+RUN = ("--all-committed",)
+TWO_RENAMES = ("--minor-as-major-bytes", "0")
+DAYS = 86_400
+# what a compaction passes, whichever it is
+COMMON = [
+    Point.TAKEN,
+    Point.CLAIMED,
+    Point.STARTED,
+    Point.STAGED,
+    Point.CREATED,
+    Point.WRITTEN,
+    Point.CLOSED,
+    Point.PROVED,
+    Point.ACCEPTED,
+    Point.SEALED,
+    Point.CHECKED,
+    Point.FIRST_RENAMED,
+    Point.PUBLISHED,
+    Point.MARKED,
+    Point.ENDED,
+]
+PAIR = [*COMMON, Point.RECORDED, Point.SECOND_RENAMED, Point.UNRECORDED]
+CLEANING = [
+    Point.CLEANING_CLAIMED,
+    Point.CLEANING_PLANNED,
+    Point.REMOVED_ONE,
+    f"{Point.REMOVED_ONE}:3",
+    Point.REMOVED_ALL,
+    Point.LITTER_REMOVED,
+    Point.CLEANED,
+]
+# by the name of a job, what it is given, and the table
+RUNS = {
+    "major": ("major_compact", (), "hive3/a_crud", COMMON),
+    "major of Hive 4": ("major_compact", (), "hive4/crud_table", COMMON),
+    "minor of two renames": ("minor_compact", TWO_RENAMES, "hive3/a_crud", PAIR),
+}
+CASES = [pytest.param(name, point, id=f"{name}, {point}") for name, run in RUNS.items() for point in run[3]]
+
+
+def killed_at(point: str, jobs: Jobs, *arguments: str | Path) -> None:
+    """Runs a job that must be killed at a point."""
+
+    def run() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(KILL_AT, point)
+            jobs(str(arguments[0]), *arguments[1:])
+
+    assert forked(run) == -signal.SIGKILL, point
+
+
+def read(place: Path, *, strict: bool = True) -> list[object]:
+    """What a reader of either generation sees."""
+    attempts = any(path.name.endswith("_0") for path in place.rglob("bucket_*"))
+    return list(merge.read(place, generation=4 if attempts else 3, strict=strict))
+
+
+def settle(jobs: Jobs, place: Path, kind: str, options: tuple[str, ...], rows: list[object]) -> None:
+    """The runs of the next days end what a dead run left: the rows stay, one result is left, nothing waits."""
+    with pytest.MonkeyPatch.context() as patch:
+        at_time(patch, DAYS / 24)
+        jobs.good("initiator", "--location", place, *RUN)
+        jobs.good(kind, *options)
+        assert read(place) == rows
+        jobs.good("cleaner", "--retention", "0s")
+        assert read(place) == rows
+        at_time(patch, 3 * DAYS)
+        again = jobs(kind, "--location", place, *RUN, *options)  # may have nothing to do
+        assert set(again.states) <= {"ready for cleaning", "refused"}, again
+        jobs.good("cleaner", "--retention", "0s")
+        at_time(patch, 6 * DAYS)
+        jobs.good("cleaner", "--retention", "0s")
+        waiting = [row for row in jobs.shown().values() if row["state"] in ("initiated", "working")]
+        assert waiting == []
+    assert read(place) == rows
+    assert [name for name in names(place) if name.startswith(("_tmp", "_acidlib"))] == []
+
+
+@pytest.mark.parametrize(("run", "point"), CASES)
+def test_killed_while_it_compacts(jobs: Jobs, tmp_path: Path, run: str, point: str) -> None:
+    kind, options, table, _ = RUNS[run]
+    place = fixture(table, tmp_path / "t")
+    rows = read(place, strict=False)
+    killed_at(point, jobs, kind, "--location", place, *RUN, *options)
+    # between two renames a reader sees too much: the caller has stated that nobody reads
+    between = options == TWO_RENAMES and point == Point.FIRST_RENAMED
+    assert (read(place, strict=False) != rows) is between
+    settle(jobs, place, kind, options, rows)
+    left = visible(place)
+    if kind == "major_compact":
+        assert [name.partition("_")[0] for name in left] == ["base"]
+    else:
+        assert left == ["delete_delta_0000001_0000004", "delta_0000001_0000004"]
+
+
+@pytest.mark.parametrize("point", CLEANING)
+@pytest.mark.parametrize("more", [(), ("--trash",)], ids=["deleted", "to the trash"])
+def test_killed_while_it_cleans(jobs: Jobs, tmp_path: Path, point: str, more: tuple[str, ...]) -> None:
+    place = fixture("hive3/a_crud", tmp_path / "t")
+    rows = read(place, strict=False)
+    jobs.good("major_compact", "--location", place, *RUN)
+    killed_at(point, jobs, "cleaner", "--retention", "0s", *more)
+    assert read(place) == rows
+    with pytest.MonkeyPatch.context() as patch:
+        at_time(patch, DAYS / 24)
+        jobs.good("cleaner", "--retention", "0s", *more)
+    assert read(place) == rows
+    (base,) = visible(place)
+    assert base.startswith("base_")
+    assert {row["state"] for row in jobs.shown().values()} == {"succeeded"}
+
+
+def test_killed_after_the_initiator_queued(jobs: Jobs, tmp_path: Path) -> None:
+    place = fixture("hive3/a_crud", tmp_path / "t")
+    rows = read(place, strict=False)
+    words = ("--location", place, *RUN, "--set", "hive.compactor.delta.num.threshold=1")
+    killed_at(Point.QUEUED, jobs, "initiator", *words)
+    assert jobs.good("initiator", *words).document["totals"] is not None
+    (request,) = jobs.shown().values()
+    assert request["state"] == "initiated"
+    jobs.good(f"{request['type'].lower()}_compact")
+    assert read(place) == rows
+
+
+def test_every_point_is_tried() -> None:
+    """But for the commit of a transaction, which needs a metastore."""
+    tried = {Point(str(case).partition(":")[0]) for case in (*PAIR, *CLEANING, Point.QUEUED)}
+    assert set(Point) - tried == {Point.COMMITTED}

@@ -1,0 +1,67 @@
+"""Which processes are known to have ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from acidlib import processes
+from acidlib.processes import has_ended, process_identity
+
+SAY = "import sys, acidlib.processes as p; print(p.process_identity(), flush=True); sys.stdin.read()"
+
+
+def test_one_that_runs_one_that_is_killed_and_one_that_nobody_has_waited_for() -> None:
+    child = subprocess.Popen([sys.executable, "-c", SAY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with child:
+        assert child.stdout is not None
+        identity = child.stdout.readline().strip()
+        assert identity.split(".")[1] == str(child.pid)
+        assert not has_ended(identity)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it stays as a zombie
+        assert has_ended(identity)
+    assert has_ended(identity)
+
+
+def test_this_one() -> None:
+    assert not has_ended(process_identity())
+
+
+def test_a_number_that_is_used_again() -> None:
+    surroundings, number, start = process_identity().split(".")
+    assert has_ended(f"{surroundings}.{number}.{int(start) - 1}")
+
+
+@pytest.mark.parametrize(
+    "identity", ["", ".", "..", "a", "a.b.c", "{0}.x.5", "{0}.-1.5", "{0}..", "{0}.99999999999999999.1"]
+)
+def test_what_says_nothing_has_not_ended(identity: str) -> None:
+    assert not has_ended(identity.format(process_identity().partition(".")[0]))
+
+
+def test_another_machine_or_boot_is_not_known() -> None:
+    _, number, start = process_identity().split(".")
+    assert not has_ended(f"{'0' * 16}.{number}.{int(start) - 1}")
+
+
+def test_what_may_not_be_seen_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another user, and /proc hides it (hidepid)."""
+    surroundings, _, _ = process_identity().split(".")
+
+    def refused(pid: int, number: int) -> None:
+        raise PermissionError(pid, number)
+
+    monkeypatch.setattr(processes.os, "kill", refused)
+    monkeypatch.setattr(processes, "_look", lambda pid: None)
+    assert not has_ended(f"{surroundings}.1.1")
+
+
+def test_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = process_identity()
+    monkeypatch.setattr(processes, "_surroundings", lambda: None)
+    assert process_identity() == ""
+    assert not has_ended(identity)
