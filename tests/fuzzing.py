@@ -21,9 +21,9 @@ _SPARE_BYTES = 2 << 30
 
 
 def seeds(count: int) -> Iterator[int]:
-    """0 to `count`, and random ones until ACIDLIB_FUZZ_SECONDS have passed since the first was asked for."""
-    end = time.monotonic() + float(os.environ.get(SECONDS) or 0)
+    """0 to `count`, and then random ones for ACIDLIB_FUZZ_SECONDS."""
     yield from range(count)
+    end = time.monotonic() + float(os.environ.get(SECONDS) or 0)
     chosen = random.Random(time.time_ns())
     while time.monotonic() < end:
         yield chosen.randrange(count, 1 << 40)

@@ -268,6 +268,17 @@ def test_more_slots_than_a_stripe_can_have_are_corrupt_before_memory_is_asked_fo
     assert np.array_equal(longs(1), root_column(tables.orc_bytes("struct<a:int>", [(1,)])).children[0].values)  # type: ignore[arg-type]
 
 
+def test_a_stream_without_a_kind_is_corrupt() -> None:
+    orc = o.read_orc(tables.orc_bytes("struct<a:int>", [(1,), (None,)], tables.Layout(compression="none")))
+
+    def change(footer: o.Message) -> o.Message:
+        streams = [o.parse(raw) for raw in footer[1]]
+        return {**footer, 1: [o.encode({n: v for n, v in s.items() if n != 1 or v != [o.PRESENT]}) for s in streams]}
+
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: because its stream directory is damaged"):
+        stripe_reader(mutants.change_stripe_footer(orc, 0, change))
+
+
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("claimed", [2, 12, 2**31 - 1])
 def test_rows_are_proved_by_the_smallest_column(claimed: int, nulls: bool) -> None:
