@@ -219,7 +219,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="acidlib.part.bytes",
         kind=Kind.SIZE,
-        default="128m",
+        default="64m",
         meaning="input bytes of a task when the rewriting of a large bucket is shared by several; 0: never shared",
     ),
 )

@@ -63,7 +63,7 @@ class MemorySink:
     def copy(self, source: Any, offset: int, size: int) -> None:
         self.write(source.read(offset, size))
 
-    def close(self) -> None:
+    def close(self, *, durable: bool = True) -> None:
         """The content stays."""
 
     def abort(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from acidlib.engine.runner import Done
@@ -15,6 +16,14 @@ Run = Callable[[Callable[[Any, str], Any], Sequence[Any], str], list[Done[Any]]]
 """Runs a function over items as one Spark job; with a text for people about what they are."""
 
 AnyUnit = Unit | JoinUnit
+Key = tuple[int, int]
+"""The number of a unit, and of a part of it; or one of the two below."""
+Items = dict[Key, tuple[Callable[[UnitTask, str], Any], UnitTask]]
+"""What a job runs: functions, and what each is given."""
+_WHOLE, _PLAN = -1, -2
+
+# what planning a bucket and joining its parts take of the time of rewriting it (bench.shared_bucket)
+PLANNING, JOINING = 0.04, 0.07
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,39 +37,62 @@ class StagedUnit:
 def run_units(run: Run, units: Sequence[StagedUnit]) -> list[Done[UnitResult]]:
     """What became of each unit, in order. Every job starts with its largest item: one that starts last is waited for.
 
-    A bucket that is worth it takes three jobs: it is planned, its parts run beside all other units, and it is joined.
+    A bucket that is worth it takes three jobs: it is planned, its parts run, and it is joined. The first and the last
+    would leave most cores idle, so the smallest of the other units run beside them; the rest runs beside the parts.
     """
-    large = [one for one in units if _is_large(one)]
-    plans = _by_unit(large, _largest_first(run, plan_bucket_task, [_task(one, one.unit) for one in large], "plans"))
-    parts = {id(one): _parts(one, plans[id(one)]) for one in large}
-    shared = [one for one in large if parts[id(one)]]
-    whole = [one for one in units if not parts.get(id(one)) and (id(one) not in plans or plans[id(one)].error is None)]
-    tasks = [_task(one, one.unit) for one in whole]
-    tasks += [_task(one, part) for one in shared for part in parts[id(one)]]
-    done = _largest_first(run, run_unit_task, tasks, "files")
-    found = _by_unit(whole, done[: len(whole)])
-    rest = iter(done[len(whole) :])
-    joins = []
-    for one in shared:
-        results = [next(rest) for _ in parts[id(one)]]
-        failed = next((result for result in results if result.error is not None), None)
+    large = [number for number, one in enumerate(units) if _is_large(one)]
+    others = sorted(set(range(len(units))).difference(large), key=lambda number: _length(units[number]))
+    weight = sum(_length(units[number]) for number in large)
+    beside_plans = _smallest(units, others, PLANNING * weight)
+    beside_joins = _smallest(units, others[len(beside_plans) :], JOINING * weight)
+    others = others[len(beside_plans) + len(beside_joins) :]
+
+    def whole(numbers: Iterable[int]) -> Items:
+        return {(number, _WHOLE): (run_unit_task, _task(units[number], units[number].unit)) for number in numbers}
+
+    planning: Items = {
+        (number, _PLAN): (plan_bucket_task, _task(units[number], units[number].unit)) for number in large
+    }
+    found = _largest_first(run, planning | whole(beside_plans), "plans")
+    plans = {number: found[number, _PLAN] for number in large}
+    parts = {number: _parts(units[number], plan) for number, plan in plans.items()}
+    others += [number for number in large if plans[number].error is None and not parts[number]]
+    if not any(parts.values()):
+        others, beside_joins = others + beside_joins, []
+    rewriting: Items = {
+        (number, place): (run_unit_task, _task(units[number], part))
+        for number in large
+        for place, part in enumerate(parts[number])
+    }
+    found |= _largest_first(run, rewriting | whole(others), "files")
+    joining: Items = {}
+    for number in large:
+        results = [found[number, place] for place in range(len(parts[number]))]
+        failed = next((result for result in (plans[number], *results) if result.error is not None), None)
         if failed is not None:
-            found[id(one)] = Done(error=failed.error)
-            continue
-        joins.append((one, BucketJoin(plan=plans[id(one)].get(), parts=tuple(result.get() for result in results))))
-    joined = _largest_first(run, join_parts_task, [_task(one, join) for one, join in joins], "joined files")
-    found |= _by_unit([one for one, _ in joins], joined)
-    for one in large:
-        if plans[id(one)].error is not None:
-            found[id(one)] = Done(error=plans[id(one)].error)
-    return [found[id(one)] for one in units]
+            found[number, _WHOLE] = Done(error=failed.error)
+        elif results:
+            join = BucketJoin(plan=plans[number].get(), parts=tuple(result.get() for result in results))
+            joining[number, _WHOLE] = (join_parts_task, _task(units[number], join))
+    found |= _largest_first(run, joining | whole(beside_joins), "joined files")
+    return [found[number, _WHOLE] for number in range(len(units))]
+
+
+def _smallest(units: Sequence[StagedUnit], numbers: Sequence[int], length: float) -> list[int]:
+    """As many of the first as do not exceed a length together."""
+    reached = accumulate(_length(units[number]) for number in numbers)
+    return [number for number, total in zip(numbers, reached, strict=True) if total <= length]
+
+
+def _length(one: StagedUnit) -> int:
+    return sum(file.length for file in one.unit.inputs)
 
 
 def _is_large(one: StagedUnit) -> bool:
     unit = one.unit
     if one.staging is None or not isinstance(unit, Unit) or unit.is_delete:
         return False
-    return 0 < 2 * unit.settings.part_bytes <= sum(file.length for file in unit.inputs)
+    return 0 < 2 * unit.settings.part_bytes <= _length(one)
 
 
 def _parts(one: StagedUnit, plan: Done[BucketPlan]) -> list[PartUnit]:
@@ -78,15 +110,13 @@ def _task(one: StagedUnit, work: AnyUnit | PartUnit | BucketJoin) -> UnitTask:
     return UnitTask(work=work, staging=one.staging)
 
 
-def _by_unit(units: Iterable[StagedUnit], done: Iterable[Done[Any]]) -> dict[int, Done[Any]]:
-    return {id(one): result for one, result in zip(units, done, strict=True)}
+def _call(item: tuple[Callable[[UnitTask, str], Any], UnitTask], attempt: str) -> Any:
+    work, task = item
+    return work(task, attempt)
 
 
-def _largest_first(
-    run: Run, work: Callable[[UnitTask, str], Any], tasks: Sequence[UnitTask], what: str
-) -> list[Done[Any]]:
-    """Run tasks in the order of their input bytes; results in the order given."""
-    order = sorted(range(len(tasks)), key=lambda number: -tasks[number].length)
-    done = run(work, [tasks[number] for number in order], what) if tasks else []
-    results = dict(zip(order, done, strict=True))
-    return [results[number] for number in range(len(tasks))]
+def _largest_first(run: Run, items: Items, what: str) -> dict[Key, Done[Any]]:
+    """Run tasks of one job in the order of their input bytes."""
+    order = sorted(items, key=lambda key: -items[key][1].length)
+    done = run(_call, [items[key] for key in order], what) if items else []
+    return dict(zip(order, done, strict=True))

@@ -48,8 +48,8 @@ class SourceFile(ByteSource, Protocol):
 class SinkFile(ByteSink, Protocol):
     """A sink that has to be closed; only then are its bytes durable."""
 
-    def close(self) -> None:
-        """Make everything durable; RetryError when that fails."""
+    def close(self, *, durable: bool = True) -> None:
+        """Make everything durable, unless nobody needs it after a loss of power; RetryError when that fails."""
 
     def abort(self) -> None:
         """Drop the file, closed or not; never raises."""

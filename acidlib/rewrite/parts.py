@@ -63,7 +63,7 @@ def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartRe
     _, deleted = delete_set(unit, data)
     written = Written()
     stripes: list[tuple[int, tuple[RowKey, RowKey] | None]] = []
-    with open_bucket(unit, data) as bucket, new_file(data, path) as sink:
+    with open_bucket(unit, data) as bucket, new_file(data, path, durable=False) as sink:
         options = replace(bucket.options, filters=part.filters)
         writer = OrcWriter(sink, options)
         for number, action in zip(part.numbers, part.actions, strict=True):

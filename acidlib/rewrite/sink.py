@@ -10,13 +10,13 @@ from acidlib.points import Point, passing
 
 
 @contextmanager
-def new_file(data: DataFiles, path: str) -> Iterator[SinkFile]:
-    """A new data file: durable when the block ends, gone when it raises."""
+def new_file(data: DataFiles, path: str, *, durable: bool = True) -> Iterator[SinkFile]:
+    """A new data file: gone when the block raises; else durable, unless it only lasts until another is made of it."""
     file = data.create(path)
     passing(Point.CREATED)
     with dropped_if_wrong(file):
         yield file
-        file.close()
+        file.close(durable=durable)
         passing(Point.CLOSED)
 
 

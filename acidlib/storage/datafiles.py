@@ -153,10 +153,11 @@ class LocalSink:
                 offset += copied
                 size -= copied
 
-    def close(self) -> None:
-        """Make the bytes durable and close."""
+    def close(self, *, durable: bool = True) -> None:
+        """Make the bytes durable, if that is wanted, and close."""
         with told_as_acid_error("write", self.name):
-            os.fsync(self._descriptor)
+            if durable:
+                os.fsync(self._descriptor)
             # closed even where closing fails: the number may be another file's by then
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)

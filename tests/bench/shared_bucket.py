@@ -1,8 +1,10 @@
-"""Times one bucket rewritten by one task against the same shared by several processes, in turns, in one run.
+"""Times a large bucket, alone or beside small ones, in one process against the same shared by several, in turns.
 
-    cd tests; ../.venv/bin/python -m bench.shared_bucket DIRECTORY [--processes 2] [--part-bytes 8m] [--rounds 5]
+    cd tests; ../.venv/bin/python -m bench.shared_bucket DIRECTORY [--processes 2] [--part-bytes 64m] [--rounds 5]
+                                                         [--small DIRECTORY --count 63]
 
-DIRECTORY as bench.make_table makes it. Planning, the parts and the final joining are included; Spark is not.
+DIRECTORY as bench.make_table makes it; with --small the table there is compacted so many times beside it. Planning, the
+parts and the final joining are included; Spark is not.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import click
 from acidlib.engine.command import Size
 from acidlib.engine.runner import Done, attempt
 from acidlib.engine.units import StagedUnit, run_units
+from acidlib.model.units import Unit
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.staging import create_staging, remove_staging
 from bench.rewrite_once import unit_of
@@ -33,34 +36,52 @@ def _attempt(work: Callable[[Any, str], Any], item: Any) -> Done[Any]:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--processes", default=2, show_default=True)
-@click.option("--part-bytes", type=Size(), default="8m", show_default=True)
+@click.option("--part-bytes", type=Size(), default="64m", show_default=True)
 @click.option("--rounds", default=5, show_default=True)
-def main(directory: Path, processes: int, part_bytes: int, rounds: int) -> None:
+@click.option("--small", type=click.Path(path_type=Path))
+@click.option("--count", default=63, show_default=True)
+def main(directory: Path, processes: int, part_bytes: int, rounds: int, small: Path | None, count: int) -> None:
     """Measure the table in DIRECTORY."""
-    unit, fs = unit_of(directory), LocalFileSystem()
+    units = [unit_of(directory)] + ([] if small is None else [unit_of(small)] * count)
     place = directory.parent / "shared.out"
     place.mkdir(exist_ok=True)
-    times: dict[str, list[float]] = {"one task": [], "shared": []}
-    with ProcessPoolExecutor(processes) as pool:
-
-        def run(work: Callable[[Any, str], Any], items: Sequence[Any], what: str) -> list[Done[Any]]:
-            del what
-            return list(pool.map(_attempt, [work] * len(items), items))
-
-        for number in range(rounds + 2):  # the first two warm both processes
-            for name, size in (("one task", 0), ("shared", part_bytes)):
-                staging = create_staging(fs, str(place), unique=uuid.uuid4().hex, owner="bench", now=time.time())
-                settings = replace(unit.settings, part_bytes=size)
-                start = time.perf_counter()
-                (done,) = run_units(run, [StagedUnit(unit=replace(unit, settings=settings), staging=staging)])
-                done.get()
+    times: dict[int, list[float]] = {1: [], processes: []}
+    with ProcessPoolExecutor(1) as one, ProcessPoolExecutor(processes) as several:
+        for number in range(rounds + 2):  # the first two warm all processes
+            for pool, workers, size in ((one, 1, 0), (several, processes, part_bytes)):
+                seconds = _timed(pool, place, units, size)
                 if number > 1:
-                    times[name].append(time.perf_counter() - start)
-                remove_staging(fs, str(place), staging)
-    medians = {name: statistics.median(found) for name, found in times.items()}
-    for name, found in times.items():
-        print(f"{name:8} {medians[name]:7.3f} s ({min(found):.3f} to {max(found):.3f})")
-    print(f"one task / shared by {processes} processes: {medians['one task'] / medians['shared']:.2f}")
+                    times[workers].append(seconds)
+    medians = {workers: statistics.median(found) for workers, found in times.items()}
+    for workers, found in times.items():
+        print(f"{workers} processes {medians[workers]:7.3f} s ({min(found):.3f} to {max(found):.3f})")
+    faster = medians[1] / medians[processes]
+    print(f"{faster:.2f} times faster; {processes / faster:.2f} times the ideal")
+
+
+def _timed(pool: ProcessPoolExecutor, place: Path, units: Sequence[Unit], part_bytes: int) -> float:
+    """Seconds of all units, each into a directory of its own."""
+    fs = LocalFileSystem()
+
+    def run(work: Callable[[Any, str], Any], items: Sequence[Any], what: str) -> list[Done[Any]]:
+        del what
+        return list(pool.map(_attempt, [work] * len(items), items))
+
+    staged = [
+        StagedUnit(
+            unit=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
+            staging=create_staging(fs, str(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()),
+        )
+        for unit in units
+    ]
+    start = time.perf_counter()
+    for done in run_units(run, staged):
+        done.get()
+    seconds = time.perf_counter() - start
+    for unit in staged:
+        assert unit.staging is not None
+        remove_staging(fs, str(place), unit.staging)
+    return seconds
 
 
 if __name__ == "__main__":
