@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -61,35 +61,19 @@ def main(
         raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
     if not common.metastore and warehouse is None and (tables or exclude or partitions):
         raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
+    selection = Selection(
+        location=None if location is None else open_filesystem(location)[1],
+        warehouse=None if warehouse is None else open_filesystem(warehouse)[1],
+        tables=tables,
+        exclude=exclude,
+        partitions=partitions,
+    )
     if orphans:
-        if location is not None and warehouse is not None:
-            raise click.UsageError("--location and --warehouse exclude each other")
-        if not common.metastore and location is None and warehouse is None:
-            raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
         if delete and (trash or dry_run):
             raise click.UsageError("--delete excludes --trash and --dry-run")
-        selection = Selection(
-            location=None if location is None else open_filesystem(location)[1],
-            warehouse=None if warehouse is None else open_filesystem(warehouse)[1],
-            tables=tables,
-            exclude=exclude,
-            partitions=partitions,
-        )
         idle = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
-        remove = delete or (trash and not dry_run)
-        with (
-            services(common, job="cleaner", about="orphans") as found,
-            open_backend(common.surroundings, found, Understanding()) as backend,
-        ):
-            results, notes = run_orphans(found, backend, selection, idle_seconds=idle, remove=remove, trash=trash)
-            _tell(common, results, notes, run_id=found.worker_id, dry_run=not remove)
-        return
-    asked = CleaningAsked(
-        retention_seconds=retention,
-        location=None if location is None else open_filesystem(location)[1],
-        selection=Selection(tables=tables, exclude=exclude, partitions=partitions),
-        force=force,
-    )
+        _orphans(common, selection, idle_seconds=idle, remove=delete or (trash and not dry_run), trash=trash)
+    asked = CleaningAsked(retention_seconds=retention, location=selection.location, selection=selection, force=force)
     with (
         services(common, job="cleaner", about="cleaner") as found,
         open_cleaning(common.surroundings, found, asked) as cleaning,
@@ -99,9 +83,24 @@ def main(
     _tell(common, results, (), run_id=run_id, dry_run=dry_run)
 
 
+def _orphans(common: Common, selection: Selection, *, idle_seconds: float, remove: bool, trash: bool) -> NoReturn:
+    """List or remove what belongs to nobody."""
+    if selection.location is not None and selection.warehouse is not None:
+        raise click.UsageError("--location and --warehouse exclude each other")
+    if not common.metastore and selection.location is None and selection.warehouse is None:
+        raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
+    with (
+        services(common, job="cleaner", about="orphans") as found,
+        open_backend(common.surroundings, found, Understanding()) as backend,
+    ):
+        results, notes = run_orphans(found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash)
+        run_id = found.worker_id
+    _tell(common, results, notes, run_id=run_id, dry_run=not remove)
+
+
 def _tell(
     common: Common, results: Sequence[CleaningResult], notes: Sequence[str], *, run_id: str, dry_run: bool
-) -> None:
+) -> NoReturn:
     """The result, and the exit status."""
     print_notes(common, notes)
     print_result(
