@@ -100,6 +100,12 @@ class FileSystem(Protocol):
     def make_directory(self, path: str) -> None:
         """Creates one directory; an existing name raises `ConflictError`, a missing parent `CorruptError`."""
 
+    def inherit(self, path: str, like: str) -> None:
+        """Gives what is at a path, and all below it, the owner, group and mode of the directory `like`.
+
+        As far as this process may, and the file system knows such things; files get no right to be executed.
+        """
+
     def sync(self, path: str) -> None:
         """Makes the contents of a file, or the names in a directory, durable."""
 

@@ -14,7 +14,7 @@ import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
@@ -178,6 +178,13 @@ class LocalFileSystem:
         with told_as_acid_error("create", path):
             Path(path).mkdir()
 
+    def inherit(self, path: str, like: str) -> None:
+        with told_as_acid_error("change the rights of", path):
+            wanted = Path(like).stat()
+            for entry in self.list_tree(path, enter_hidden=True):
+                _inherit(f"{path}/{entry.path}", wanted, is_directory=entry.is_directory)
+            _inherit(path, wanted, is_directory=True)
+
     def sync(self, path: str) -> None:
         with told_as_acid_error("write", path), _opened(path, os.O_RDONLY) as handle:
             os.fsync(handle)
@@ -336,3 +343,14 @@ def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
+
+
+def _inherit(path: str, wanted: os.stat_result, *, is_directory: bool) -> None:
+    mode = stat.S_IMODE(wanted.st_mode)
+    with _opened(path, os.O_RDONLY) as handle:
+        for owner, group in ((wanted.st_uid, wanted.st_gid), (-1, wanted.st_gid)):
+            with suppress(PermissionError):  # to give away is root's right, and a group has to be one's own
+                os.fchown(handle, owner, group)
+                break
+        with suppress(PermissionError):
+            os.fchmod(handle, mode if is_directory else mode & 0o666)

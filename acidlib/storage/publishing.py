@@ -71,7 +71,7 @@ def publish(
     if not 1 <= len(directories) <= 2:
         raise ValueError(f"one or two directories are published together, not {len(directories)}")
     ordered = tuple(sorted(directories, key=_publication_order))
-    sealed = tuple(_seal(fs, staging, directory) for directory in ordered)
+    sealed = tuple(_seal(fs, location, staging, directory) for directory in ordered)
     fs.sync(staging)
     passing(Point.SEALED)
     _refuse_existing(fs, location, sealed)
@@ -108,7 +108,7 @@ def publish_hidden(
         parsed = parse_directory(directory.name, Generation.HIVE4)
         if parsed is None or parsed.visibility_txn == 0:
             raise ValueError(f"{directory.name!r} has no visibility suffix")
-    sealed = tuple(_seal(fs, staging, directory) for directory in ordered)
+    sealed = tuple(_seal(fs, location, staging, directory) for directory in ordered)
     fs.sync(staging)
     passing(Point.SEALED)
     _refuse_existing(fs, location, sealed)
@@ -169,8 +169,8 @@ def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
     return isinstance(parsed, DeltaDir) and parsed.is_delete, directory.name
 
 
-def _seal(fs: FileSystem, staging: str, directory: StagedDirectory) -> StagedDirectory:
-    """Adds the marker files and makes the directory durable; returns it with all its files."""
+def _seal(fs: FileSystem, location: str, staging: str, directory: StagedDirectory) -> StagedDirectory:
+    """Adds the marker files, and makes the directory the table's own and durable; returns it with all its files."""
     path = f"{staging}/{directory.name}"
     _verify(fs, path, directory)
     markers = [(ORC_ACID_VERSION_FILE, _ORC_ACID_VERSION)]
@@ -179,6 +179,7 @@ def _seal(fs: FileSystem, staging: str, directory: StagedDirectory) -> StagedDir
         markers.append((METADATA_ACID_FILE, _METADATA_ACID))
     for name, data in markers:
         fs.create(f"{path}/{name}", data)
+    fs.inherit(path, location)
     fs.sync_tree(path)
     added = tuple(StagedFile(name=name, length=len(data)) for name, data in markers)
     return StagedDirectory(name=directory.name, files=directory.files + added)

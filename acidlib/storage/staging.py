@@ -41,6 +41,7 @@ def create_staging(fs: FileSystem, location: str, *, unique: str, owner: str, no
     fs.make_directory(path)
     fs.create(f"{path}/{STAGING_MARKER}", json.dumps({"owner": owner, "start": now}).encode())
     fs.make_directory(f"{path}/{ATTEMPTS}")
+    fs.inherit(path, location)
     return path
 
 
