@@ -25,7 +25,8 @@ class Database:
 
     def __init__(self, url: str) -> None:
         parsed = _parse(url)
-        self.shown = parsed.render_as_string(hide_password=True)
+        # a parameter may be a password as well
+        self.shown = parsed.set(query={}).render_as_string(hide_password=True)
         self._password = str(parsed.password) if parsed.password is not None else None
         self._engine = self._open(parsed)
 
