@@ -27,7 +27,7 @@ class Database:
         parsed = _parse(url)
         # a parameter may be a password as well
         self.shown = parsed.set(query={}).render_as_string(hide_password=True)
-        self._password = str(parsed.password) if parsed.password is not None else None
+        self._secrets = _secrets(parsed)
         self._engine = self._open(parsed)
 
     def close(self) -> None:
@@ -161,7 +161,15 @@ class Database:
         text = str(arguments[1]) if len(arguments) == 2 and isinstance(arguments[0], int) else str(cause)
         lines = text.strip().splitlines()
         line = lines[0] if lines else type(cause).__name__
-        return line.replace(self._password, "***") if self._password else line
+        for secret in self._secrets:
+            line = line.replace(secret, "***")
+        return line
+
+
+def _secrets(url: URL) -> tuple[str, ...]:
+    """What must not be told: the password, wherever it stands in the URL."""
+    given = [url.password, *(value for key, value in url.query.items() if "pass" in key.lower())]
+    return tuple(str(value) for value in given if value)
 
 
 def _parse(url: str) -> URL:
