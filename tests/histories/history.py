@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from judges import merge, tables
+from judges.acid_dirs import Dir, directory_state
 
 from histories import files
 from histories.model import Key, Part, Row, Snapshot, Table
@@ -188,18 +189,21 @@ class History:
             return
         if self.generation == 3 and not self.nobody_looks:
             return
-        usable = merge.directory_state(self.path(place), self.now.text, generation=self.generation) if part.writers else None
+        usable = (
+            merge.directory_state(self.path(place), self.now.text, generation=self.generation) if part.writers else None
+        )
         (write_id,) = self.table.allocate()
         raw = self.rng.random() < 0.2
         rows = self._rows(write_id, 0, self.rng.randint(1 if raw else 0, 4))
         files.write_rows(self.path(place), f"base_{write_id:07d}", rows, self.width, self.names, raw=raw)
         self._inserted(place, write_id, rows)
         part.overwrites.append(write_id)
-        # Hive 3 cannot read a place any more whose only base is an aborted one
-        may_abort = self.generation == 4 or (usable is not None and usable.base is not None)
         abort = may_abort and self.rng.random() < 0.3
         (self.table.abort if abort else self.table.commit)(write_id)
         self.say(f"write id {write_id} overwrites {place or 'the table'} with {len(rows)} rows{', aborted' * abort}")
+
+    def _base(self, place: str) -> Dir | None:
+        return directory_state(self.path(place), self.now.text, generation=self.generation).base
 
     def add_column(self) -> None:
         """Under a lock that keeps transactions away: no file of a later write id has fewer columns."""

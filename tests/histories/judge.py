@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from judges import merge
-from judges.acid_dirs import Dir, ReaderError, directory_state
+from judges.acid_dirs import Dir, ReaderError, State, directory_state
 
 from histories.history import History, Reader
 from histories.model import Seen, Snapshot, bare
@@ -93,24 +93,29 @@ class Judge:
             return
         if not self._is_news((place, snapshot), now):
             return
-        try:
-            state = self._state(path, snapshot)
-            if not current and self._is_taken_too_early(state.base, snapshot):
-                self.late += 1
-                return
-            seen = self._read(path, snapshot)
-        except ReaderError as error:
-            # a list older than every base: who has listed in time goes on, see `pins`
-            assert not current, error
-            assert "not enough history" in str(error), error
+        state = None if current else self._late_state(path, snapshot)
+        if state is None and not current:
             self.late += 1
             return
+        state = state or self._state(path, snapshot)
+        seen = self._read(path, snapshot)
         assert seen == expected, f"{path}, {snapshot.text}: {told(seen, expected)}"
         self._ranges(place, state.base, state.deltas, snapshot)
 
-    def _is_taken_too_early(self, base: Dir | None, snapshot: Snapshot) -> bool:
-        """Hive 4 takes a base whose write id is the lowest open one, which a suffix would have hidden."""
-        return self.history.generation == 4 and base is not None and base.high in snapshot.open
+    def _late_state(self, path: Path, snapshot: Snapshot) -> State | None:
+        """What an older snapshot finds when it lists only now; None where Hive cannot serve it any more.
+
+        All bases may be newer than it. And Hive 4 takes a base whose write id is the lowest open one, which a suffix
+        would have hidden. Who has listed in time goes on in either case, see `pins`.
+        """
+        try:
+            state = self._state(path, snapshot)
+        except ReaderError as error:
+            if "not enough history" not in str(error):
+                raise
+            return None
+        too_early = self.history.generation == 4 and state.base is not None and state.base.high in snapshot.open
+        return None if too_early else state
 
     def _ranges(self, place: str, base: Dir | None, deltas: tuple[Dir, ...], snapshot: Snapshot) -> None:
         """What is read covers every write id that wrote there, without overlap."""
@@ -122,7 +127,7 @@ class Judge:
             if write_id > low and snapshot.valid(write_id):
                 assert any(begin <= write_id <= end for begin, end in ranges), (place, write_id, low, ranges)
 
-    def _state(self, path: Path, snapshot: Snapshot):
+    def _state(self, path: Path, snapshot: Snapshot) -> State:
         return directory_state(
             path, snapshot.text, generation=self.history.generation, hidden_txns=self._hidden(snapshot)
         )
@@ -151,4 +156,3 @@ def told(seen: list[Seen], expected: list[Seen]) -> str:
     missing = [row for row in expected if row not in seen]
     surplus = [row for row in seen if row not in expected]
     return f"missing {missing}, too many {surplus}, {len(seen)} seen, {len(expected)} expected"
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from integration.harness import Jobs, Ran, forked
 from judges.acid_dirs import MAX, ReaderError, directory_state
 
 from acidlib.model.generation import Generation
@@ -20,7 +22,6 @@ from acidlib.points import KILL_AT, Point
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
 from histories.history import LONGEST, History
-from integration.harness import Jobs, Ran, forked
 
 _ALL = [point for point in Point if point is not Point.COMMITTED]
 _CLEANING = _ALL.index(Point.CLEANING_CLAIMED)
@@ -139,7 +140,9 @@ class Maintenance:
 
     def _finish_halves(self) -> None:
         """Whoever runs two renames states that nobody reads or writes meanwhile: until the next run has finished it."""
-        halves = [path for place in self.history.places for path in self.history.path(place).glob("_tmp_*/publish.json")]
+        halves = [
+            path for place in self.history.places for path in self.history.path(place).glob("_tmp_*/publish.json")
+        ]
         if halves:
             self.did["halves"] += 1
             if self.history.rng.random() < 0.5:
@@ -157,7 +160,6 @@ class Maintenance:
         ran = self.run(f"{kind}_compact", *arguments, *more, crash=crash)
         for entry in ran.compactions if ran is not None else ():
             self.did[f"{entry['type']} {entry['state']}"] += 1
-            self.did[f"{entry['reason'][-70:]}"] += 1
             history.say(f"  {entry['location']}: {entry['type']}, {entry['state']}, {entry['output_directories']}")
             self._outputs.setdefault(entry["location"], set()).update(entry["output_directories"])
 
@@ -177,7 +179,7 @@ class Maintenance:
         return sum(name.name.startswith(("base_", "de")) for name in path.iterdir()) if path.is_dir() else 0
 
     def _cleaned(self, location: str, mark: int) -> None:
-        """The metastore forgets the aborted write ids up to the mark that lie there no more; nothing obsolete is left."""
+        """Nothing obsolete is left; the metastore forgets the aborted write ids up to the mark that lie there no more."""
         history = self.history
         place = next(name for name in history.places if str(history.path(name)) == location)
         path = history.path(place)
@@ -208,7 +210,5 @@ class Maintenance:
 
 def on_own_time(patch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
     """Let the jobs live by a clock of seconds that is added to the real one."""
-    import time
-
     later: Any = SimpleNamespace(time=lambda: time.time() + clock(), sleep=time.sleep)
     patch.setattr("acidlib.engine.command.time", later)

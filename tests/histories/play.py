@@ -9,12 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from integration.harness import Jobs, local_session
 from judges import merge
 
 from histories.history import History
 from histories.judge import Judge
 from histories.maintenance import Maintenance, on_own_time
-from integration.harness import Jobs, local_session
 
 STEPS = {
     "transaction": 30,
@@ -36,7 +36,7 @@ STEPS = {
     "drain": 8,
     "clean": 10,
 }
-CRASH = 0.15
+CRASH = 0.25
 
 
 class FailedError(AssertionError):
