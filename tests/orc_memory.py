@@ -42,6 +42,9 @@ class MemorySource:
             raise CorruptError(f"Cannot read {self.name}: because {offset} to {offset + size} is outside")
         return self.data[offset : offset + size]
 
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 @dataclass(slots=True)
 class MemorySink:
@@ -59,6 +62,28 @@ class MemorySink:
 
     def copy(self, source: Any, offset: int, size: int) -> None:
         self.write(source.read(offset, size))
+
+    def close(self) -> None:
+        """The content stays."""
+
+    def abort(self) -> None:
+        """Nothing is left."""
+        self.content.clear()
+
+
+@dataclass(slots=True)
+class MemoryFiles:
+    """Data files by path; what is created is in `made`."""
+
+    files: dict[str, bytes]
+    made: dict[str, MemorySink] = field(default_factory=dict)
+
+    def open(self, path: str, length: int) -> MemorySource:
+        data = bytes(self.made[path].content) if path in self.made else self.files[path]
+        return MemorySource(data, path, length)
+
+    def create(self, path: str) -> MemorySink:
+        return self.made.setdefault(path, MemorySink(path))
 
 
 def tail_of(data: bytes, name: str = "/t/file") -> Tail:

@@ -191,6 +191,8 @@ def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
 
 
 def _decimal_change(target: TypeNode, source: TypeNode) -> Change | None:
+    if bool(target.precision) != bool(source.precision):
+        return None  # without one (Hive 0.11) each value has a scale of its own, which readers then round
     if target.scale == source.scale:
         return Change.COPY if target.precision >= source.precision else None
     known = 1 <= source.precision <= _MOST_DIGITS and source.scale <= source.precision

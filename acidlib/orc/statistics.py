@@ -29,7 +29,7 @@ from acidlib.orc.statistics_rules import (
     set_integers,
     set_timestamps,
 )
-from acidlib.orc.tail import Tail
+from acidlib.orc.tail import MAX_SLOTS, Tail
 
 __all__ = [
     "StatisticsRules",
@@ -82,9 +82,14 @@ def statistics_are_true(footer_stride: int, root_stats: Any, rows: int) -> bool:
 
 
 def stripe_statistics_are_true(tail: Tail, number: int) -> bool:
-    """Whether those of one stripe of a file are there and may be believed."""
-    found = tail.stripe_statistics
-    return bool(found) and statistics_are_true(tail.stride, found[number][0], tail.stripes[number].rows)
+    """Whether those of one stripe of a file are there and may be believed.
+
+    More values than a stripe can have are damage, and would not fit the counts of a whole file.
+    """
+    found = tail.stripe_statistics[number] if tail.stripe_statistics else ()
+    if any(column.number_of_values > MAX_SLOTS for column in found):
+        return False
+    return bool(found) and statistics_are_true(tail.stride, found[0], tail.stripes[number].rows)
 
 
 def integer_range(stats: Any) -> tuple[int, int] | None:

@@ -17,6 +17,7 @@ from acidlib.orc.statistics_rules import (
     ALL_TYPED,
     DEFAULT_MAX_NANOS,
     DEFAULT_MIN_NANOS,
+    INT64,
     MAX_STRING_BOUND,
     TYPED_FIELD,
     Instant,
@@ -28,8 +29,6 @@ from acidlib.orc.statistics_rules import (
     set_integers,
     set_timestamps,
 )
-
-_INT64_MAX = 2**63 - 1
 
 
 def merge_statistics(parts: Sequence[Any], node: TypeNode, *, rules: StatisticsRules) -> Any:
@@ -150,8 +149,9 @@ def _set_empty(merged: Any, kind: Kind) -> None:
 
 
 def _merge_booleans(merged: Any, typed: list[Any]) -> None:
-    if all(part.count for part in typed):
-        merged.bucket_statistics.count.append(sum(part.count[0] for part in typed))
+    total = sum(part.count[0] for part in typed if part.count)
+    if all(part.count for part in typed) and total in INT64:
+        merged.bucket_statistics.count.append(total)
 
 
 def _merge_integers(merged: Any, typed: list[Any]) -> None:
@@ -188,13 +188,13 @@ def _merge_strings(merged: Any, typed: list[Any], rules: StatisticsRules) -> Non
     setattr(merged.string_statistics, "lower_bound" if low_is_cut else "minimum", low)
     setattr(merged.string_statistics, "maximum" if high_is_exact else "upper_bound", high)
     total = sum(part.sum for part in typed)
-    if all(part.HasField("sum") for part in typed) and total <= _INT64_MAX:
+    if all(part.HasField("sum") for part in typed) and total in INT64:
         merged.string_statistics.sum = total
 
 
 def _merge_binaries(merged: Any, typed: list[Any]) -> None:
     total = sum(part.sum for part in typed)
-    if all(part.HasField("sum") for part in typed) and total <= _INT64_MAX:
+    if all(part.HasField("sum") for part in typed) and total in INT64:
         merged.binary_statistics.sum = total
 
 

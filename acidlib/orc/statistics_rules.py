@@ -23,7 +23,7 @@ DEFAULT_MIN_NANOS = 0
 DEFAULT_MAX_NANOS = 999_999
 """What an absent maximum_nanos means: any part of the millisecond (TimestampStatisticsImpl)."""
 
-_INT64 = range(-(2**63), 2**63)
+INT64 = range(-(2**63), 2**63)
 
 TYPED_FIELD = {
     Kind.BOOLEAN: "bucket_statistics",
@@ -82,7 +82,7 @@ def set_integers(typed: Any, minimum: int, maximum: int, total: int | None) -> N
     """Fill IntegerStatistics. A total that does not fit 64 bits, or None, is left out (Java marks it as overflow)."""
     typed.minimum = minimum
     typed.maximum = maximum
-    if total is not None and total in _INT64:
+    if total is not None and total in INT64:
         typed.sum = total
 
 
@@ -107,7 +107,7 @@ def set_timestamps(typed: Any, least: Instant, most: Instant, rules: StatisticsR
     """
     typed.minimum_utc = least.millis
     if rules.generation == 3:
-        typed.maximum_utc = most.millis + (1 if most.nanos else 0)
+        typed.maximum_utc = min(most.millis + (1 if most.nanos else 0), INT64[-1])  # no literal is above that
         return
     typed.maximum_utc = most.millis
     if least.nanos != DEFAULT_MIN_NANOS:

@@ -27,6 +27,8 @@ _FIRST_READ = 16 * 1024
 _MAX_POSTSCRIPT = 255
 _MOST_ROWS = (1 << 31) - 1
 """Java counts the rows of a stripe in 32 bits."""
+MAX_SLOTS = 1 << 31
+"""Values that a column of one stripe can have, nulls included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,7 @@ def read_tail(source: ByteSource) -> Tail:
         writer=int(footer.writer),
         writer_version=_writer_version(footer, postscript, where),
         calendar=int(footer.calendar),
-        user_metadata={item.name: bytes(item.value) for item in footer.metadata},
+        user_metadata=_user_metadata(footer, where),
         file_statistics=_columns(footer.statistics, columns, where),
         stripe_statistics=_stripe_statistics(metadata, columns, stripes, where),
     )
@@ -202,6 +204,12 @@ def _stripes(footer: Any, limit: int, where: str) -> tuple[Stripe, ...]:
             f"Cannot read {where}: because its stripes have {rows} rows and its footer says {footer.number_of_rows}"
         )
     return tuple(stripes)
+
+
+def _user_metadata(footer: Any, where: str) -> dict[str, bytes]:
+    if not all(isinstance(item.name, str) for item in footer.metadata):  # what is no UTF-8 comes as bytes
+        raise CorruptError(f"Cannot read {where}: because a name in its metadata is not UTF-8")
+    return {item.name: bytes(item.value) for item in footer.metadata}
 
 
 def _columns(statistics: Any, columns: int, where: str) -> tuple[Any, ...]:

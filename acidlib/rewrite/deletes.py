@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,7 @@ def read_deletes(
     the bucket is decoded from each key (Hive BucketCodec).
     """
     with open_inputs(files, data) as inputs:
-        events = _Events(bucket, sum(file.tail.rows for file in inputs.files))
+        events = _room(bucket, inputs.files)
         for file in inputs.files:
             for stripe in _stripes_with_rows(file):
                 if bucket in stripe.buckets():
@@ -75,6 +75,16 @@ def read_deletes(
         duplicates=duplicates,
         empty_files=empty,
     )
+
+
+def _room(bucket: int, files: Sequence[OpenInput]) -> _Events:
+    try:
+        return _Events(bucket, sum(file.tail.rows for file in files))
+    except MemoryError:
+        largest = max(files, key=lambda file: file.tail.rows)
+        raise CorruptError(
+            f"Cannot compact {largest.tail.name}: because its {largest.tail.rows} delete events do not fit in memory"
+        ) from None
 
 
 def bucket_numbers(properties: Longs) -> Longs:
@@ -110,7 +120,10 @@ class _Events:
     def add(self, stripe: StripeKeys, write_ids: ValidWriteIdList) -> None:
         """Append the committed events of the bucket that a stripe holds."""
         ids = stripe.ids()
-        chosen = _events_of(self._bucket, ids.keys.buckets)
+        try:
+            chosen = _events_of(self._bucket, ids.keys.buckets)
+        except CorruptError as error:
+            raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
         gone = aborted_rows(stripe, write_ids)
         stripe.forget()
         self.read += int(np.count_nonzero(chosen))

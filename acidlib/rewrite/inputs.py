@@ -21,9 +21,10 @@ from acidlib.orc.column import Longs, Mask
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.schema import TypeNode, is_acid, result_row, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
-from acidlib.orc.statistics import integer_range, stripe_statistics_are_true
+from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, read_tail
+from acidlib.rewrite.id_ranges import IdRanges, id_ranges, id_ranges_agree
 from acidlib.rewrite.keys import Key, Keys
 
 KEY_INDEX = "hive.acid.key.index"
@@ -33,9 +34,11 @@ INSERT, DELETE = 0, 2
 
 @dataclass(frozen=True, kw_only=True)
 class OpenInput:
-    """One input with rows, open: `first_row` is the row id of its first row when it has no ACID columns.
+    """One input with rows, open.
 
     What is asked for each of its stripes, of which there may be many thousands, is worked out once.
+    first_row    row id of its first row when it has no ACID columns
+    ranges_true  what statistics say of its id columns may be believed (`id_ranges_agree`)
     """
 
     file: DataFile
@@ -43,6 +46,7 @@ class OpenInput:
     tail: Tail
     acid: bool
     first_row: int
+    ranges_true: bool
 
     @cached_property
     def key_index(self) -> tuple[Key, ...] | None:
@@ -100,6 +104,7 @@ def open_inputs(files: tuple[DataFile, ...], data: DataFiles) -> Iterator[OpenIn
                         acid=acid,
                         # originals of one bucket are numbered on in path order, raw deltas each within its directory
                         first_row=rows_before.get(file.directory, 0),
+                        ranges_true=acid and id_ranges_agree(tail),
                     )
                 )
             if not acid:
@@ -144,22 +149,19 @@ class StripeKeys:
         self.file = file
         self.number = number
         self.rows = file.tail.stripes[number].rows
-        self._where = f"stripe {number} of {file.tail.name}"
+        self.where = f"stripe {number} of {file.tail.name}"
         self._ids: StripeIds | None = None
+        self._rows_proved = False
         self._ranges = self._true_ranges()
         self._decoded_box: tuple[Key, Key] | None = None
         self._decoded_current: tuple[int, int] | None = None
 
-    def _true_ranges(self) -> tuple[tuple[int, int], ...] | None:
-        """Minimum and maximum of the columns 1 to 5, or None unless the statistics are there and true."""
+    def _true_ranges(self) -> IdRanges | None:
+        """The ranges of the id columns, or None unless the statistics are there and true."""
         tail = self.file.tail
-        if not self.file.acid or not stripe_statistics_are_true(tail, self.number):
+        if not self.file.ranges_true or not stripe_statistics_are_true(tail, self.number):
             return None
-        statistics = tail.stripe_statistics[self.number]
-        ranges = [integer_range(statistics[column]) for column in range(OPERATION, CURRENT + 1)]
-        if any(found is None for found in ranges):
-            return None
-        return tuple(found for found in ranges if found is not None)
+        return id_ranges(tail.stripe_statistics[self.number])
 
     @property
     def statistics_true(self) -> bool:
@@ -180,6 +182,9 @@ class StripeKeys:
 
     def _synthetic(self) -> StripeIds:
         file = self.file.file
+        if not self._rows_proved:
+            StripeReader(self.file.source, self.file.tail, self.number).prove_rows()
+            self._rows_proved = True
         first_row = self.file.first_row + self.file.rows_before[self.number]
         keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
         return StripeIds(keys=keys, current=keys.write_ids)
@@ -190,7 +195,7 @@ class StripeKeys:
         for column in range(OPERATION, CURRENT + 1):
             decoded = reader.column(self.file.tail.root.children[column - 1], self.rows)
             if decoded.present is not None or decoded.values is None:
-                raise CorruptError(f"Cannot read column {column} in {self._where}: because an id column has nulls")
+                raise CorruptError(f"Cannot read column {column} in {self.where}: because an id column has nulls")
             arrays.append(decoded.values)
         operations, write_ids, buckets, row_ids, current = arrays
         keys = Keys(write_ids, buckets, row_ids)
@@ -201,7 +206,7 @@ class StripeKeys:
         wanted = DELETE if self.file.file.directory.startswith("delete_delta_") else INSERT
         if self.rows and (low != wanted or high != wanted):
             raise RefusedError(
-                f"Cannot compact {self._where}: because it holds events of operation {low} to {high} where only "
+                f"Cannot compact {self.where}: because it holds events of operation {low} to {high} where only "
                 f"{wanted} belongs; tables written before split update are not supported"
             )
 
@@ -215,7 +220,7 @@ class StripeKeys:
             others = self.buckets() - {self.file.file.bucket}
             if others:
                 raise CorruptError(
-                    f"Cannot compact {self._where}: because it holds rows of bucket {min(others)}, not only of "
+                    f"Cannot compact {self.where}: because it holds rows of bucket {min(others)}, not only of "
                     f"{self.file.file.bucket} as its name says"
                 )
 
@@ -235,7 +240,7 @@ class StripeKeys:
         try:
             return decode_bucket(value)[0]
         except CorruptError as error:
-            raise CorruptError(f"Cannot compact {self._where}: {error}") from None
+            raise CorruptError(f"Cannot compact {self.where}: {error}") from None
 
     def box(self) -> tuple[Key, Key]:
         """Component-wise bounds of the keys: no key of the stripe lies outside [low, high] in key order."""

@@ -88,6 +88,8 @@ def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[St
     def encode(node: TypeNode, parts: Sequence[Column]) -> None:
         columns.extend(encode_column(concat_columns(list(parts)), node, bounds, encoding))
 
+    for reader in readers:
+        reader.prove_rows()
     bounds = group_bounds(rows, writer.options.stride)
     root = writer.options.root
     tops = [reader.column(replace(root, children=()), reader.stripe.rows) for reader in readers]

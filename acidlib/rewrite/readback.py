@@ -53,6 +53,7 @@ def read_back(
             tail=tail,
             acid=True,
             first_row=0,
+            ranges_true=False,
         )
         ascending = entries == tuple(last_keys)
         found_again = 0

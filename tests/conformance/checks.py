@@ -17,18 +17,34 @@ _LONGEST_BOUND = 1024
 
 
 class _Check(exact_stats._Check):
-    """Exact statistics, and of those that are missing only the ones that have to be."""
+    """Exact statistics, and of those that are missing only the ones that have to be, or that a part lacks."""
+
+    def __init__(self, path: Path | bytes, policy: Policy) -> None:
+        super().__init__(path, policy)
+        self._without: dict[str, set[int]] = {"group": set(), "stripe": set(), "file": set()}
 
     def one(self, where: str, message: o.Message, column: Column, timezone: str) -> None:
         report = self.report
         said, absent = len(report.problems), report.absent
         super().one(where, message, column, timezone)
+        excused = self._excused(where, column.type.column, absent=report.absent > absent)
         copied_nan = not self.policy.nan_absent and column.type.kind in _REALS and math.isnan(column.real_sum)
-        if report.absent > absent and not copied_nan and not _may_be_absent(column, timezone):
+        if report.absent > absent and not excused and not copied_nan and not _may_be_absent(column, timezone):
             self.say(f"{where}: no typed statistics, though all of {column.count} values are known")
         if column.type.kind in _REALS and not math.isfinite(column.real_sum):
             # a sum that is not finite tells nothing and is left out
             report.problems[said:] = [text for text in report.problems[said:] if not text.endswith(": no sum")]
+
+    def _excused(self, where: str, column: int, *, absent: bool) -> bool:
+        """Whether a row group of this stripe, or a stripe of this file, lacks them; parts come before the whole."""
+        level = "file" if where.startswith("file") else "group" if "row group" in where else "stripe"
+        parts = {"group": set[int](), "stripe": self._without["group"], "file": self._without["stripe"]}[level]
+        found = column in parts
+        if level == "stripe":
+            parts.discard(column)
+        if absent:
+            self._without[level].add(column)
+        return found
 
 
 def _may_be_absent(column: Column, timezone: str) -> bool:

@@ -45,12 +45,13 @@ class Pruning:
 
 
 def _bloom_column(path: Path) -> str:
-    """The name of a top-level column with a bloom filter, or nothing."""
+    """The name of a top-level column, if it can be one with a bloom filter; nothing where the file has no filter."""
     orc = o.read_orc(path)
     filtered = {s.column for stripe in orc.stripes for s in stripe.streams if s.kind in (o.BLOOM, o.BLOOM_UTF8)}
     root = orc.types[0]
     top = orc.types[root.children[-1]] if root.names[-1:] == ("row",) else root
-    return next((name for name, column in zip(top.names, top.children, strict=True) if column in filtered), "")
+    names = [name for name, column in zip(top.names, top.children, strict=True) if column in filtered]
+    return next(iter([*names, *top.names]), "") if filtered else ""
 
 
 class JavaOrc(JavaProcess):

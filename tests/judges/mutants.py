@@ -15,6 +15,11 @@ def _zigzag(value: int) -> int:
 
 def replace_stream(orc: o.OrcFile, stripe: int, column: int, kind: int, content: bytes) -> bytes:
     """The file with other (uncompressed) content of one stream; lengths and offsets after it are made to fit."""
+    return replace_chunks(orc, stripe, column, kind, o.stored(content, orc.compression, orc.block))
+
+
+def replace_chunks(orc: o.OrcFile, stripe: int, column: int, kind: int, chunks: bytes) -> bytes:
+    """``replace_stream`` with the stream's bytes as they lie in the file, compression chunks and all."""
     target = orc.stripes[stripe]
     body = bytearray(orc.data[:3])
     infos: list[bytes] = []
@@ -32,7 +37,7 @@ def replace_stream(orc: o.OrcFile, stripe: int, column: int, kind: int, content:
             for place, stream in enumerate(target.streams):
                 piece = orc.data[stream.offset : stream.offset + stream.length]
                 if (stream.column, stream.kind) == (column, kind):
-                    piece = o.stored(content, orc.compression, orc.block)
+                    piece = chunks
                     footer[1][place] = o.encode({**o.parse(footer[1][place]), 3: [len(piece)]})
                 body += piece
                 lengths[stream.kind not in o.INDEX_STREAMS] += len(piece)
@@ -50,11 +55,22 @@ def replace_stream(orc: o.OrcFile, stripe: int, column: int, kind: int, content:
 
 def change_stripe_footer(orc: o.OrcFile, stripe: int, change: Callable[[o.Message], o.Message]) -> bytes:
     """The file with another footer of its stripe; what lies behind moves."""
+    return replace_stripe_footer(orc, stripe, o.encode(change(o.parse(stripe_footer(orc, stripe)))))
+
+
+def stripe_footer(orc: o.OrcFile, stripe: int) -> bytes:
+    """The footer of a stripe without its compression."""
+    found = orc.stripes[stripe]
+    start = found.offset + found.index_length + found.data_length
+    return o.inflate(orc.data[start : start + found.footer_length], orc.compression, orc.block)
+
+
+def replace_stripe_footer(orc: o.OrcFile, stripe: int, content: bytes) -> bytes:
+    """The file with other (uncompressed) bytes as the footer of a stripe; what lies behind moves."""
     old = orc.stripes[stripe]
     start = old.offset + old.index_length + old.data_length
     end = start + old.footer_length
-    footer = o.parse(o.inflate(orc.data[start:end], orc.compression, orc.block))
-    new = o.stored(o.encode(change(footer)), orc.compression, orc.block)
+    new = o.stored(content, orc.compression, orc.block)
     moved = len(new) - old.footer_length
     infos = [o.parse(info) for info in orc.footer[3]]
     infos[stripe][4] = [len(new)]

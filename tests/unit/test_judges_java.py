@@ -109,3 +109,14 @@ def test_java_agrees_about_any_file_of_pyorc(
     assert java.seek_check(path, random_rows=3).problems == ()
     for found in java.sarg_check(path):
         assert found.lost == ()
+
+
+def test_java_seeks_where_only_a_nested_column_has_a_bloom_filter(java: JavaOrc, tmp_path: Path) -> None:
+    layout = tables.Layout(stride=10, bloom=(2,))
+    rows = [([number, number + 1], number) for number in range(40)]
+    path = tmp_path / "nested.orc"
+    path.write_bytes(tables.orc_bytes("struct<a:array<int>,b:int>", rows, layout))
+    assert [s.column for s in o.read_orc(path).stripes[0].streams if s.kind == o.BLOOM_UTF8] == [2]
+    found = java.seek_check(path)
+    assert found.problems == ()
+    assert found.tried > 10

@@ -178,3 +178,13 @@ def test_added_columns_have_no_source_down_to_their_leaves() -> None:
     added = found.children[1]
     assert (added.source, added.children[0].source) == (None, None)
     assert (added.target.kind, added.path, added.children[0].path) == (Kind.LIST, "row.b", "row.b.0")
+
+
+def test_a_decimal_without_precision_stays_among_its_like() -> None:
+    """Hive 0.11 wrote such; readers round its values, each of which has a scale of its own."""
+    [plain] = tree("struct<a:decimal(12,2)>").children
+    old = replace(plain, precision=0)
+    assert align(old, old, where="/t/old", generation=HIVE3).copyable
+    for target, source in ((plain, old), (old, plain)):
+        with pytest.raises(RefusedError, match="decimal"):
+            align(target, source, where="/t/old", generation=HIVE3)

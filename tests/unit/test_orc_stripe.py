@@ -268,5 +268,30 @@ def test_more_slots_than_a_stripe_can_have_are_corrupt_before_memory_is_asked_fo
     assert np.array_equal(longs(1), root_column(tables.orc_bytes("struct<a:int>", [(1,)])).children[0].values)  # type: ignore[arg-type]
 
 
+def test_a_stream_without_a_kind_is_corrupt() -> None:
+    orc = o.read_orc(tables.orc_bytes("struct<a:int>", [(1,), (None,)], tables.Layout(compression="none")))
+
+    def change(footer: o.Message) -> o.Message:
+        streams = [o.parse(raw) for raw in footer[1]]
+        return {**footer, 1: [o.encode({n: v for n, v in s.items() if n != 1 or v != [o.PRESENT]}) for s in streams]}
+
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: because its stream directory is damaged"):
+        stripe_reader(mutants.change_stripe_footer(orc, 0, change))
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("claimed", [2, 12, 2**31 - 1])
+def test_rows_are_proved_by_the_smallest_column(claimed: int, nulls: bool) -> None:
+    """So nobody makes room for rows that are not there."""
+    schema = "struct<n:struct<s:array<string>>,a:int,b:double>"
+    rows = [((["x"],), None if nulls and row == 1 else 7, row / 3) for row in range(3)]
+    orc = o.read_orc(tables.orc_bytes(schema, rows, tables.Layout(compression="none")))
+    stripe_reader(orc.data).prove_rows()
+    info = o.encode({**o.parse(orc.footer[3][0]), 5: [claimed]})
+    reader = stripe_reader(o.with_tail(orc, {**orc.footer, 3: [info], 6: [claimed]}))
+    with pytest.raises(CorruptError, match="column 4 in stripe 0 of /t/file"):
+        reader.prove_rows()
+
+
 def test_a_missing_zone_is_the_readers_and_not_utc() -> None:
     assert canonical_timezone("") == ""

@@ -122,6 +122,7 @@ DAMAGED = {
     "a stripe before the header's end": (with_stripe(0, {1: [0]}), "stripe 0 of /t/file"),
     "more rows than Java can count": (with_stripe(0, {5: [1 << 31]}, {6: [(1 << 31) + 40]}), "2147483648 rows"),
     "too few stripe statistics": (with_stripe_statistics(2, 3), "5 stripes and statistics of 2 stripes"),
+    "a name of no letters": (with_footer({5: [o.encode({1: [b"\xff"]})]}), "a name in its metadata is not UTF-8"),
     "stripe statistics of another tree": (with_stripe_statistics(5, 2), "statistics of 2 columns and 3 columns"),
 }
 REFUSED = {

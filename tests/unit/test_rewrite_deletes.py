@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from acid_inputs import B0, B1, B3, COLUMNS, STRIPES, events, ids, without_stride, write
-from judges import tables
+from judges import mutants, tables
+from judges import orc_tail as o
 from orc_memory import file_options, longs
 
 from acidlib.errors import CorruptError, RefusedError
@@ -129,6 +130,31 @@ def test_a_key_of_an_unknown_codec_names_file_and_stripe(tmp_path: Path, prop: i
             CorruptError, match=r"stripe 0 of \S*bucket_00000: .*bucket property -?\d+: .*codec version"
         ):
             call()
+
+
+def test_a_key_of_an_unknown_codec_behind_good_statistics_names_file_and_stripe(tmp_path: Path) -> None:
+    """The bucket is taken from statistics until the events themselves are read."""
+    schema = tables.acid_schema(COLUMNS)
+    good, bad = ([(2, 1, prop, row, 5, None) for row in (0, 1)] for prop in (B0, 2 << 29))
+    orc, other = (o.read_orc(tables.orc_bytes(schema, part, tables.Layout(compression="none"))) for part in (good, bad))
+    stream = other.stripes[0].stream(3, o.DATA)
+    assert stream is not None
+    spoilt = mutants.replace_stream(orc, 0, 3, o.DATA, other.stream_bytes(stream))
+    file = write(tmp_path / "delete_delta_0000005_0000005" / "bucket_00000", spoilt)
+    assert event_buckets(file, DATA) == {0}
+    with pytest.raises(CorruptError, match=r"stripe 0 of \S*bucket_00000: .*bucket property 1073741824"):
+        read_deletes((file,), 0, ids(), DATA)
+
+
+def test_more_events_than_memory_holds_are_corrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = deletes(tmp_path, 5, (1, B0, 7)), deletes(tmp_path, 6, (1, B0, 3), (1, B0, 4))
+
+    def none_left(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("acidlib.rewrite.deletes.np.empty", none_left)
+    with pytest.raises(CorruptError, match=r"delta_0000006\S*/bucket_00000: because its 2 delete events do not fit"):
+        read_deletes(files, 0, ids(), DATA)
 
 
 def test_bucket_numbers_are_those_of_both_codecs() -> None:

@@ -318,3 +318,34 @@ def test_a_mutant_that_moves_a_minimum_is_seen_by_these_bounds(tmp_path: Path) -
     changed = mutants.shift_stripe_statistic(o.read_orc(data), 1, 4, by=-3)
     with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", changed)) as inputs:
         assert StripeKeys(inputs[0], 1).box() == ((7, B0, 7), (7, B0, 19))
+
+
+@pytest.mark.parametrize("column", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("field", [1, 2])
+@pytest.mark.parametrize("place", ["stripe", "file"])
+def test_ranges_of_which_stripes_and_file_tell_different_things_are_not_believed(
+    tmp_path: Path, place: str, field: int, column: int
+) -> None:
+    """So a range that is too narrow does not keep a deleted row."""
+    orc = o.read_orc(tables.acid_bytes(COLUMNS, tables.inserts(7, rows(10)), STRIPES))
+    by = 1 if field == 1 else -1
+    if place == "stripe":
+        data = mutants.shift_stripe_statistic(orc, 0, column, field=field, by=by)
+    else:
+        data = mutants.shift_file_statistic(orc, column, field=field, by=by)
+    with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
+        stripe = StripeKeys(inputs[0], 0)
+        assert not stripe.statistics_true
+        assert stripe.box() == ((7, B0, 0), (7, B0, 9))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_stripe_statistics_without_columns_tell_nothing(tmp_path: Path, whole: bool) -> None:
+    orc = o.read_orc(tables.acid_bytes(COLUMNS, tables.inserts(7, rows(30)), STRIPES))
+    left = [] if whole else [orc.metadata[1][0], b"", orc.metadata[1][2]]
+    data = o.with_tail(orc, orc.footer, {1: left})
+    with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
+        for number in range(3):
+            stripe = StripeKeys(inputs[0], number)
+            assert not stripe.statistics_true
+            assert stripe.box() == ((7, B0, number * 10), (7, B0, number * 10 + 9))

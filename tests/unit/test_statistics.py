@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pyorc
 import pytest
+from judges import orc_tail as o
+from judges import tables
+from orc_memory import tail_of
 
 from acidlib.orc.column import Column, Dictionary
 from acidlib.orc.proto import ColumnStatistics, Kind
@@ -25,6 +28,7 @@ from acidlib.orc.statistics import (
     integer_range,
     merge_statistics,
     statistics_are_true,
+    stripe_statistics_are_true,
 )
 from acidlib.orc.statistics_rules import compares_alike, decimal_text, parse_decimal
 from acidlib.orc.stripe import StripeReader
@@ -671,6 +675,20 @@ def test_merge_of_integer_sums() -> None:
     assert merge(Kind.LONG, big, without) == stats(2, int_statistics={"minimum": -1, "maximum": 2})
 
 
+@pytest.mark.parametrize("rules", [HIVE3, HIVE4])
+def test_numbers_of_damaged_parts_that_do_not_fit_are_left_out(rules: StatisticsRules) -> None:
+    """Statistics of copied stripes are whatever the file says."""
+    counts = stats(1, bucket_statistics={"count": [2**63]})
+    assert merge(Kind.BOOLEAN, counts, counts, rules=rules) == stats(2)
+    lengths = stats(1, string_statistics={"minimum": b"a", "maximum": b"b", "sum": -(2**63)})
+    wanted = stats(2, string_statistics={"minimum": b"a", "maximum": b"b"})
+    assert merge(Kind.STRING, lengths, lengths, rules=rules) == wanted
+    assert merge(Kind.BINARY, *[stats(1, binary_statistics={"sum": -(2**63)})] * 2, rules=rules) == stats(2)
+    last = stats(1, timestamp_statistics={"minimum_utc": 0, "maximum_utc": 2**63 - 1, "maximum_nanos": 5})
+    found = merge(Kind.TIMESTAMP, last, rules=rules).timestamp_statistics
+    assert found.maximum_utc == 2**63 - 1
+
+
 def test_merge_drops_sizes_and_children() -> None:
     part = stats(3)
     part.bytes_on_disk = 100
@@ -766,6 +784,18 @@ def test_statistics_are_true() -> None:
     assert not statistics_are_true(0, stats(5), 5)
     assert not statistics_are_true(10_000, stats(0), 5)
     assert not statistics_are_true(10_000, ColumnStatistics(), 0)
+
+
+@pytest.mark.parametrize("change", ["none", "more values than a stripe has", "no columns"])
+def test_statistics_of_a_stripe_that_cannot_be_are_not_true(change: str) -> None:
+    orc = o.read_orc(tables.orc_bytes("struct<l:array<int>>", [([1, 2],)], tables.Layout(compression="none")))
+    columns = list(o.parse(orc.metadata[1][0])[1])
+    if change == "more values than a stripe has":
+        columns[2] = o.encode({**o.parse(columns[2]), 1: [2**31 + 1]})
+    elif change == "no columns":
+        columns = []
+    tail = tail_of(o.with_tail(orc, orc.footer, {1: [o.encode({1: columns})]}))
+    assert stripe_statistics_are_true(tail, 0) is (change == "none")
 
 
 def test_integer_range() -> None:

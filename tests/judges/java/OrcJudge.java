@@ -633,6 +633,12 @@ public final class OrcJudge {
           found.add(new Query(leaf, "between", middle, middle));
         }
       }
+      Object any = usable.get(new Random(usable.size()).nextInt(usable.size()));
+      if (allowed(any, leaf)) {
+        for (String operator : new String[] {"=", "<", ">"}) {
+          found.add(new Query(leaf, operator, any));
+        }
+      }
     }
 
     /** Literals whose meaning differs between SQL and Java: a zero of either sign, times before 1582-10-15. */
