@@ -189,9 +189,8 @@ class History:
             return
         if self.generation == 3 and not self.nobody_looks:
             return
-        usable = (
-            merge.directory_state(self.path(place), self.now.text, generation=self.generation) if part.writers else None
-        )
+        # Hive 3 cannot read a place any more whose only base is an aborted one
+        may_abort = self.generation == 4 or self._base(place) is not None
         (write_id,) = self.table.allocate()
         raw = self.rng.random() < 0.2
         rows = self._rows(write_id, 0, self.rng.randint(1 if raw else 0, 4))
@@ -203,7 +202,8 @@ class History:
         self.say(f"write id {write_id} overwrites {place or 'the table'} with {len(rows)} rows{', aborted' * abort}")
 
     def _base(self, place: str) -> Dir | None:
-        return directory_state(self.path(place), self.now.text, generation=self.generation).base
+        path = self.path(place)
+        return directory_state(path, self.now.text, generation=self.generation).base if path.is_dir() else None
 
     def add_column(self) -> None:
         """Under a lock that keeps transactions away: no file of a later write id has fewer columns."""

@@ -179,7 +179,7 @@ class Maintenance:
         return sum(name.name.startswith(("base_", "de")) for name in path.iterdir()) if path.is_dir() else 0
 
     def _cleaned(self, location: str, mark: int) -> None:
-        """Nothing obsolete is left; the metastore forgets the aborted write ids up to the mark that lie there no more."""
+        """Nothing obsolete is left; the metastore forgets the aborted write ids up to the mark that are not there."""
         history = self.history
         place = next(name for name in history.places if str(history.path(name)) == location)
         path = history.path(place)

@@ -8,36 +8,23 @@ on from random seeds.
 
 from __future__ import annotations
 
-import os
-import random
-import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fuzzing import seeds
 from histories.play import play
 
 pytestmark = pytest.mark.slow
 
-SECONDS = "ACIDLIB_FUZZ_SECONDS"
 HISTORIES, STEPS = 30, 80
 FOUND = (147,)
 """Seeds that once failed."""
 
 
-def seeds() -> Iterator[int]:
-    """A fixed number of them, and random ones until the time is over."""
-    end = time.monotonic() + float(os.environ.get(SECONDS) or 0)
-    yield from range(HISTORIES)
-    chosen = random.Random(time.time_ns())
-    while time.monotonic() < end:
-        yield chosen.randrange(HISTORIES, 1 << 40)
-
-
 def test_every_snapshot_sees_its_rows_through_any_history(tmp_path: Path) -> None:
     did: Counter[str] = Counter()
-    for seed in seeds():
+    for seed in seeds(HISTORIES):
         played = play(seed, tmp_path / "history", steps=STEPS)
         did += played.did
         did["steps"] += played.steps
