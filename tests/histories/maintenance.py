@@ -130,12 +130,18 @@ class Maintenance:
     def _good(self, job: str, *arguments: str | Path) -> Ran:
         """A run that must not fail; whoever names a place for which a request waits already is told so."""
         ran = self.jobs(job, *arguments)
-        if ran.status and "compact" in job:
-            ended = [entry for entry in ran.compactions if entry["state"] not in FINE]
-            assert ended, ran
-            assert all("Compaction is already scheduled with state=" in entry["reason"] for entry in ended), ended
+        if ran.status == 0:
+            return ran
+        if job == "initiator":
+            # an insert overwrite above a write id that is open elsewhere: Hive 3 does not look at such a place either
+            told = [entry["reason"] for entry in ran.document["decisions"] if entry["failed"]]
+            assert told, ran
+            assert all("may use none of its bases" in reason for reason in told), told
         else:
-            assert ran.status == 0, ran
+            assert "compact" in job, ran
+            told = [entry["reason"] for entry in ran.compactions if entry["state"] not in FINE]
+            assert told, ran
+            assert all("Compaction is already scheduled with state=" in reason for reason in told), told
         return ran
 
     def _finish_halves(self) -> None:
@@ -160,7 +166,8 @@ class Maintenance:
         ran = self.run(f"{kind}_compact", *arguments, *more, crash=crash)
         for entry in ran.compactions if ran is not None else ():
             self.did[f"{entry['type']} {entry['state']}"] += 1
-            history.say(f"  {entry['location']}: {entry['type']}, {entry['state']}, {entry['output_directories']}")
+            told = entry["output_directories"] or entry["reason"]
+            history.say(f"  {entry['location']}: {entry['type']}, {entry['state']}: {told}")
             self._outputs.setdefault(entry["location"], set()).update(entry["output_directories"])
 
     def _write_ids(self) -> tuple[str, ...]:
