@@ -227,7 +227,8 @@ class UnitResult:
     file_name  of the result in its directory
     path       of the file written, or None when there is none
     rows_in, rows_out  None where the rows of a format are not counted
-    empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and not readable
+    empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and not readable or with columns of
+                 their own
     """
 
     directory: str

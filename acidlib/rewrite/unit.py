@@ -10,10 +10,11 @@ from itertools import pairwise
 import numpy as np
 
 from acidlib.errors import RefusedError
+from acidlib.model.generation import Generation
 from acidlib.model.units import FilterSize, StripeAction, Unit, UnitResult
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.kernels.vectors import filter_values
-from acidlib.orc.schema import acid_tree
+from acidlib.orc.schema import TypeNode, acid_tree
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
@@ -99,13 +100,34 @@ def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
     """Open all inputs of a unit of rows."""
     with open_inputs(unit.inputs, data) as inputs:
         target_row = read_row_struct(unit.schema, data, unit.row_type)
+        inputs, alignments = _aligned(inputs, target_row, unit.generation)
         yield OpenBucket(
             inputs=inputs,
-            alignments=tuple(align_input(target_row, file, unit.generation) for file in inputs.files),
+            alignments=alignments,
             options=file_options(
                 acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
             ),
         )
+
+
+def _aligned(
+    inputs: OpenInputs, target_row: TypeNode, generation: Generation
+) -> tuple[OpenInputs, tuple[Alignment, ...]]:
+    """How the columns of every input fill the table's.
+
+    A writer that was aborted may have known of columns that no committed file has: nobody wants its rows, so that a
+    file of it which does not fit counts as empty.
+    """
+    files, alignments, empty = [], [], list(inputs.empty)
+    for file in inputs.files:
+        try:
+            alignments.append(align_input(target_row, file, generation))
+            files.append(file)
+        except RefusedError:
+            if not file.file.aborted:
+                raise
+            empty.append(file.file.path)
+    return OpenInputs(files=tuple(files), empty=tuple(empty)), tuple(alignments)
 
 
 def plan_rows(

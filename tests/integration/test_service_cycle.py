@@ -306,6 +306,26 @@ def test_a_location_that_was_dropped_is_cleaned(jobs: Jobs, warehouse: Warehouse
     assert jobs.shown()[1]["state"] == "succeeded"
 
 
+def test_a_queued_location_that_was_dropped_is_refused(jobs: Jobs, warehouse: Warehouse) -> None:
+    """Not failed: that would hold back a partition of this name which is made anew."""
+    place = warehouse["db.crud"]
+    initiate(jobs, warehouse, "--exclude", "db.b_part", "--exclude", "db.f_abort", "--exclude", "other.*")
+    shutil.rmtree(place)
+    (entry,) = jobs.good("major_compact").compactions
+    assert entry["state"] == "refused"
+    assert "does not exist any more" in entry["reason"]
+    assert not place.exists()
+    assert [row["state"] for row in jobs.shown().values()] == ["refused"]
+
+
+def test_a_queued_location_below_a_missing_mount_fails(jobs: Jobs, warehouse: Warehouse) -> None:
+    initiate(jobs, warehouse, "--exclude", "db.b_part", "--exclude", "db.f_abort", "--exclude", "other.*")
+    warehouse["db.crud"].parent.rename(warehouse.root / "elsewhere")
+    ran = jobs("major_compact")
+    assert ran.status == 3
+    assert ran.states == ["failed"]
+
+
 def test_a_newer_publication_makes_an_older_request_wait(jobs: Jobs, warehouse: Warehouse) -> None:
     """Whoever listed the place before the newest result may still be reading what the older one made obsolete."""
     place = warehouse["db.crud"]

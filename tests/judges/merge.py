@@ -76,8 +76,11 @@ def is_acid(schema: Any) -> bool:
 def raw_rows(path: Path, *, side_file: bool = False) -> list[tuple[Any, ...]]:
     """All rows of one ORC file in canonical form (``values.canonical``). An empty file has none."""
     data = logical_bytes(path, side_file=side_file)
-    if not data:
-        return []
+    return rows_of(data) if data else []
+
+
+def rows_of(data: bytes) -> list[tuple[Any, ...]]:
+    """All rows of the bytes of an ORC file in canonical form."""
     reader = open_orc(data)
     kind = reader.schema  # a new tree at every access
     return [canonical(row, kind) for row in reader]

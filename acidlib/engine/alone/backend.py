@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from acidlib.engine.alone.hold import StandaloneHold
 from acidlib.engine.alone.recovery import recover
 from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
@@ -13,7 +14,6 @@ from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_cl
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.sql_hold import SqlHold
 from acidlib.engine.target import METASTORE, Target, Understanding, request_of, target_of
 from acidlib.errors import AcidError
 from acidlib.model.listing import Listing
@@ -68,7 +68,7 @@ class StandaloneBackend:
 
     def hold(self, taken: Taken) -> Hold:
         """A request in our queue."""
-        return SqlHold(self._services, self._queue, taken)
+        return StandaloneHold(self._services, self._queue, taken)
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""
