@@ -16,6 +16,7 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 
 from acidlib.errors import ConflictError, RetryError
+from acidlib.metastore import holds
 from acidlib.metastore.endpoint import ConnectionOptions
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
@@ -96,7 +97,7 @@ def test_two_holds_exclude_each_other(metastore: Metastore, hms: Hms, others: Hm
     with beating(metastore) as theirs:
         with hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-1") as held:
             with pytest.raises(
-                ConflictError, match=rf"held by lock {held.lock_id} \(EXCLUSIVE by etl on host1, acidlib-1 \w+\)$"
+                ConflictError, match=rf"held by lock {held.lock_id} \(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\)$"
             ):
                 hold_place(others, theirs, database="db", table="t", partition="p=1", agent="acidlib-2")
             assert [lock.lock_id for lock in hms.show_locks("acidlib.places")] == [held.lock_id]
@@ -422,7 +423,9 @@ def test_locks_live_as_long_as_their_process_and_a_little_longer(short: Metastor
             hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
 
 
-def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore) -> None:
+def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of another machine, of which only time tells that they are dead."""
+    monkeypatch.setattr(holds, "has_ended", lambda process: False)
     with connected(careless3) as hms, beating(careless3, SHORT) as beats, another_compactor(careless3) as pid:
         assert release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2") == ()
         os.kill(pid, signal.SIGKILL)
@@ -440,6 +443,16 @@ def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore) -> None
         assert until(held) > SHORT
         assert [text for text in told if "EXCLUSIVE by killed on host9, acidlib-killed" not in text] == []
         assert held_by(hms, "killed") == 1  # the table's; the server itself would keep it for ever
+        (swept,) = release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2")
+        assert (swept.database, swept.table, swept.user) == ("default", "t", "killed")
+        assert hms.show_locks() == ()
+
+
+def test_locks_of_a_process_that_ended_here_go_at_once(careless3: Metastore) -> None:
+    with connected(careless3) as hms, beating(careless3, SHORT) as beats, another_compactor(careless3) as pid:
+        assert release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2") == ()
+        os.kill(pid, signal.SIGKILL)
+        hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
         (swept,) = release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2")
         assert (swept.database, swept.table, swept.user) == ("default", "t", "killed")
         assert hms.show_locks() == ()
