@@ -29,7 +29,7 @@ STEPS = {
     "open reader": 8,
     "close reader": 3,
     "add column": 2,
-    "drop": 1,
+    "drop": 3,
     "pass time": 12,
     "compact": 22,
     "initiate": 5,
