@@ -290,7 +290,9 @@ class History:
         """Files from before the table became transactional."""
         self.table.first, self.table.highest = CONVERTED, CONVERTED - 1
         for place in self.places:
-            numbers: Iterable[str] = sorted(self.rng.sample(["000000_0", "000000_0_copy_1", "000001_0"], 2))
+            numbers: Iterable[str] = sorted(
+                self.rng.sample(["000000_0", "000000_0_copy_1", "000001_0"], self.rng.choice([2, 3]))
+            )
             found = [(name, [self._values() for _ in range(self.rng.randint(1, 3))]) for name in numbers]
             rows = files.write_originals(self.path(place), found, self.width)
             self.part(place).rows.update((key, Row(values=values)) for key, values in rows.items())

@@ -136,5 +136,5 @@ class _Player:
         history, rng = self._history, self._history.rng
         writer = history.begin()
         for _ in range(rng.choice([1, 1, 1, 2, 3])):
-            history.statement(writer)
+            (history.load if rng.random() < 0.1 else history.statement)(writer)
         history.end(writer, abort=rng.random() < 0.15)
