@@ -89,9 +89,7 @@ def _child(group: list[int], work: Callable[[int, Phase], str]) -> Iterator[Outc
 
 def _work_on(group: list[int], work: Callable[[int, Phase], str], report: Callable[..., None]) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + _SPARE_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit_memory(_SPARE_BYTES)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for seed in group:
 
@@ -107,6 +105,13 @@ def _work_on(group: list[int], work: Callable[[int, Phase], str], report: Callab
             continue
         signal.setitimer(signal.ITIMER_REAL, 0)
         report("done", seed, text)
+
+
+def limit_memory(spare_bytes: int) -> None:
+    """Let this process map so many bytes more than it has already; a forked child has all that its parent mapped."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + spare_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def resident() -> int:

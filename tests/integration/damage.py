@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import resource
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -12,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fuzzing import limit_memory
 from judges import merge
 
 from integration.harness import Jobs, Ran, forked, tree
 
 _SECONDS = 60
-_BYTES = 6 << 30
+_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def in_child(work: Callable[[], Any], answer: Path) -> Any:
     def run() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_SECONDS)
-        resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+        limit_memory(_BYTES)
         try:
             found = work()
         except Exception as error:
