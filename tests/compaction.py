@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import RewriteSettings, Unit, UnitResult
+from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.model.writeids import ValidWriteIdList, all_committed
 from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
 from acidlib.planning.order import highest_write_id
 from acidlib.planning.state import acid_state
 from acidlib.planning.units import FileFacts, compaction_units, data_file
 from acidlib.rewrite.deletes import event_buckets
+from acidlib.rewrite.join import run_join
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import flush_length, list_location
@@ -136,6 +138,32 @@ def compact_directory(
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return Compacted(inputs=inputs, results=results, directories=tuple(output.path for output in names))
+
+
+def join_plain_files(
+    files: Sequence[Path], made: Path, *, settings: RewriteSettings, generation: Generation = Generation.HIVE4
+) -> UnitResult:
+    """Joins the ORC files of an insert-only table into the file `made`, in the order given."""
+    inputs = tuple(
+        DataFile(
+            path=str(path),
+            directory=path.parent.name,
+            length=path.stat().st_size,
+            bucket=0,
+            form=FileForm.ORIGINAL,
+        )
+        for path in files
+    )
+    unit = JoinUnit(
+        directory=made.parent.name,
+        file_name=made.name,
+        bucket=0,
+        way=JoinWay.STRIPES,
+        inputs=inputs,
+        generation=generation,
+        settings=settings,
+    )
+    return run_join(unit, LocalDataFiles(), str(made), time.perf_counter)
 
 
 def _put_into_place(staged: Path, target: Path, *, metadata_acid: bool) -> None:

@@ -98,8 +98,9 @@ class Cleaning(Protocol):
 
 def run_cleaner(services: Services, cleaning: Cleaning, *, dry_run: bool, trash: bool) -> list[CleaningResult]:
     """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there."""
-    for line in [] if dry_run else cleaning.recover():
-        services.progress.note(line)
+    if not dry_run:
+        for line in cleaning.recover():
+            services.progress.note(line)
     results = [_guarded(services, cleaning, one, dry_run=dry_run, trash=trash) for one in cleaning.ready()]
     seen = {result.location for result in results}
     for request, place in cleaning.places():

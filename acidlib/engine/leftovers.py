@@ -55,8 +55,12 @@ def is_dead_at(services: Services, location: str, request: CompactionRequest, *,
     except AcidError:
         return False  # what cannot be looked at from here proves nothing
     is_stale = holder is None or holder.is_stale(services.clock())
-    took_long = now_ms - request.start_ms > STALE_SECONDS * 1000
-    return is_stale and (took_long or (holder is not None and holder.owner == request.worker_id))
+    return is_stale and (took_long(request, now_ms) or (holder is not None and holder.owner == request.worker_id))
+
+
+def took_long(request: CompactionRequest, now_ms: int) -> bool:
+    """Whether a request was taken longer ago than a claim may be silent."""
+    return request.start_ms is not None and now_ms - request.start_ms > STALE_SECONDS * 1000
 
 
 def finish_publications(services: Services, location: str) -> tuple[RolledForward, ...]:

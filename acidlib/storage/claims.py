@@ -131,10 +131,10 @@ def read_claim(fs: FileSystem, location: str) -> ClaimInfo | None:
     return None if found is None else found[1]
 
 
-def is_claimed(fs: FileSystem, location: str, now: float, *, stale_seconds: float = STALE_SECONDS) -> bool:
-    """Whether somebody who is alive holds the partition."""
+def is_claimed(fs: FileSystem, location: str, now: float, *, own_token: str | None = None) -> bool:
+    """Whether somebody who is alive, and not the caller with its `own_token`, holds the partition."""
     info = read_claim(fs, location)
-    return info is not None and not info.is_stale(now, stale_seconds)
+    return info is not None and info.token != own_token and not info.is_stale(now)
 
 
 def claim(

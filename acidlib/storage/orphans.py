@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acidlib.errors import AcidError, ConflictError
+from acidlib.errors import ConflictError
 from acidlib.model.generation import Generation
 from acidlib.model.names import parse_directory
 from acidlib.model.txnids import ValidTxnList
-from acidlib.storage.claims import read_claim
+from acidlib.storage.claims import is_claimed
 from acidlib.storage.filesystem import Entry, FileSystem
-from acidlib.storage.staging import PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
+from acidlib.storage.staging import STAGING_MARKER, STAGING_PREFIX, contents
 
 HIVE_STAGING_PREFIX = ".hive-staging"
 """What Hive's queries write to before their results have a name (`hive.exec.stagingdir`)."""
@@ -42,8 +42,7 @@ def find_orphans(
     while another run holds a live claim on the place, nor is staging with the record of a publication, which the next
     run finishes. `own_token` is that of the caller's own claim. Raises ConflictError when the place is gone.
     """
-    holder = read_claim(fs, location)
-    if holder is not None and holder.token != own_token and not holder.is_stale(now):
+    if is_claimed(fs, location, now, own_token=own_token):
         return ()
     found = []
     for entry in sorted(fs.list_directory(location, missing=ConflictError), key=lambda entry: entry.name):
@@ -68,19 +67,9 @@ def _what(name: str, txns: ValidTxnList) -> str | None:
 
 
 def _measured(fs: FileSystem, location: str, entry: Entry, what: str, now: float) -> Orphan | None:
-    try:
-        tree = fs.list_tree(f"{location}/{entry.name}", enter_hidden=True, missing=ConflictError)
-    except AcidError:
-        return None  # somebody is at work in it
-    names = {item.path for item in tree}
-    if PUBLISH_RECORD in names:
+    found = contents(fs, location, entry)
+    if found is None:
         return None
-    if STAGING_MARKER in names:
+    if STAGING_MARKER in found.names:
         what = "staging of a dead run of this engine"
-    newest = max((item.modified for item in tree), default=entry.modified)
-    return Orphan(
-        path=entry.name,
-        bytes=sum(item.length for item in tree),
-        idle_seconds=now - max(newest, entry.modified),
-        reason=what,
-    )
+    return Orphan(path=entry.name, bytes=found.bytes, idle_seconds=now - found.modified, reason=what)

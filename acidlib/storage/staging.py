@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError
-from acidlib.storage.claims import CLAIM_FILE, STALE_SECONDS, read_claim
+from acidlib.storage.claims import CLAIM_FILE, is_claimed
 from acidlib.storage.filesystem import Entry, FileSystem
 
 STAGING_PREFIX = "_tmp_"
@@ -20,6 +20,15 @@ STAGING_MARKER = "_acidlib_staging"
 ATTEMPTS = "_attempts"
 PUBLISH_RECORD = "publish.json"
 LITTER_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What lies in a directory: the paths below it, their bytes, and when any of it was modified last."""
+
+    names: frozenset[str]
+    bytes: int
+    modified: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +93,6 @@ def find_litter(
     own_token: str | None = None,
     keep: tuple[str, ...] = (),
     idle_seconds: float = LITTER_SECONDS,
-    stale_seconds: float = STALE_SECONDS,
 ) -> tuple[Litter, ...]:
     """Staging directories and half-made claims of dead runs in a partition that may be removed.
 
@@ -92,8 +100,7 @@ def find_litter(
     with a publication record (that is finished first), never one named in `keep`, and nothing at all while somebody
     else holds a live claim on the partition; `own_token` is that of the caller's own claim.
     """
-    holder = read_claim(fs, location)
-    if holder is not None and holder.token != own_token and not holder.is_stale(now, stale_seconds):
+    if is_claimed(fs, location, now, own_token=own_token):
         return ()
     found = []
     for entry in fs.list_directory(location, missing=ConflictError):
@@ -111,17 +118,32 @@ def _as_litter(fs: FileSystem, location: str, entry: Entry, now: float) -> Litte
         return _litter(location, entry, entry.length, now - entry.modified) if unfinished else None
     if not entry.name.startswith(STAGING_PREFIX):
         return None
+    found = contents(fs, location, entry)
+    if found is None:
+        return None
+    if STAGING_MARKER not in found.names and not all(name.startswith(f"{STAGING_MARKER}.") for name in found.names):
+        return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
+    return _litter(location, entry, found.bytes, now - found.modified)
+
+
+def contents(fs: FileSystem, location: str, entry: Entry) -> Contents | None:
+    """What a directory that nobody may need any more holds.
+
+    None when it must not be touched: somebody is at work in it, it cannot be read, or it holds the record of a
+    publication, which the next run finishes.
+    """
     try:
         tree = fs.list_tree(f"{location}/{entry.name}", enter_hidden=True, missing=ConflictError)
     except AcidError:
-        return None  # somebody is at work in it, or it holds what is not ours
-    names = {item.path for item in tree}
+        return None
+    names = frozenset(item.path for item in tree)
     if PUBLISH_RECORD in names:
         return None
-    if STAGING_MARKER not in names and not all(name.startswith(f"{STAGING_MARKER}.") for name in names):
-        return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
-    newest = max((item.modified for item in tree), default=entry.modified)
-    return _litter(location, entry, sum(item.length for item in tree), now - max(newest, entry.modified))
+    return Contents(
+        names=names,
+        bytes=sum(item.length for item in tree),
+        modified=max([entry.modified, *(item.modified for item in tree)]),
+    )
 
 
 def _litter(location: str, entry: Entry, size: int, idle: float) -> Litter:

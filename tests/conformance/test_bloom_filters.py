@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compaction import MAJOR, Compacted, bucket_files, compact_directory, plan
+from compaction import MAJOR, Compacted, bucket_files, compact_directory, join_plain_files, plan
 from judges import bloom, java_files
 from judges import orc_tail as o
 from judges.java_files import Options
@@ -18,10 +18,9 @@ from judges.merge import bucket_property
 from judges.tables import acid_schema, deletes, delta_name, inserts
 
 from acidlib.model.generation import Generation
-from acidlib.model.units import BucketJoin, DataFile, FileForm, JoinUnit, JoinWay, PartUnit, RewriteSettings
+from acidlib.model.units import BucketJoin, PartUnit, RewriteSettings
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits, timestamp_millis
-from acidlib.rewrite.join import run_join
 from acidlib.rewrite.parts import join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
@@ -343,20 +342,9 @@ def test_files_of_insert_only_tables(java: JavaOrc, tmp_path: Path) -> None:
     files = []
     for number, filtered in enumerate(("id,s", "s", "id,s")):
         rows = [(r[0], r[7]) for r in filtered_rows(1200 * number, 1200)]
-        path = java_files.write_orc(java, tmp_path / f"{number}", SMALL, rows, Options(bloom=filtered))
-        length = path.stat().st_size
-        files.append(DataFile(path=str(path), directory="", length=length, bucket=0, form=FileForm.ORIGINAL))
-    unit = JoinUnit(
-        directory="base_0000003",
-        file_name="000000_0",
-        bucket=0,
-        way=JoinWay.STRIPES,
-        inputs=tuple(files),
-        generation=Generation.HIVE3,
-        settings=COPY,
-    )
+        files.append(java_files.write_orc(java, tmp_path / f"{number}", SMALL, rows, Options(bloom=filtered)))
     made = tmp_path / "made"
-    result = run_join(unit, LocalDataFiles(), str(made), time.perf_counter)
+    result = join_plain_files(files, made, settings=COPY, generation=Generation.HIVE3)
     reasons = [(action.copy, action.reason) for action in result.actions]
     assert reasons[1] == (False, "no bloom filter of column id (1 of 1 stripes)")
     assert [copy for copy, _ in reasons] == [True, False, True]

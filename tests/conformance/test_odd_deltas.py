@@ -29,25 +29,15 @@ made = compact_directory(sys.argv[1], {"major": MAJOR, "minor": MINOR}[sys.argv[
 print(*made.directories)
 """
 PLAIN = """
-import resource, sys, time
+import resource, sys
 from pathlib import Path
-from acidlib.model.generation import Generation
-from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings
-from acidlib.rewrite.join import run_join
-from acidlib.storage.datafiles import LocalDataFiles
+from compaction import join_plain_files
+from acidlib.model.units import RewriteSettings
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-location, result = Path(sys.argv[1]), sys.argv[2]
-unit = JoinUnit(
-    directory=result, file_name="000000_0", bucket=0, way=JoinWay.STRIPES, generation=Generation.HIVE3,
-    settings=RewriteSettings(copy_bytes=int(sys.argv[3])),
-    inputs=tuple(
-        DataFile(path=str(path), directory=path.parent.name, length=path.stat().st_size, bucket=0,
-                 form=FileForm.ORIGINAL)
-        for path in sorted(location.glob("delta_*/000000_0"))
-    ),
-)
-(location / result).mkdir()
-print(run_join(unit, LocalDataFiles(), str(location / result / "000000_0"), time.perf_counter).rows_out)
+location, made = Path(sys.argv[1]), Path(sys.argv[1], sys.argv[2], "000000_0")
+made.parent.mkdir()
+settings = RewriteSettings(copy_bytes=int(sys.argv[3]))
+print(join_plain_files(sorted(location.glob("delta_*/000000_0")), made, settings=settings).rows_out)
 """
 
 

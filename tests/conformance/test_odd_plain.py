@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
+from compaction import join_plain_files
 from judges import orc_tail as o
 from judges import tables
 from judges.merge import bucket_property
 from judges.values import canonical_rows
 
-from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings
-from acidlib.rewrite.join import run_join
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.model.units import RewriteSettings
 from conformance.checks import statistics_problems
 from conformance.odd import COPY, KINDS, SETTINGS, compact_judged
 from conformance.test_odd_files import COLUMNS, LAYOUT, ODD, row, without_key_index
@@ -58,26 +55,9 @@ def test_insert_only_files(what: str, every: int, settings: RewriteSettings, tmp
         path.parent.mkdir()
         path.write_bytes(plain(what if write_id % every == 0 else "no file statistics", 20, 100 * write_id))
         expected += list(canonical_rows(path))
-        files.append(
-            DataFile(
-                path=str(path),
-                directory=path.parent.name,
-                length=path.stat().st_size,
-                bucket=0,
-                form=FileForm.ORIGINAL,
-            )
-        )
-    unit = JoinUnit(
-        directory="base_0000005",
-        file_name="000000_0",
-        bucket=0,
-        way=JoinWay.STRIPES,
-        inputs=tuple(files),
-        generation=Generation.HIVE4,
-        settings=settings,
-    )
+        files.append(path)
     made = tmp_path / "result"
-    result = run_join(unit, LocalDataFiles(), str(made), time.perf_counter)
+    result = join_plain_files(files, made, settings=settings)
     assert result.rows_out == len(expected) == 100
     assert list(canonical_rows(made)) == expected
     assert statistics_problems(made, 4, copied=result.stripes_copied > 0) == []

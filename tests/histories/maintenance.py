@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from integration.harness import Jobs, Ran, forked
+from integration.harness import Jobs, Ran, killed_at
 from judges.acid_dirs import MAX, ReaderError, directory_state
 
 from acidlib.model.generation import Generation
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.aborted import aborted_present
-from acidlib.points import KILL_AT, Point
+from acidlib.points import Point
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
 from histories.history import LONGEST, History
@@ -124,17 +122,11 @@ class Maintenance:
             self.history.say(f"{job} {told}")
             return self._good(job, *arguments)
         point = f"{self.history.rng.choice(POINTS[job])}:{self.history.rng.choice([1, 1, 1, 1, 1, 2])}"
-        status = forked(lambda: self._killed(point, job, *arguments))
-        assert status in (0, -signal.SIGKILL), (status, job, arguments)
-        killed = status != 0
+        killed = killed_at(point, lambda: self._good(job, *arguments))
         self.did["killed"] += killed
         self.history.say(f"{job} {told}, {'killed' if killed else 'not killed'} at {point!r}")
         self._finish_halves()
         return None
-
-    def _killed(self, point: str, job: str, *arguments: str | Path) -> None:
-        os.environ[KILL_AT] = point
-        self._good(job, *arguments)
 
     def _good(self, job: str, *arguments: str | Path) -> Ran:
         """A run that must not fail; whoever names a place for which a request waits already is told so."""

@@ -58,7 +58,6 @@ def in_child(work: Callable[[], Any], answer: Path) -> Any:
     """The value of something that may crash, hang or eat memory; a text that begins with `!` when it did, or raised."""
 
     def run() -> None:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_SECONDS)
         limit_memory(_BYTES)
         try:

@@ -28,10 +28,10 @@ from servers.metastore import Metastore
 from acidlib.engine import units, worker
 from acidlib.metastore import holds
 from acidlib.model.generation import Generation
-from acidlib.points import KILL_AT, Point
+from acidlib.points import Point
 from acidlib.storage import claims
 from integration.conftest import started
-from integration.harness import Jobs, Ran, forked, names, tree, visible
+from integration.harness import Jobs, Ran, forked, killed_at, names, tree, visible
 from integration.hive3_tables import HOST, MINOR, USER, Client, Gate, Laid, full_acid, hives_names, insert_only, lay
 from integration.metastore_writes import NewTable, Writes
 from integration.test_named_compaction import break_second_rename, raise_retry
@@ -389,9 +389,10 @@ def test_requests_of_a_metastore_by_another_name_are_told(own: Site) -> None:
     told = f"left alone in this queue: requests of the metastore {own.uri} (1); this run's is {elsewhere[1]}"
     assert told in drained.document["notes"]
     assert own.good("major_compact").states == ["ready for cleaning"]
-    cleaned = own.jobs("cleaner", *NOW, *elsewhere)
-    assert (cleaned.status, cleaned.document["cleanings"]) == (0, [])
-    assert told in cleaned.err
+    for dry in ([], ["--dry-run"]):
+        cleaned = own.jobs("cleaner", *NOW, *elsewhere, *dry)
+        assert (cleaned.status, cleaned.document["cleanings"]) == (0, [])
+        assert told in cleaned.err
     assert len(visible(laid.location)) > 1
 
 
@@ -1268,12 +1269,7 @@ POINTS = (
 def test_killed_at_any_point_the_next_job_makes_it_whole_before_anything_else(both: Site, point: Point) -> None:
     """Two renames; and the next job is about another table."""
     laid, other = both.lay(), both.lay(name="other")
-
-    def run() -> None:
-        os.environ[KILL_AT] = point
-        both("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
-
-    assert forked(run) == -9
+    assert killed_at(point, lambda: both("minor_compact", "--table", laid.full_name, *TWO_RENAMES))
     assert (laid.read(strict=False) != laid.as_hive_read_it()) is (point is Point.FIRST_RENAMED)
     assert not half_visible(both, laid)
     both.good("initiator", "--table", other.full_name)

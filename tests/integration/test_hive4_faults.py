@@ -6,7 +6,6 @@ The moment of a fault is a call: `TAKEN` (the request is ours), `PLANNED` (input
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import socket
@@ -28,8 +27,8 @@ from servers.sql import Session
 
 from acidlib.metastore.values import LockState, TxnType
 from acidlib.model.generation import Generation
-from acidlib.points import KILL_AT, Point
-from integration.harness import Jobs, Ran
+from acidlib.points import Point
+from integration.harness import Jobs, Ran, killed_at
 from integration.hive4_alter import drop_partition, rename_table
 from integration.hive4_jobs import Child, Service, only_line, settle, wait_for
 from integration.hive4_model import Lake, Made
@@ -536,16 +535,6 @@ def test_an_interrupted_run_gives_its_requests_back(
     settle(lake, direct, made, monkeypatch)
 
 
-def killed_at(point: str, run: Callable[[], object], answer: Path) -> None:
-    """Runs a job that must be killed at a point."""
-
-    def until_then() -> object:
-        os.environ[KILL_AT] = point
-        return run()
-
-    assert Child(until_then, answer).wait() == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_run_is_ended_by_a_later_one(
     lake: Lake, direct: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
@@ -553,7 +542,7 @@ def test_a_killed_run_is_ended_by_a_later_one(
     made = lake.table("killed")
     kind = "minor" if point is Point.SECOND_RENAMED else "major"
     lake.request(made, kind)
-    killed_at(point, lambda: direct(f"{kind}_compact"), tmp_path / "answer")
+    assert killed_at(point, lambda: direct(f"{kind}_compact"))
     left = "ready for cleaning" if point in (Point.MARKED, Point.COMMITTED, Point.ENDED) else "working"
     assert lake.states(made) == [left]
     lake.check(made)
@@ -570,7 +559,7 @@ def test_a_killed_run_is_ended_by_a_later_one(
 def test_the_result_of_an_aborted_transaction_is_an_orphan(lake: Lake, direct: Service, tmp_path: Path) -> None:
     made = lake.table("orphaned")
     lake.request(made)
-    killed_at(Point.PUBLISHED, lambda: direct("major_compact"), tmp_path / "answer")
+    assert killed_at(Point.PUBLISHED, lambda: direct("major_compact"))
     words = ("--orphans", "--table", made.full, "--older-than", "0s")
     assert direct.good("cleaner", *words).document["cleanings"] == []  # its transaction is open
     (txn,) = [one.id for one in lake.hms.open_txns_info() if one.state == "open"]
@@ -589,7 +578,7 @@ def test_a_cleaner_that_is_killed_is_followed_by_another(
 ) -> None:
     made = lake.table("half_clean")
     direct.compact(made)
-    killed_at(point, lambda: direct("cleaner", "--retention", "0s"), tmp_path / "answer")
+    assert killed_at(point, lambda: direct("cleaner", "--retention", "0s"))
     assert lake.states(made) == ["succeeded" if point == Point.CLEANED else "ready for cleaning"]
     lake.check(made)
     settle(lake, direct, made, monkeypatch)

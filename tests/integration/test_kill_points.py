@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
 from judges import merge
 
-from acidlib.points import KILL_AT, Point
-from integration.harness import Jobs, at_time, fixture, forked, names, visible
+from acidlib.points import Point
+from integration.harness import Jobs, at_time, fixture, killed_at, names, visible
 
 RUN = ("--all-committed",)
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
@@ -51,17 +50,6 @@ RUNS = {
 CASES = [pytest.param(name, point, id=f"{name}, {point}") for name, run in RUNS.items() for point in run[3]]
 
 
-def killed_at(point: str, jobs: Jobs, *arguments: str | Path) -> None:
-    """Runs a job that must be killed at a point."""
-
-    def run() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(KILL_AT, point)
-            jobs(str(arguments[0]), *arguments[1:])
-
-    assert forked(run) == -signal.SIGKILL, point
-
-
 def read(place: Path, *, strict: bool = True) -> list[object]:
     """What a reader of either generation sees."""
     attempts = any(path.name.endswith("_0") for path in place.rglob("bucket_*"))
@@ -94,7 +82,7 @@ def test_killed_while_it_compacts(jobs: Jobs, tmp_path: Path, run: str, point: s
     kind, options, table, _ = RUNS[run]
     place = fixture(table, tmp_path / "t")
     rows = read(place, strict=False)
-    killed_at(point, jobs, kind, "--location", place, *RUN, *options)
+    assert killed_at(point, lambda: jobs(kind, "--location", place, *RUN, *options))
     # between two renames a reader sees too much: the caller has stated that nobody reads
     between = options == TWO_RENAMES and point == Point.FIRST_RENAMED
     assert (read(place, strict=False) != rows) is between
@@ -112,7 +100,7 @@ def test_killed_while_it_cleans(jobs: Jobs, tmp_path: Path, point: str, more: tu
     place = fixture("hive3/a_crud", tmp_path / "t")
     rows = read(place, strict=False)
     jobs.good("major_compact", "--location", place, *RUN)
-    killed_at(point, jobs, "cleaner", "--retention", "0s", *more)
+    assert killed_at(point, lambda: jobs("cleaner", "--retention", "0s", *more))
     assert read(place) == rows
     with pytest.MonkeyPatch.context() as patch:
         at_time(patch, DAYS / 24)
@@ -127,7 +115,7 @@ def test_killed_after_the_initiator_queued(jobs: Jobs, tmp_path: Path) -> None:
     place = fixture("hive3/a_crud", tmp_path / "t")
     rows = read(place, strict=False)
     words = ("--location", place, *RUN, "--set", "hive.compactor.delta.num.threshold=1")
-    killed_at(Point.QUEUED, jobs, "initiator", *words)
+    assert killed_at(Point.QUEUED, lambda: jobs("initiator", *words))
     assert jobs.good("initiator", *words).document["totals"] is not None
     (request,) = jobs.shown().values()
     assert request["state"] == "initiated"

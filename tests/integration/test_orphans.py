@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from judges import merge
 
-from acidlib.points import KILL_AT, Point
-from integration.harness import Jobs, fixture, forked, names, tree
+from acidlib.points import Point
+from integration.harness import Jobs, fixture, killed_at, names, tree
 
 DAY = 86_400
 
@@ -82,12 +82,7 @@ def test_moved_aside(jobs: Jobs, part: Path) -> None:
 def test_what_is_worked_on_or_has_to_be_finished_is_none(jobs: Jobs, tmp_path: Path) -> None:
     place = fixture("hive3/a_crud", tmp_path / "t")
     two_renames = ("--all-committed", "--minor-as-major-bytes", "0")
-
-    def run() -> None:
-        os.environ[KILL_AT] = Point.FIRST_RENAMED
-        jobs("minor_compact", "--location", place, *two_renames)
-
-    assert forked(run) == -9
+    assert killed_at(Point.FIRST_RENAMED, lambda: jobs("minor_compact", "--location", place, *two_renames))
     (staging,) = (path for path in place.iterdir() if path.name.startswith("_tmp_"))
     aged(staging, 9)
     assert listed(jobs, "--location", place) == {}

@@ -9,28 +9,9 @@ import pyorc
 from hypothesis import strategies as st
 from pyorc import TypeKind
 
+from judges.random_orc import LEAVES
 from judges.tables import Layout, Transaction
 
-_SCALARS = [
-    "boolean",
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "float",
-    "double",
-    "string",
-    "char(5)",
-    "varchar(7)",
-    "binary",
-    "date",
-    "timestamp",
-    "timestamp with local time zone",
-    "decimal(5,2)",
-    "decimal(18,0)",
-    "decimal(18,18)",
-    "decimal(38,10)",
-]
 _KEYS = ["int", "bigint", "string", "date", "timestamp", "decimal(20,3)", "boolean", "tinyint"]
 _UNIONS = ["uniontype<int,string>", "uniontype<bigint,string,boolean,double>", "uniontype<array<int>,binary>"]
 _BITS = {TypeKind.BYTE: 8, TypeKind.SHORT: 16, TypeKind.INT: 32, TypeKind.LONG: 64}
@@ -39,12 +20,12 @@ _TEXT = st.characters(codec="utf-8", max_codepoint=0xD7FF) | st.sampled_from("ab
 
 
 def scalar_types() -> st.SearchStrategy[str]:
-    return st.sampled_from(_SCALARS)
+    return st.sampled_from(LEAVES)
 
 
 def types(*, unions: bool = False) -> st.SearchStrategy[str]:
     """ORC types as text, nested up to some depth. Unions only on request: pyorc writes them wrongly beside nulls."""
-    leaves = st.sampled_from(_SCALARS + (_UNIONS if unions else []))
+    leaves = st.sampled_from((*LEAVES, *(_UNIONS if unions else [])))
     return st.recursive(leaves, _nest, max_leaves=5)
 
 

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.catalog import Catalog, Entity
-from acidlib.engine.hive3.connected import Connected3, alone_with
+from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.hive3.hold import Hive3Hold
-from acidlib.engine.hive3.recovery import recover
-from acidlib.engine.leftovers import finish_publications
+from acidlib.engine.hive3.recovery import finish_alone, recover
 from acidlib.engine.names import run_as_user
 from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
 from acidlib.engine.retention import history_retention
@@ -41,7 +40,7 @@ class Hive3Backend:
 
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue, and locks of theirs go."""
-        return recover(self._services, self._connected, self._catalog)
+        return self._connected.passed_over() + recover(self._services, self._connected, self._catalog)
 
     def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
         """Tables and partitions of the metastore, by one snapshot."""
@@ -90,8 +89,7 @@ class Hive3Backend:
     def finish(self, target: Target) -> None:
         """Under a claim of our own and an exclusive lock, as the publication itself."""
         place = (target.database, target.table, target.partition)
-        with alone_with(self._connected, *place, agent=self._services.worker_id):
-            finish_publications(self._services, target.location)
+        finish_alone(self._services, self._connected, place, target.location)
 
     def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
         """Into the queue; with the figures only where it is ours, for Hive's has little room."""

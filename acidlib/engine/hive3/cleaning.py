@@ -53,6 +53,8 @@ class Hive3Cleaning:
 
     def ready(self) -> list[CompactionRequest]:
         """What awaits the cleaner, an earlier result of a place before a later one."""
+        for line in self._connected.passed_over():
+            self._services.progress.note(line)
         rows = [
             row for row in self._queue.ready_for_cleaning() if self._connected.ours(row) and wanted(self._asked, row)
         ]

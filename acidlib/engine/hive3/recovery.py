@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from acidlib.engine.catalog import Catalog
+from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.hive3.connected import Connected3, alone_with
-from acidlib.engine.leftovers import finish_publications, give_back_dead, give_back_timed_out, is_dead_at
+from acidlib.engine.leftovers import finish_publications, give_back_dead, give_back_timed_out, is_dead_at, took_long
 from acidlib.engine.names import WORKER_PREFIX
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError, RefusedError
 from acidlib.metastore.holds import release_dead_locks
 from acidlib.model.requests import CompactionRequest
-from acidlib.storage.claims import STALE_SECONDS
 from acidlib.storage.publishing import unfinished_publications
 
 
@@ -23,16 +22,21 @@ def recover(services: Services, connected: Connected3, catalog: Catalog) -> list
     def is_dead(row: CompactionRequest) -> bool:
         return connected.ours(row) and _is_dead(services, connected, catalog, row)
 
-    def finish(row: CompactionRequest) -> None:
-        location = catalog.place(row).location
-        if unfinished_publications(services.fs, location):
-            with alone_with(connected, *row.entity, agent=services.worker_id):
-                finish_publications(services, location)
-
-    notes = connected.passed_over() + give_back_timed_out(services, connected.queue)
-    notes += give_back_dead(connected.queue, is_dead, finish)
+    notes = give_back_timed_out(services, connected.queue)
+    notes += give_back_dead(
+        connected.queue,
+        is_dead,
+        finish=lambda row: finish_alone(services, connected, row.entity, catalog.place(row).location),
+    )
     dead = release_dead_locks(connected.hms, timeout_seconds=connected.beats.timeout_seconds, agent=services.worker_id)
     return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
+
+
+def finish_alone(services: Services, connected: Connected3, entity: Entity, location: str) -> None:
+    """Finish the publications of dead runs at a place under an exclusive lock, as they were begun."""
+    if unfinished_publications(services.fs, location):
+        with alone_with(connected, *entity, agent=services.worker_id):
+            finish_publications(services, location)
 
 
 def _is_dead(services: Services, connected: Connected3, catalog: Catalog, row: CompactionRequest) -> bool:
@@ -43,6 +47,6 @@ def _is_dead(services: Services, connected: Connected3, catalog: Catalog, row: C
         return is_dead_at(services, catalog.place(row).location, row, now_ms=now_ms)
     except RefusedError:
         # the table is gone: whoever takes the request says so
-        return row.start_ms is not None and now_ms - row.start_ms > STALE_SECONDS * 1000
+        return took_long(row, now_ms)
     except AcidError:
         return False
