@@ -1,7 +1,8 @@
 """Named points of a run, at which a test has the process killed to see that nothing is lost.
 
 The variable `ACIDLIB_TEST_KILL_AT` names the point; without it, passing one costs a look into the environment. A number
-behind a colon says at which passing, `a stripe is written:2` for example; 1 if it is left out.
+behind a colon says at which passing, `a stripe is written:2` for example; 1 if it is left out. `ACIDLIB_TEST_STOP_AT`
+has it stopped there until it is sent SIGCONT, as a machine that sleeps.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from enum import StrEnum
 
 KILL_AT = "ACIDLIB_TEST_KILL_AT"
+STOP_AT = "ACIDLIB_TEST_STOP_AT"
 
 
 class Point(StrEnum):
@@ -45,16 +47,21 @@ class Point(StrEnum):
     CLEANED = "the request is marked as cleaned"
 
 
-_passed: Counter[Point] = Counter()
+_SIGNALS = {KILL_AT: signal.SIGKILL, STOP_AT: signal.SIGSTOP}
+_passed: Counter[tuple[str, Point]] = Counter()
 
 
 def passing(point: Point) -> None:
-    """Ends the process by SIGKILL when a test wants it here."""
-    wanted = os.environ.get(KILL_AT)
-    if wanted is None:
-        return
-    name, _, number = wanted.partition(":")
-    if name == point:
-        _passed[point] += 1
-        if _passed[point] == int(number or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
+    """Ends or stops the process when a test wants it here."""
+    for variable, number in _SIGNALS.items():
+        wanted = os.environ.get(variable)
+        if wanted is not None and _is_reached(variable, wanted, point):
+            os.kill(os.getpid(), number)
+
+
+def _is_reached(variable: str, wanted: str, point: Point) -> bool:
+    name, _, time = wanted.partition(":")
+    if name != point:
+        return False
+    _passed[variable, point] += 1
+    return _passed[variable, point] == int(time or 1)

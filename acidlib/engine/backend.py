@@ -73,6 +73,9 @@ class Hold(Protocol):
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Around the moments in which results become visible. ConflictError when the place cannot be had for them."""
 
+    def assert_held(self) -> None:
+        """Raises ConflictError when the place, once begun, is not ours any more."""
+
     def assert_mine(self, high_water_mark: int) -> ValidTxnList:
         """Right before publishing: raises ConflictError unless all is still ours; the transactions as they are now."""
 

@@ -21,10 +21,11 @@ from acidlib.planning.clean import CleanPlan
 from acidlib.points import Point, passing
 from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
+from acidlib.storage.claims import Claim
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import roll_forward, unfinished_publications
 from acidlib.storage.removing import remove_paths
-from acidlib.storage.staging import find_litter
+from acidlib.storage.staging import Litter, find_litter, made_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,9 +194,8 @@ def _clean(
         problems: tuple[str, ...] = ()
         if plan.remove:
             cleaning.check(request, target)
-            held.assert_mine()
             wanted = {removal.path: removal.reason for removal in plan.remove}
-            removed, problems = remove_named(services, target.location, wanted, trash=trash)
+            removed, problems = remove_named(services, held, wanted, trash=trash)
             passing(Point.REMOVED_ALL)
         litter = _remove_litter(services, target.location, token=held.info.token)
         passing(Point.LITTER_REMOVED)
@@ -228,37 +228,44 @@ class PartlyRemovedError(RetryError):
 
 
 def remove_named(
-    services: Services, location: str, wanted: Mapping[str, str], *, trash: bool
+    services: Services, held: Claim, wanted: Mapping[str, str], *, trash: bool
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """Remove paths at a place, each with its reason, no faster than settings allow; what went, and what did not."""
+    """Remove paths at a claimed place, each with its reason, as fast as settings allow; what went, and what did not."""
     bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
     rate = services.settings.integer("acidlib.cleaner.files.per.second")
     report = remove_paths(
         services.fs,
-        location,
+        held.location,
         tuple(wanted),
         trash=bin_name,
+        before_each=held.assert_mine,
         after_each=lambda item: services.pause(item.files / rate) if rate else None,
     )
-    removed = tuple(RemovedPath(path=item.path, bytes=item.bytes, reason=wanted[item.path]) for item in report.removed)
+    removed = tuple(
+        RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path]) for item in report.removed
+    )
     return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
 
 
 def _remove_litter(services: Services, location: str, *, token: str) -> tuple[RemovedPath, ...]:
-    found = _litter(services, location, token=token)
+    found = find_litter(services.fs, location, now=services.clock(), own_token=token)
     for litter in found:
-        services.fs.remove_tree(location, litter.path)
-    return found
+        services.fs.remove_tree(location, litter.name)
+    return _told_litter(found)
 
 
-def _litter(services: Services, location: str, *, token: str | None = None) -> tuple[RemovedPath, ...]:
+def _litter(services: Services, location: str) -> tuple[RemovedPath, ...]:
+    return _told_litter(find_litter(services.fs, location, now=services.clock()))
+
+
+def _told_litter(found: Sequence[Litter]) -> tuple[RemovedPath, ...]:
     return tuple(
         RemovedPath(
-            path=litter.name,
+            path=made_as(litter.name),
             bytes=litter.bytes,
             reason=f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago",
         )
-        for litter in find_litter(services.fs, location, now=services.clock(), own_token=token)
+        for litter in found
     )
 
 

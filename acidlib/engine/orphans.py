@@ -15,6 +15,7 @@ from acidlib.engine.tasks import OrphanLook, orphans_task
 from acidlib.errors import AcidError, ConflictError
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.orphans import Orphan, find_orphans
+from acidlib.storage.staging import made_as
 
 DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
 
@@ -75,9 +76,8 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
             txns=target.understanding.txns,
             own_token=held.info.token,
         )
-        held.assert_mine()
         wanted = {orphan.path: _path(orphan).reason for orphan in orphans}
-        removed, problems = remove_named(services, target.location, wanted, trash=trash)
+        removed, problems = remove_named(services, held, wanted, trash=trash)
     result = replace(_result(target, "succeeded", _told(len(orphans))), removed=removed)
     if problems:
         raise PartlyRemovedError(result, "; ".join(problems))
@@ -90,7 +90,7 @@ def _told(count: int) -> str:
 
 def _path(orphan: Orphan) -> RemovedPath:
     reason = f"{orphan.reason}; unchanged for {orphan.idle_seconds / 3600:.0f} hours"
-    return RemovedPath(path=orphan.path, bytes=orphan.bytes, reason=reason)
+    return RemovedPath(path=made_as(orphan.path), bytes=orphan.bytes, reason=reason)
 
 
 def _result(target: Target, state: str, reason: str) -> CleaningResult:

@@ -10,6 +10,7 @@ from acidlib.engine.runner import Runner
 from acidlib.settings import Settings
 from acidlib.storage.claims import Claim, claim
 from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.staging import revoke_others
 
 
 class Progress(Protocol):
@@ -50,8 +51,17 @@ class Services:
     progress: Progress
 
     def claim(self, location: str) -> Claim:
-        """A claim of this run on a place, to be used as a context manager; ConflictError while another works there."""
-        return claim(self.fs, location, owner=self.worker_id, token=self.unique(), clock=self.clock)
+        """A claim of this run on a place, to be used as a context manager; ConflictError while another works there.
+
+        What earlier runs staged there is taken from them: none of them can publish any more.
+        """
+        held = claim(self.fs, location, owner=self.worker_id, token=self.unique(), clock=self.clock)
+        try:
+            revoke_others(self.fs, location)
+        except BaseException:
+            held.release()
+            raise
+        return held
 
     @property
     def initiator_id(self) -> str:

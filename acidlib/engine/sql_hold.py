@@ -60,6 +60,11 @@ class SqlHold:
         del publication
         return nullcontext()
 
+    def assert_held(self) -> None:
+        """By the claim."""
+        if self._claim is not None:
+            self._claim.assert_mine()
+
     def assert_mine(self, high_water_mark: int) -> ValidTxnList:
         """The claim and the request are still ours."""
         assert self._claim is not None

@@ -310,14 +310,27 @@ class Worker:
             one.result = self._result(one, Outcome.CONFLICT, str(error))
         except RefusedError as error:
             one.result = self._result(one, Outcome.REFUSED, str(error))
-        except AcidError as error:
+        except UnknownOutcomeError as error:
             one.result = self._result(one, Outcome.FAILED, str(error))
+        except AcidError as error:
+            one.result = self._failed(one, error)
         except Exception as error:
             # a fault of ours in one partition must not keep the others from being done
             told = DefectError(
                 f"Cannot compact {one.target.name}: because of an unexpected {type(error).__name__}: {error}"
             )
             one.result = self._result(one, Outcome.FAILED, str(told))
+
+    def _failed(self, one: _Running, error: AcidError) -> CompactionResult:
+        """It failed; or somebody else has the place now, and what he changed there is why."""
+        try:
+            if one.hold is not None:
+                one.hold.assert_held()
+        except ConflictError as lost:
+            return self._result(one, Outcome.CONFLICT, f"{lost}; then: {error}")
+        except AcidError:
+            pass  # the first error is the one to tell
+        return self._result(one, Outcome.FAILED, str(error))
 
     def _close(self, one: _Running) -> None:
         """Tell the queue, remove staging, give the partition back. Nothing here can undo what was published."""

@@ -19,7 +19,7 @@ from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseD
 from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
-from acidlib.storage.staging import PUBLISH_RECORD, STAGING_PREFIX, remove_staging
+from acidlib.storage.staging import PUBLISH_RECORD, STAGING_PREFIX, remove_staging, revoke
 
 _ORC_ACID_VERSION = b"2"
 _METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
@@ -210,7 +210,9 @@ def _refuse_existing(fs: FileSystem, location: str, directories: tuple[StagedDir
 
 def _rename_one(fs: FileSystem, location: str, staging: str, name: str) -> None:
     try:
-        fs.rename_noreplace(f"{staging}/{name}", f"{location}/{name}")
+        fs.rename_noreplace(f"{staging}/{name}", f"{location}/{name}", missing=ConflictError)
+    except ConflictError:
+        raise  # nothing was renamed: the name is taken, or our staging was taken from us
     except AcidError as error:
         if fs.exists(f"{staging}/{name}"):
             raise
@@ -225,7 +227,7 @@ def _rename_both(fs: FileSystem, location: str, staging: str, names: tuple[str, 
         _rename_first(fs, location, staging, names)
         passing(Point.FIRST_RENAMED)
         try:
-            fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}")
+            fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}", missing=ConflictError)
         except AcidError as error:
             _take_back(fs, location, staging, names, error)
             raise
@@ -239,17 +241,21 @@ def _rename_both(fs: FileSystem, location: str, staging: str, names: tuple[str, 
 
 def _rename_first(fs: FileSystem, location: str, staging: str, names: tuple[str, ...]) -> None:
     try:
-        fs.rename_noreplace(f"{staging}/{names[0]}", f"{location}/{names[0]}")
+        fs.rename_noreplace(f"{staging}/{names[0]}", f"{location}/{names[0]}", missing=ConflictError)
     except AcidError as error:
         if fs.exists(f"{staging}/{names[0]}"):
             fs.remove_tree(staging, PUBLISH_RECORD)
             raise
+        if isinstance(error, ConflictError):
+            raise  # another run has taken it over
         raise _unknown(location, names, error) from error
 
 
 def _take_back(fs: FileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError) -> None:
     """Undoes the first rename: no half may stay visible until a later run comes, if that can be helped."""
     if not fs.exists(f"{staging}/{names[1]}"):
+        if isinstance(cause, ConflictError):
+            raise cause  # another run has finished it
         raise _unknown(location, names, cause) from cause  # it was renamed, and only then something failed
     try:
         fs.rename_noreplace(f"{location}/{names[0]}", f"{staging}/{names[0]}")
@@ -294,6 +300,8 @@ def _roll_one(
         _refuse_existing(fs, location, waiting)
         for directory in waiting:
             fs.rename_noreplace(f"{staging}/{directory.name}", f"{location}/{directory.name}")
+    if outcome == "discarded":
+        staging = revoke(fs, staging)  # else whoever made it could wake, and publish what is being removed
     leftover = _finish(fs, location, staging)
     return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
 

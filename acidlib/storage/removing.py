@@ -53,20 +53,24 @@ def remove_paths(
     paths: tuple[str, ...],
     *,
     trash: str | None = None,
+    before_each: Callable[[], None] | None = None,
     after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
     """Removes files and directories, each given by its path relative to `location`.
 
     With `trash` (a unique name such as a time stamp) they are moved to `_acidlib_trash/<trash>/` in the location, which
     readers do not see, instead of being deleted. A path that fails does not stop the others. A path that leads out of
-    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. `after_each` may
-    take its time, so that a file system is not flooded.
+    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. `before_each`
+    raises ConflictError when somebody else works there now: then nothing more is removed. `after_each` may take its
+    time, so that a file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
     missing: list[str] = []
     bin_path = None if trash is None else _make_trash(fs, location, trash)
     for path in paths:
+        if before_each is not None:
+            _still_ours(before_each, len(removed))
         try:
             item = _measure(fs, location, path)
             if item is None:
@@ -83,6 +87,13 @@ def remove_paths(
         except AcidError as error:
             failed.append(NotRemoved(path=path, reason=str(error)))
     return RemovalReport(removed=tuple(removed), failed=tuple(failed), missing=tuple(missing), trash=bin_path)
+
+
+def _still_ours(check: Callable[[], None], removed: int) -> None:
+    try:
+        check()
+    except ConflictError as error:
+        raise ConflictError(f"{error}; {removed} were removed before") from error
 
 
 def _measure(fs: FileSystem, location: str, relative: str) -> Removed | None:

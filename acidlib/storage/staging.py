@@ -6,6 +6,10 @@ each output directory stands under its final name, and attempts of tasks under n
     _tmp_<unique>/_acidlib_staging            marks it as ours
     _tmp_<unique>/_attempts/<file>.<attempt>  written by tasks; retries and speculation never meet
     _tmp_<unique>/base_0000007/bucket_00000   accepted by the driver
+
+Whoever claims the partition next takes staging of earlier runs away by renaming it, `_tmp_<unique>.revoked`, before it
+looks at anything else. A run that is not dead but was paused, even between its last check and its rename, finds nothing
+to rename when it wakes: no clock and no waiting time decides that, only the order of two renames.
 """
 
 import json
@@ -19,6 +23,7 @@ STAGING_PREFIX = "_tmp_"
 STAGING_MARKER = "_acidlib_staging"
 ATTEMPTS = "_attempts"
 PUBLISH_RECORD = "publish.json"
+REVOKED = ".revoked"
 LITTER_SECONDS = 86_400.0
 
 
@@ -83,6 +88,38 @@ def remove_staging(fs: FileSystem, location: str, staging: str) -> str | None:
     except AcidError as error:
         return str(error)
     return None
+
+
+def revoke(fs: FileSystem, staging: str) -> str:
+    """Takes a staging directory from whoever made it; returns where it lies now."""
+    if staging.endswith(REVOKED):
+        return staging
+    fs.rename_noreplace(staging, staging + REVOKED, missing=ConflictError)
+    return staging + REVOKED
+
+
+def made_as(name: str) -> str:
+    """The name that a staging directory had when it was made, whether or not it was revoked since."""
+    return name.removesuffix(REVOKED)
+
+
+def revoke_others(fs: FileSystem, location: str) -> tuple[str, ...]:
+    """Takes away what earlier runs of this engine staged in a partition; the names it had.
+
+    The caller has claimed the partition and has staged nothing yet. Never what has the record of a publication, which
+    is to be finished first.
+    """
+    revoked = []
+    for entry in fs.list_directory(location, missing=ConflictError):
+        if entry.is_symlink or not entry.is_directory or not entry.name.startswith(STAGING_PREFIX):
+            continue
+        path = f"{location}/{entry.name}"
+        if entry.name.endswith(REVOKED) or not fs.exists(f"{path}/{STAGING_MARKER}"):
+            continue
+        if not fs.exists(f"{path}/{PUBLISH_RECORD}"):
+            revoke(fs, path)
+            revoked.append(entry.name)
+    return tuple(revoked)
 
 
 def find_litter(

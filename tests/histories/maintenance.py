@@ -10,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from integration.harness import Jobs, Ran, killed_at
+from integration.children import killed_at
+from integration.harness import Jobs, Ran
 from judges.acid_dirs import MAX, ReaderError, directory_state
 
 from acidlib.model.generation import Generation

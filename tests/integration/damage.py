@@ -14,7 +14,8 @@ from typing import Any
 from fuzzing import limit_memory
 from judges import merge
 
-from integration.harness import Jobs, Ran, forked, tree
+from integration.children import forked
+from integration.harness import Jobs, Ran, tree
 
 _SECONDS = 60
 _BYTES = 4 << 30

@@ -6,11 +6,9 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import stat
 import time
 import uuid
-import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,11 +22,9 @@ from conformance.hive_tables import FIXTURES
 from judges import merge
 
 from acidlib.engine.runner import LocalRunner
-from acidlib.points import KILL_AT
 from acidlib.queue.sql import SqlQueue
 from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
 
-_CHILD_SECONDS = 300
 ROOT = Path(__file__).parents[2]
 COMMANDS: dict[str, click.Command] = {
     "cleaner": cleaner.main,
@@ -135,37 +131,6 @@ def copy_once_more(source: Path, target: Path) -> Path:
     """A copy with modification times."""
     shutil.copytree(source, target, symlinks=True)
     return target
-
-
-def forked(work: Callable[[], object]) -> int:
-    """Run something in a child process of this one; its exit status, negative for the signal that ended it.
-
-    What the child raises ends it with status 99; five minutes end it with SIGALRM.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process are idle
-        child = os.fork()
-    if child == 0:
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(_CHILD_SECONDS)
-            work()
-        except BaseException:
-            os._exit(99)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def killed_at(point: str, work: Callable[[], object]) -> bool:
-    """Run something in a child process that is killed at a point (see `acidlib.points`); whether it came to that."""
-
-    def run() -> None:
-        os.environ[KILL_AT] = point
-        work()
-
-    status = forked(run)
-    assert status in (0, -signal.SIGKILL), (status, point)
-    return status != 0
 
 
 def at_time(monkeypatch: Any, seconds: float) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
-import threading
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,64 +81,6 @@ def clean_up(lake: Lake, service: Service, made: Made) -> None:
         cleaned = service.clean("--table", made.full)
         assert "succeeded" in {entry["state"] for entry in cleaned}, cleaned
         assert lake.seen(made) == made.expected
-
-
-class Child:
-    """A job in a process of its own, forked from this one."""
-
-    def __init__(self, run: Callable[[], Any], answer: Path) -> None:
-        """Starts it; what `run` returns comes back through the file `answer`."""
-        self._answer = answer
-        self._status: int | None = None
-        self._asking = threading.Lock()  # a proxy's thread waits too, and a process ends for one of them only
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process hold nothing it needs
-            self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                answer.write_bytes(pickle.dumps(run()))
-            except BaseException as error:
-                answer.write_bytes(pickle.dumps(AssertionError(f"{type(error).__name__}: {error}")))
-                os._exit(99)
-            os._exit(0)
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Sends it a signal."""
-        os.kill(self.pid, number)
-
-    def wait(self, seconds: float = 120) -> int:
-        """Its exit status, negative for the signal that ended it."""
-        end = time.monotonic() + seconds
-        while (status := self._ended()) is None:
-            if time.monotonic() > end:
-                self.kill()
-                raise AssertionError(f"a job did not end within {seconds:g} s")
-            time.sleep(0.02)
-        return status
-
-    def _ended(self) -> int | None:
-        with self._asking:
-            if self._status is None:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-                if pid:
-                    self._status = os.waitstatus_to_exitcode(status)
-            return self._status
-
-    def result(self, seconds: float = 120) -> Any:
-        """What its function returned. Fails when it was killed or raised."""
-        status = self.wait(seconds)
-        assert status in (0, 99), f"a job was ended by {status}"
-        found = pickle.loads(self._answer.read_bytes())
-        if isinstance(found, BaseException):
-            raise found
-        return found
-
-    def ran(self, seconds: float = 120) -> Ran:
-        """How its job ended."""
-        found = self.result(seconds)
-        assert isinstance(found, Ran)
-        return found
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:

@@ -228,7 +228,7 @@ def test_unreadable_paths(jobs: Jobs, tmp_path: Path, crud: Path, where: str) ->
     """Run as somebody else: root may read everything."""
     import json
 
-    from integration.harness import forked
+    from integration.children import forked
 
     # loads what that user may not be allowed to read of the interpreter's files
     jobs.good("major_compact", *NAMED, fixture("hive3/a_crud", tmp_path / "other"))

@@ -32,8 +32,9 @@ from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.values import TxnType
 from acidlib.model.requests import State
 from acidlib.model.txnids import ValidTxnList
+from integration.children import Child
 from integration.harness import Jobs
-from integration.hive4_jobs import Child, Service, wait_for
+from integration.hive4_jobs import Service, wait_for
 from integration.hive4_model import local
 
 SECONDS = float(os.environ.get("ACIDLIB_DAY_SECONDS", "60"))

@@ -30,8 +30,9 @@ from acidlib.metastore import holds
 from acidlib.model.generation import Generation
 from acidlib.points import Point
 from acidlib.storage import claims
+from integration.children import forked, killed_at
 from integration.conftest import started
-from integration.harness import Jobs, Ran, forked, killed_at, names, tree, visible
+from integration.harness import Jobs, Ran, names, tree, visible
 from integration.hive3_tables import HOST, MINOR, USER, Client, Gate, Laid, full_acid, hives_names, insert_only, lay
 from integration.metastore_writes import NewTable, Writes
 from integration.test_named_compaction import break_second_rename, raise_retry

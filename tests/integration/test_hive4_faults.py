@@ -28,9 +28,10 @@ from servers.sql import Session
 from acidlib.metastore.values import LockState, TxnType
 from acidlib.model.generation import Generation
 from acidlib.points import Point
-from integration.harness import Jobs, Ran, killed_at
+from integration.children import Child, killed_at
+from integration.harness import Jobs, Ran
 from integration.hive4_alter import drop_partition, rename_table
-from integration.hive4_jobs import Child, Service, only_line, settle, wait_for
+from integration.hive4_jobs import Service, only_line, settle, wait_for
 from integration.hive4_model import Lake, Made
 from integration.hive4_proxy import Proxy
 

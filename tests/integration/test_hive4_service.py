@@ -20,8 +20,9 @@ from servers.sql import Session
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from acidlib.model.requests import State
+from integration.children import Child
 from integration.harness import Jobs
-from integration.hive4_jobs import Child, Service, clean_up, only_line, wait_for
+from integration.hive4_jobs import Service, clean_up, only_line, wait_for
 from integration.hive4_model import ABORTED, COLUMNS, CRUD, Lake, Made, rows
 from integration.hive4_proxy import Proxy
 from integration.metastore_writes import NewTable

@@ -8,7 +8,8 @@ import pytest
 from judges import merge
 
 from acidlib.points import Point
-from integration.harness import Jobs, at_time, fixture, killed_at, names, visible
+from integration.children import killed_at
+from integration.harness import Jobs, at_time, fixture, names, visible
 
 RUN = ("--all-committed",)
 TWO_RENAMES = ("--minor-as-major-bytes", "0")

@@ -13,7 +13,8 @@ from judges import merge
 
 from acidlib.errors import RetryError
 from acidlib.storage.local import LocalFileSystem
-from integration.harness import Jobs, Ran, added, at_time, fixture, forked, names, results_alike, tree, visible
+from integration.children import forked
+from integration.harness import Jobs, Ran, added, at_time, fixture, names, results_alike, tree, visible
 
 PARTITIONS = [f"dt=2024-01-0{day}" for day in (1, 2, 3)]
 TWO_RENAMES = ("--minor-as-major-bytes", "0")

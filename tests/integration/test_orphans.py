@@ -11,7 +11,8 @@ import pytest
 from judges import merge
 
 from acidlib.points import Point
-from integration.harness import Jobs, fixture, killed_at, names, tree
+from integration.children import killed_at
+from integration.harness import Jobs, fixture, names, tree
 
 DAY = 86_400
 

@@ -274,7 +274,7 @@ def test_litter_of_dead_runs_goes_after_a_day(jobs: Jobs, warehouse: Warehouse) 
     planned = jobs.good("cleaner", "--dry-run", "--retention", "0s").document["cleanings"][0]
     done = jobs.good("cleaner", "--retention", "0s").document["cleanings"][0]
     assert not old.exists()
-    assert young.exists()
+    assert young.with_name("_tmp_young.revoked").exists()
     assert foreign.exists()
     assert [item["path"] for item in planned["removed"]] == [item["path"] for item in done["removed"]]
     assert "_tmp_old" in [item["path"] for item in done["removed"]]

@@ -12,7 +12,8 @@ import pytest
 from judges import merge
 
 from acidlib.engine import worker
-from integration.harness import Jobs, fixture, forked, names, tree, visible
+from integration.children import forked
+from integration.harness import Jobs, fixture, names, tree, visible
 
 
 @pytest.fixture

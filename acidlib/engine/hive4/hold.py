@@ -104,6 +104,11 @@ class Hive4Hold:
         del publication
         return nullcontext()
 
+    def assert_held(self) -> None:
+        """By the claim."""
+        if self._claim is not None:
+            self._claim.assert_mine()
+
     def assert_mine(self, high_water_mark: int) -> ValidTxnList:
         """Transaction, claim and request are ours, and the server does not take us for dead before we have ended."""
         del high_water_mark

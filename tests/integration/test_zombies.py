@@ -1,0 +1,115 @@
+"""A run that sleeps at any point, is taken for dead, and wakes when others have done its work: it changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from judges import merge, tables
+
+from acidlib.points import Point
+from integration.children import stopped_at
+from integration.harness import Jobs, at_time, names, visible
+
+RUN = ("--all-committed",)
+TWO_RENAMES = (*RUN, "--minor-as-major-bytes", "0")
+COLUMNS = "struct<a:int,b:string>"
+POINTS = [
+    Point.CLAIMED,
+    Point.WRITTEN,
+    Point.ACCEPTED,
+    Point.CHECKED,
+    Point.RECORDED,
+    Point.FIRST_RENAMED,
+    Point.SECOND_RENAMED,
+    Point.PUBLISHED,
+]
+ONE_RENAME = [point for point in POINTS if point not in (Point.RECORDED, Point.SECOND_RENAMED)]
+KINDS = {"major": RUN, "minor": TWO_RENAMES}
+CASES = [("major", point) for point in ONE_RENAME] + [("minor", point) for point in POINTS]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Inserts and deletes of four transactions."""
+    made = tmp_path / "t"
+    for write_id in (1, 2, 4):
+        rows = [(write_id * 10 + number, f"row {number} of {write_id}") for number in range(5)]
+        tables.write_dir(made, tables.delta_name(write_id, write_id), COLUMNS, tables.inserts(write_id, rows))
+    write(made, 3, delete=1)
+    return made
+
+
+def write(place: Path, write_id: int, *, delete: int) -> None:
+    """One more transaction, which deletes a row that another one inserted."""
+    events = tables.deletes(write_id, [(delete, merge.bucket_property(0, 0), 2)])
+    tables.write_dir(place, tables.delta_name(write_id, write_id, delete=True), COLUMNS, events)
+
+
+@pytest.mark.parametrize("successor", KINDS)
+@pytest.mark.parametrize(("kind", "point"), CASES, ids=[f"{kind}, {point}" for kind, point in CASES])
+def test_what_wakes_after_others_have_been_there(
+    jobs: Jobs, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, point: Point, successor: str
+) -> None:
+    other = f"{jobs.queue_url}2"
+    run = (f"{kind}_compact", "--location", place, *KINDS[kind])
+    with stopped_at(point, lambda: jobs(*run), tmp_path / "answer") as zombie:
+        # the sleeper may hold half a publication: who runs two renames has stated that nobody reads meanwhile
+        early = jobs(f"{successor}_compact", "--location", place, *KINDS[successor], queue_url=other)
+        assert (early.status, early.states) == (1, ["conflict"])
+        at_time(monkeypatch, 3600)
+        write(place, 5, delete=4)
+        rows = merge.read(place, strict=False)
+        done = jobs(f"{successor}_compact", "--location", place, *KINDS[successor], queue_url=other)
+        assert done.states == ["ready for cleaning"]
+        if point not in (Point.FIRST_RENAMED, Point.RECORDED):
+            assert merge.read(place) == rows
+        rows = merge.read(place)
+        jobs("cleaner", "--retention", "0s", queue_url=other)
+        assert merge.read(place) == rows
+        seen = visible(place)
+        zombie.wake()
+        ran = zombie.ran()
+    assert merge.read(place, strict=True) == rows
+    assert visible(place) == seen
+    if point in (Point.SECOND_RENAMED, Point.PUBLISHED) or (kind == "major" and point is Point.FIRST_RENAMED):
+        assert ran.states == ["ready for cleaning"], ran.compactions
+    else:
+        # what slept before it had looked may find that nothing is left to do
+        assert ran.states in (["conflict"], ["refused"] if point is Point.CLAIMED else []), ran.compactions
+    at_time(monkeypatch, 7200)
+    for queue in (jobs.queue_url, other):
+        for job in ("major_compact", "minor_compact"):
+            jobs(job, queue_url=queue)
+            jobs("cleaner", "--retention", "0s", queue_url=queue)
+            assert merge.read(place, strict=True) == rows
+    at_time(monkeypatch, 3 * 86_400)
+    jobs("cleaner", "--retention", "0s")
+    assert [name for name in names(place) if name.startswith(("_tmp", "_acidlib"))] == []
+
+
+@pytest.mark.parametrize("more", [(), ("--trash",)], ids=["deleted", "to the trash"])
+def test_a_cleaner_that_wakes_removes_nothing_more(
+    jobs: Jobs, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """Meanwhile the table was made again, and the names that the sleeper knows as obsolete are in use."""
+    jobs.good("major_compact", "--location", place, *RUN)
+    clean = ("cleaner", "--retention", "0s", *more)
+    with stopped_at(Point.REMOVED_ONE, lambda: jobs(*clean), tmp_path / "answer") as zombie:
+        (base,) = (path for path in place.iterdir() if path.name.startswith("base_"))
+        gone = {path.name for path in place.iterdir()}
+        at_time(monkeypatch, 3600)
+        other = f"{jobs.queue_url}2"
+        write(place, 5, delete=4)
+        assert jobs("major_compact", "--location", place, *RUN, queue_url=other).states == ["ready for cleaning"]
+        shutil.rmtree(base)
+        rows = merge.read(place, strict=False)
+        zombie.wake()
+        ran = zombie.ran()
+    (cleaning,) = ran.document["cleanings"]
+    assert cleaning["state"] == "conflict"
+    assert "our claim on it is lost" in cleaning["reason"]
+    assert "1 were removed before" in cleaning["reason"]
+    assert merge.read(place, strict=False) == rows
+    assert gone - {base.name, "_acidlib_claim"} <= set(names(place))
