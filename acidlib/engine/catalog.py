@@ -14,7 +14,7 @@ from acidlib.engine.backend import Selected
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import FULL, INSERT_ONLY, TableFacts, Target, Understanding
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
@@ -239,3 +239,13 @@ class Catalog:
             )
             for one in targets
         ]
+
+
+def require_unchanged(before: Target, now: Target, doing: str) -> None:
+    """The table is still the one that was looked at, at the same place; else ConflictError: cannot do that."""
+    assert before.facts is not None
+    assert now.facts is not None
+    same_table = (before.facts.table.created, before.facts.table.id) == (now.facts.table.created, now.facts.table.id)
+    if not same_table or before.location != now.location:
+        what = "moved" if same_table else "dropped and made again"
+        raise ConflictError(f"Cannot {doing} {before.name}: because it was {what} meanwhile")

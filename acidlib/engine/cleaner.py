@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
@@ -23,7 +24,7 @@ from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.claims import Claim
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import roll_forward, unfinished_publications
+from acidlib.storage.publishing import unfinished_publications
 from acidlib.storage.removing import remove_paths
 from acidlib.storage.staging import Litter, find_litter, made_as
 
@@ -90,6 +91,9 @@ class Cleaning(Protocol):
     def cleaned(self, request: CompactionRequest) -> None:
         """Nothing is left: to the history."""
 
+    def gone(self, request: CompactionRequest) -> None:
+        """Its place does not exist any more: to the history, and what was rolled back there is not forgotten for it."""
+
     def failed(self, request: CompactionRequest, error: AcidError) -> None:
         """The cleaning failed: note it, or give the request up."""
 
@@ -128,9 +132,7 @@ def _leftovers(
         if dry_run:
             return replace(result, reason=told, removed=_litter(services, place))
         with services.claim(place) as held:
-            if unfinished:
-                with cleaning.finishing(request):
-                    roll_forward(services.fs, place)
+            finish_claimed(services.fs, place, lambda: cleaning.finishing(request))
             removed = _remove_litter(services, place, token=held.info.token)
         return replace(result, state="succeeded", reason=told, removed=removed)
     except ConflictError as error:
@@ -181,9 +183,7 @@ def _clean(
         return _planned(result, plan, _litter(services, target.location), waits)
     with services.claim(target.location) as held:
         passing(Point.CLEANING_CLAIMED)
-        if unfinished_publications(fs, target.location):
-            with cleaning.finishing(request):
-                roll_forward(fs, target.location)
+        finish_claimed(fs, target.location, lambda: cleaning.finishing(request))
         listing = list_location(fs, target.location, missing=ConflictError)
         if cleaning.place_is_known and not listing.files and not listing.top_directories():
             raise _missing(target, "it is empty")
@@ -290,7 +290,7 @@ def _gone(
         raise _missing(target, "neither it nor the directory above it is there")
     what = "table or partition" if target is None else "location"
     if not dry_run:
-        cleaning.cleaned(request)
+        cleaning.gone(request)
     return _result(request, "planned" if dry_run else "succeeded", f"the {what} does not exist any more")
 
 

@@ -12,6 +12,7 @@ from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.eligible import cleaning_forbidden
 from acidlib.settings import Layer, Settings
 
+GONE = "the table or partition does not exist any more"
 NO_FORGETTING = (
     "nothing obsolete is left, but rows of aborted write ids ({ids}) still lie there; only Hive's own cleaner can "
     "forget the others, so the request stays for it"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage.claims import STALE_SECONDS, read_claim
+from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.publishing import RolledForward, roll_forward, unfinished_publications
 
 
@@ -63,9 +64,29 @@ def took_long(request: CompactionRequest, now_ms: int) -> bool:
     return request.start_ms is not None and now_ms - request.start_ms > STALE_SECONDS * 1000
 
 
-def finish_publications(services: Services, location: str) -> tuple[RolledForward, ...]:
-    """Finish the publications of dead runs at a place, under a claim of our own. ConflictError while another works."""
+def finish_publications(
+    services: Services, location: str, alone: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> tuple[RolledForward, ...]:
+    """Finish the publications of dead runs at a place, under a claim of our own. ConflictError while another works.
+
+    `alone` keeps readers away, see `finish_claimed`.
+    """
     if not unfinished_publications(services.fs, location):
         return ()
     with services.claim(location):
-        return roll_forward(services.fs, location)
+        return finish_claimed(services.fs, location, alone)
+
+
+def finish_claimed(
+    fs: FileSystem, location: str, alone: Callable[[], AbstractContextManager[None]]
+) -> tuple[RolledForward, ...]:
+    """Finish the publications of dead runs at a claimed place.
+
+    Of which a half is visible, at once: as long as we waited for readers to go, others would come and see it. What
+    nobody sees yet becomes visible while `alone` keeps readers away, or ConflictError.
+    """
+    finished = roll_forward(fs, location, visible_only=True)
+    if unfinished_publications(fs, location):
+        with alone():
+            finished += roll_forward(fs, location)
+    return finished

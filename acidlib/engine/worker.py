@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from acidlib.engine.backend import Backend, Hold, Taken
+from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
@@ -33,7 +34,6 @@ from acidlib.storage.publishing import (
     Publication,
     publish,
     publish_hidden,
-    roll_forward,
     take_back,
     unfinished_publications,
 )
@@ -143,9 +143,10 @@ class Worker:
             one.target = target = one.hold.begin()
             passing(Point.CLAIMED)
             if unfinished_publications(services.fs, target.location):
-                with one.hold.publishing(PlannedPublication.TWO_RENAMES):
-                    finished = roll_forward(services.fs, target.location)
-                for record in finished:
+                hold = one.hold
+                for record in finish_claimed(
+                    services.fs, target.location, lambda: hold.publishing(PlannedPublication.TWO_RENAMES)
+                ):
                     services.progress.note(
                         f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}"
                     )

@@ -19,7 +19,7 @@ from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseD
 from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
-from acidlib.storage.staging import PUBLISH_RECORD, STAGING_PREFIX, remove_staging, revoke
+from acidlib.storage.staging import PUBLISH_RECORD, REVOKED, STAGING_PREFIX, remove_staging, revoke
 
 _ORC_ACID_VERSION = b"2"
 _METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
@@ -138,17 +138,23 @@ def roll_forward(
     fs: FileSystem,
     location: str,
     *,
-    obstacle: Callable[[PublicationRecord], str | None] | None = None,
+    visible_only: bool = False,
 ) -> tuple[RolledForward, ...]:
     """Finishes every publication that an earlier run recorded in `location` and did not complete, whoever it was.
 
-    The caller must hold the partition's claim. A half-visible publication is always completed; the lengths of staged
-    files are verified first. One of which nothing is visible yet is completed too, unless an input of it is gone or
-    `obstacle` gives a reason: then it is discarded, since its inputs still stand for the same rows. Running it again is
-    harmless. Raises `CorruptError` for a damaged record or staged file, `ConflictError` when a foreign directory took
-    a name that is still to be published.
+    The caller must hold the partition's claim. With `visible_only` just those of which a reader can see something
+    already. First its staging is taken from whoever recorded it: he may sleep, not be dead, and wake between any two
+    steps. A half-visible publication is completed, unless a base covers it meanwhile; the lengths of staged files are
+    verified first. One of which nothing is visible yet is completed too, unless an input of it is gone or a
+    name is taken: then it is discarded, since its inputs still stand for the same rows. Running it again is harmless.
+    Raises `CorruptError` for a damaged record or staged file, `ConflictError` when a foreign directory took a name that
+    is still to be published.
     """
-    return tuple(_roll_one(fs, location, staging, obstacle) for staging in unfinished_publications(fs, location))
+    return tuple(
+        _roll_one(fs, location, staging)
+        for staging in unfinished_publications(fs, location)
+        if not visible_only or _is_visible(fs, staging)
+    )
 
 
 def unfinished_publications(fs: FileSystem, location: str) -> tuple[str, ...]:
@@ -160,6 +166,11 @@ def unfinished_publications(fs: FileSystem, location: str) -> tuple[str, ...]:
         and entry.name.startswith(STAGING_PREFIX)
         and fs.exists(f"{location}/{entry.name}/{PUBLISH_RECORD}")
     )
+
+
+def _is_visible(fs: FileSystem, staging: str) -> bool:
+    record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
+    return not all(fs.exists(f"{staging}/{directory.name}") for directory in record.directories)
 
 
 def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
@@ -253,14 +264,20 @@ def _rename_first(fs: FileSystem, location: str, staging: str, names: tuple[str,
 
 def _take_back(fs: FileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError) -> None:
     """Undoes the first rename: no half may stay visible until a later run comes, if that can be helped."""
-    if not fs.exists(f"{staging}/{names[1]}"):
+    if fs.exists(f"{location}/{names[1]}") and not fs.exists(f"{staging}/{names[1]}"):
         if isinstance(cause, ConflictError):
             raise cause  # another run has finished it
         raise _unknown(location, names, cause) from cause  # it was renamed, and only then something failed
+    removed = not fs.is_directory(staging)  # by somebody, with the other half
     try:
-        fs.rename_noreplace(f"{location}/{names[0]}", f"{staging}/{names[0]}")
-        fs.remove_tree(staging, PUBLISH_RECORD)
+        if removed:
+            fs.rename_noreplace(f"{location}/{names[0]}", staging + REVOKED, missing=ConflictError)
+        else:
+            fs.rename_noreplace(f"{location}/{names[0]}", f"{staging}/{names[0]}")
+            fs.remove_tree(staging, PUBLISH_RECORD)
     except AcidError as error:
+        if removed and isinstance(error, ConflictError):
+            raise cause from error  # another run is about to finish it
         raise _unknown(location, names, error) from cause
 
 
@@ -281,16 +298,17 @@ def _finish(fs: FileSystem, location: str, staging: str) -> str | None:
     return remove_staging(fs, location, staging)
 
 
-def _roll_one(
-    fs: FileSystem, location: str, staging: str, obstacle: Callable[[PublicationRecord], str | None] | None
-) -> RolledForward:
+def _roll_one(fs: FileSystem, location: str, staging: str) -> RolledForward:
+    staging = revoke(fs, staging)
     record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
     names = tuple(directory.name for directory in record.directories)
     waiting = tuple(item for item in record.directories if fs.exists(f"{staging}/{item.name}"))
     outcome, reason = "was published", None
     if len(waiting) == len(names):
-        reason = _reason_to_discard(fs, location, record, obstacle)
+        reason = _reason_to_discard(fs, location, record)
         outcome = "finished" if reason is None else "discarded"
+    elif waiting and (covering := _covering(fs, location, names)) is not None:
+        outcome, reason = "discarded", f"{covering} covers it: somebody else has compacted what was visible of it"
     elif waiting:
         outcome = "finished"
         _require_published(fs, location, staging, record, waiting)
@@ -300,25 +318,31 @@ def _roll_one(
         _refuse_existing(fs, location, waiting)
         for directory in waiting:
             fs.rename_noreplace(f"{staging}/{directory.name}", f"{location}/{directory.name}")
-    if outcome == "discarded":
-        staging = revoke(fs, staging)  # else whoever made it could wake, and publish what is being removed
     leftover = _finish(fs, location, staging)
     return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
 
 
-def _reason_to_discard(
-    fs: FileSystem,
-    location: str,
-    record: PublicationRecord,
-    obstacle: Callable[[PublicationRecord], str | None] | None,
-) -> str | None:
+def _reason_to_discard(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
     for path in record.inputs:
         if not fs.exists(f"{location}/{path}"):
             return f"its input {path} is gone, so something else stands for those rows"
     for directory in record.directories:
         if fs.exists(f"{location}/{directory.name}"):
             return f"{directory.name} already exists"
-    return None if obstacle is None else obstacle(record)
+    return None
+
+
+def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | None:
+    """What makes all of these obsolete. Then the half that is left can become visible to nobody any more."""
+    deltas = [found for name in names if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
+    if len(deltas) != len(names):
+        return None
+    highest = max(delta.max_write_id for delta in deltas)
+    for entry in fs.list_directory(location, missing=ConflictError):
+        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
+        if isinstance(found, BaseDir) and found.write_id >= highest:
+            return entry.name
+    return None
 
 
 def _require_published(

@@ -100,6 +100,10 @@ class StandaloneCleaning:
         """To the history."""
         self._queue.mark_cleaned(request.id, self._services.now_ms())
 
+    def gone(self, request: CompactionRequest) -> None:
+        """To the history: nothing is remembered elsewhere."""
+        self.cleaned(request)
+
     def failed(self, request: CompactionRequest, error: AcidError) -> None:
         """Tried again after a while, a few times."""
         note_failure(self._services, self._queue, request, error)

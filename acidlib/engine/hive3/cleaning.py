@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from acidlib.engine.catalog import Catalog
+from acidlib.engine.catalog import Catalog, require_unchanged
 from acidlib.engine.cleaner import CleaningAsked, recorded_mark
-from acidlib.engine.cleaning_rules import NO_FORGETTING, cleaning_place, retention_of, wanted
+from acidlib.engine.cleaning_rules import GONE, NO_FORGETTING, cleaning_place, retention_of, wanted
 from acidlib.engine.hive3.connected import Connected3, alone_with
 from acidlib.engine.hive3.evidence import Evidence, concerns, format_evidence, parse_evidence, table_id
 from acidlib.engine.hive3.recovery import recover
@@ -135,8 +135,7 @@ class Hive3Cleaning:
         for row in rows:
             if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
                 raise ConflictError(f"Cannot clean {target.name}: because request {row.id} for it is {row.state.label}")
-        if self._catalog.place(request).location != target.location:
-            raise ConflictError(f"Cannot clean {target.name}: because it was moved meanwhile")
+        require_unchanged(target, self._catalog.place(request), "clean")
 
     def left(self, request: CompactionRequest, target: Target, listing: Listing) -> Sequence[str]:
         """By the recorded mark."""
@@ -159,6 +158,10 @@ class Hive3Cleaning:
     def cleaned(self, request: CompactionRequest) -> None:
         """To the history."""
         self._queue.mark_cleaned(request.id, self._services.now_ms())
+
+    def gone(self, request: CompactionRequest) -> None:
+        """Refused: a table may only seem to be gone, to a user who may not see it, and cleaned would mean forgotten."""
+        self._queue.mark_refused(request.id, GONE, self._services.now_ms(), worker_id=None)
 
     def failed(self, request: CompactionRequest, error: AcidError) -> None:
         """Tried again after a while, a few times."""

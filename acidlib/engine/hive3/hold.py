@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from acidlib.engine.backend import Taken
-from acidlib.engine.catalog import Catalog
+from acidlib.engine.catalog import Catalog, require_unchanged
 from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.hive3.evidence import Evidence, format_evidence, table_id
 from acidlib.engine.names import run_as_user
@@ -97,7 +97,7 @@ class Hive3Hold(SqlHold):
         super().assert_mine(high_water_mark)
         self._leave_to_hive()
         assert self._place is not None
-        require_unchanged(self._place, self._catalog.place(self._request))
+        require_unchanged(self._place, self._catalog.place(self._request), "publish")
         return ALL_COMMITTED
 
     def close(self) -> None:
@@ -134,13 +134,3 @@ class Hive3Hold(SqlHold):
                 raise ConflictError(
                     f"Cannot compact {row.full_name}: because Hive's own request {row.id} for it is {row.state.label}"
                 )
-
-
-def require_unchanged(before: Target, now: Target) -> None:
-    """The table is still the one that was compacted, at the same place; else ConflictError."""
-    assert before.facts is not None
-    assert now.facts is not None
-    same_table = (before.facts.table.created, before.facts.table.id) == (now.facts.table.created, now.facts.table.id)
-    if not same_table or before.location != now.location:
-        what = "moved" if same_table else "dropped and made again"
-        raise ConflictError(f"Cannot publish {before.name}: because it was {what} meanwhile")

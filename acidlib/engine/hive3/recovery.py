@@ -10,7 +10,6 @@ from acidlib.engine.services import Services
 from acidlib.errors import AcidError, RefusedError
 from acidlib.metastore.holds import release_dead_locks
 from acidlib.model.requests import CompactionRequest
-from acidlib.storage.publishing import unfinished_publications
 
 
 def recover(services: Services, connected: Connected3, catalog: Catalog) -> list[str]:
@@ -33,10 +32,8 @@ def recover(services: Services, connected: Connected3, catalog: Catalog) -> list
 
 
 def finish_alone(services: Services, connected: Connected3, entity: Entity, location: str) -> None:
-    """Finish the publications of dead runs at a place under an exclusive lock, as they were begun."""
-    if unfinished_publications(services.fs, location):
-        with alone_with(connected, *entity, agent=services.worker_id):
-            finish_publications(services, location)
+    """Finish the publications of dead runs at a place: those that nobody sees yet under an exclusive lock."""
+    finish_publications(services, location, lambda: alone_with(connected, *entity, agent=services.worker_id))
 
 
 def _is_dead(services: Services, connected: Connected3, catalog: Catalog, row: CompactionRequest) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from acidlib.engine.catalog import Catalog
+from acidlib.engine.catalog import Catalog, require_unchanged
 from acidlib.engine.cleaner import CleaningAsked, recorded_mark
-from acidlib.engine.cleaning_rules import NO_FORGETTING, cleaning_place, retention_of, wanted
+from acidlib.engine.cleaning_rules import GONE, NO_FORGETTING, cleaning_place, retention_of, wanted
 from acidlib.engine.hive4.connected import MIN_HISTORY
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.services import Services
@@ -125,8 +125,7 @@ class Hive4Cleaning:
         row = self._hms.find_compaction(request.id)
         if row is None or row.state is not State.READY_FOR_CLEANING:
             raise ConflictError(f"Cannot clean {target.name}: because request {request.id} was cleaned by another")
-        if self._catalog.place(request).location != target.location:
-            raise ConflictError(f"Cannot clean {target.name}: because it was moved meanwhile")
+        require_unchanged(target, self._catalog.place(request), "clean")
 
     def left(self, request: CompactionRequest, target: Target, listing: Listing) -> Sequence[str]:
         """As Hive verifies: with every transaction counted as committed."""
@@ -147,6 +146,10 @@ class Hive4Cleaning:
         """
         mark = recorded_mark(request)
         self._hms.mark_cleaned(replace(request, highest_write_id=min(mark, self._marks.get(request.id, mark))))
+
+    def gone(self, request: CompactionRequest) -> None:
+        """Refused: a table may only seem to be gone, to a user who may not see it, and cleaned would mean forgotten."""
+        self._hms.mark_refused(replace(request, error_message=GONE))
 
     def failed(self, request: CompactionRequest, error: AcidError) -> None:
         """The row stays as it is: thrift has no way to note a failed cleaning."""

@@ -129,6 +129,7 @@ class Hive4Hold:
         """Ready for cleaning, then the commit that shows the results."""
         del directories
         assert self._txn is not None
+        self._assert_ours()
         try:
             self._hms.mark_compacted(self._request)
         except AcidError as error:
@@ -156,7 +157,9 @@ class Hive4Hold:
             self._abort()
         row = self._row()
         ours = row is not None and row.state is State.WORKING and row.worker_id == self._services.worker_id
-        if self._marked and row is not None and row.state in (State.WORKING, State.READY_FOR_CLEANING):
+        txn_id = None if self._txn is None else self._txn.txn_id
+        undone = row is not None and row.state in (State.WORKING, State.READY_FOR_CLEANING) and row.txn_id == txn_id
+        if self._marked and undone:
             # a row that is ready for cleaning and whose transaction was aborted blocks its place for ever (HIVE-29572)
             self._hms.mark_failed(replace(self._request, error_message=reason))
         elif not ours:
