@@ -92,7 +92,7 @@ class Cleaning(Protocol):
         """Nothing is left: to the history."""
 
     def gone(self, request: CompactionRequest) -> None:
-        """Its place does not exist any more: to the history, and what was rolled back there is not forgotten for it."""
+        """Its place or result does not exist any more: to the history, without forgetting what was rolled back."""
 
     def failed(self, request: CompactionRequest, error: AcidError) -> None:
         """The cleaning failed: note it, or give the request up."""
@@ -150,6 +150,8 @@ def _guarded(
         return _result(request, "conflict", str(error))
     except NotOursError as error:
         return _result(request, "ready for cleaning", str(error))
+    except ReplacedError as error:
+        return _ended_without(cleaning, request, str(error), dry_run=dry_run)
     except AcidError as error:
         result = error.result if isinstance(error, PartlyRemovedError) else _result(request, "failed", "")
         if not dry_run:
@@ -217,6 +219,10 @@ def _clean(
 
 class NotOursError(RefusedError):
     """A request that somebody else has to clean; not a failure."""
+
+
+class ReplacedError(RefusedError):
+    """A request whose result is not at its place any more."""
 
 
 class PartlyRemovedError(RetryError):
@@ -289,9 +295,14 @@ def _gone(
     if target is not None and not services.fs.exists(target.location.rpartition("/")[0]):
         raise _missing(target, "neither it nor the directory above it is there")
     what = "table or partition" if target is None else "location"
+    return _ended_without(cleaning, request, f"the {what} does not exist any more", dry_run=dry_run)
+
+
+def _ended_without(cleaning: Cleaning, request: CompactionRequest, reason: str, *, dry_run: bool) -> CleaningResult:
+    """There is nothing to clean, and will not be."""
     if not dry_run:
         cleaning.gone(request)
-    return _result(request, "planned" if dry_run else "succeeded", f"the {what} does not exist any more")
+    return _result(request, "planned" if dry_run else "succeeded", reason)
 
 
 def _missing(target: Target, what: str) -> RetryError:

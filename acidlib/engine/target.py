@@ -19,6 +19,7 @@ from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.table_schema import row_type
 from acidlib.queue.rules import LOCATION
 from acidlib.settings import Layer, Settings
+from acidlib.storage.witness import witness_of
 
 WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY = (
     "acidlib.write.ids",
@@ -37,6 +38,9 @@ TABLE_ID = "acidlib.table.id"
 
 LOCK_TRIES = "acidlib.lock.tries"
 """Property: how often two renames could not be made because readers held the table."""
+
+WITNESS = "acidlib.witness"
+"""Property, without a metastore: a file by which the place is known again, see `storage.witness`."""
 
 METASTORE = "acidlib.metastore"
 """Property of a request in our own queue that was made for a metastore: its URIs."""
@@ -156,11 +160,12 @@ class Target:
 
 def request_of(target: Target, kind: CompactionType, listing: Listing, *, initiator: str) -> CompactionRequest:
     """A request that says everything a later worker and cleaner need: they never guess anew."""
-    generation = target.generation(listing)
+    generation, write_ids = target.generation(listing), target.write_ids(listing)
     properties = [
         (LOCATION, target.location),
-        (WRITE_IDS, target.write_ids(listing).format()),
+        (WRITE_IDS, write_ids.format()),
         (HIVE_VERSION, str(int(generation))),
+        (WITNESS, witness_of(listing, write_ids.for_compactor().high_water_mark, generation)),
     ]
     if target.understanding.table_kind is not None:
         properties.append((TABLE_KIND, target.understanding.table_kind))

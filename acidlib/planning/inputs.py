@@ -77,7 +77,7 @@ class Publication(Enum):
 class InputFile:
     """One data file: `path` relative to the location, `length` in bytes as listed.
 
-    With a `side_file` (relative path) the file is readable up to the last length noted in that one only.
+    With a `side_file` (relative path, and its own length) the file is readable up to the last length noted in it only.
     """
 
     path: str
@@ -85,6 +85,7 @@ class InputFile:
     bucket: int
     kind: FileKind
     side_file: str | None = None
+    side_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,6 +393,7 @@ class _Files:
             bucket=parsed.bucket,
             kind=FileKind.ACID if isinstance(parsed, BucketFile) else FileKind.RAW,
             side_file=side if has_side else None,
+            side_length=self._by_path[side].length if has_side else None,
         )
 
     def _plain(self, file: ListedFile) -> InputFile | None:

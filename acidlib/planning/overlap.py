@@ -6,12 +6,14 @@ are both read), and a result must not be published for inputs that have gone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, has_hidden_part
 from acidlib.model.names import BaseDir, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
-from acidlib.planning.inputs import CompactionInputs, Role, is_aside
+from acidlib.planning.inputs import CompactionInputs, InputFile, Role, is_aside
 from acidlib.planning.state import AcidState, NotTaken
 
 
@@ -50,9 +52,18 @@ def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
             # a streaming writer may still append behind the length its side file notes
             if file.side_file is None and lengths[file.path] != file.length:
                 return f"the input {file.path} had {file.length} bytes and has {lengths[file.path]} now"
+            if _went_on(file, lengths):
+                return f"the streaming writer of {file.path} has gone on since the inputs were listed"
         if directory.path and directory.files and directory.path not in directories:
             return f"the input {directory.path} is gone"
     return None
+
+
+def _went_on(file: InputFile, lengths: Mapping[str, int]) -> bool:
+    """Whether rows were noted in the side file, or the writer has closed its file behind what was noted."""
+    if file.side_file is None or lengths.get(file.side_file) == file.side_length:
+        return False
+    return file.side_file in lengths or lengths[file.path] != file.length
 
 
 def _grown_input(listing: Listing, inputs: CompactionInputs) -> str | None:

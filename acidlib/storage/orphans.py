@@ -10,10 +10,12 @@ from acidlib.model.names import parse_directory
 from acidlib.model.txnids import ValidTxnList
 from acidlib.storage.claims import is_claimed
 from acidlib.storage.filesystem import Entry, FileSystem
-from acidlib.storage.staging import STAGING_MARKER, STAGING_PREFIX, contents
+from acidlib.storage.staging import LITTER_SECONDS, STAGING_MARKER, STAGING_PREFIX, contents
 
 HIVE_STAGING_PREFIX = ".hive-staging"
 """What Hive's queries write to before their results have a name (`hive.exec.stagingdir`)."""
+
+_FOREIGN = ("staging of a compaction", "staging of a query")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +52,25 @@ def find_orphans(
             continue
         what = _what(entry.name, txns)
         orphan = None if what is None else _measured(fs, location, entry, what, now)
-        if orphan is not None and orphan.idle_seconds > idle_seconds:
+        if orphan is not None and orphan.idle_seconds > _patience(orphan, idle_seconds):
             found.append(orphan)
     return tuple(found)
 
 
 def _what(name: str, txns: ValidTxnList) -> str | None:
     if name.startswith(STAGING_PREFIX):
-        return "staging of a compaction"
+        return _FOREIGN[0]
     if name.startswith(HIVE_STAGING_PREFIX):
-        return "staging of a query"
+        return _FOREIGN[1]
     parsed = parse_directory(name, Generation.HIVE4)
     if parsed is not None and parsed.visibility_txn and txns.is_txn_aborted(parsed.visibility_txn):
         return f"the result of transaction {parsed.visibility_txn}, which was aborted"
     return None
+
+
+def _patience(orphan: Orphan, idle_seconds: float) -> float:
+    """Only Hive knows whether its query or compactor still lives: its staging is left for a day at least."""
+    return max(idle_seconds, LITTER_SECONDS) if orphan.reason in _FOREIGN else idle_seconds
 
 
 def _measured(fs: FileSystem, location: str, entry: Entry, what: str, now: float) -> Orphan | None:

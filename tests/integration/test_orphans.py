@@ -71,6 +71,18 @@ def test_listed_first_and_removed_when_asked_for(jobs: Jobs, part: Path) -> None
     assert {place: merge.read(place) for place in (one, two)} == rows
 
 
+def test_what_may_be_hives_is_left_for_a_day(jobs: Jobs, part: Path) -> None:
+    place = part / "dt=2024-01-01"
+    for name in ("_tmp_1a2b", ".hive-staging_hive_1"):
+        put(place, name, 0.9)
+        put(place, f"{name}2", 1.1)
+    ours = put(place, "_tmp_ours", 0.1)
+    (ours / "_acidlib_staging").write_text("{}")
+    aged(ours, 0.1)
+    found = listed(jobs, "--location", part, "--older-than", "0s", "--delete")
+    assert sorted(found["dt=2024-01-01"]) == [".hive-staging_hive_12", "_tmp_1a2b2", "_tmp_ours"]
+
+
 def test_moved_aside(jobs: Jobs, part: Path) -> None:
     place = part / "dt=2024-01-01"
     put(place, "_tmp_1a2b", 4)

@@ -381,6 +381,15 @@ def test_a_streaming_file_may_grow_behind_its_noted_length() -> None:
     assert conflict(listing(*names), grown) is None
 
 
+def test_a_streaming_writer_that_goes_on_is_a_conflict() -> None:
+    """Only where open write ids are stated as committed; its rows would be covered without having been read."""
+    names = ("base_2", "delta_3_5/bucket_00000", "delta_3_5/bucket_00000_flush_length")
+    told = "the streaming writer of delta_3_5/bucket_00000 has gone on since the inputs were listed"
+    assert conflict(listing(*names), listing(*names, sizes={names[2]: 108})) == told
+    assert conflict(listing(*names), listing(*names[:2])) is None  # closed as it was
+    assert conflict(listing(*names), listing(*names[:2], sizes={names[1]: 170})) == told
+
+
 def test_other_compactors_transactions() -> None:
     before = listing("delta_3_3_0", "delta_4_4_0", "delta_3_4_v30")
     opened, aborted = ValidTxnList.parse("40:30:30:"), ValidTxnList.parse("40:40::30")

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from acidlib.engine.alone.recovery import recover
-from acidlib.engine.cleaner import CleaningAsked, recorded_mark
+from acidlib.engine.cleaner import CleaningAsked, ReplacedError, recorded_mark
 from acidlib.engine.retrying import note_failure, retry_wait
 from acidlib.engine.services import Services
-from acidlib.engine.target import FIRST_SEEN, METASTORE, OUTPUTS, PUBLISHED_MS, Target, target_of
+from acidlib.engine.target import FIRST_SEEN, METASTORE, OUTPUTS, PUBLISHED_MS, WITNESS, Target, target_of
 from acidlib.errors import AcidError
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, cleanable, left_over
 from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
+from acidlib.storage.witness import is_there
 
 
 class StandaloneCleaning:
@@ -64,7 +65,11 @@ class StandaloneCleaning:
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
         """With the recorded list, and the retention from the newest publication on."""
-        newest, published = self._publications(request)
+        if not is_there(self._services.fs, target.location, request.property(WITNESS) or ""):
+            raise ReplacedError(
+                "what it was made for is not there any more: the table was made anew, or something newer replaced it"
+            )
+        newest, published = self._publications(request, listing)
         return cleanable(
             listing,
             recorded_mark(request),
@@ -120,8 +125,12 @@ class StandaloneCleaning:
         place = request.property(LOCATION) or ""
         return self._location is None or place == self._location or place.startswith(f"{self._location}/")
 
-    def _publications(self, request: CompactionRequest) -> tuple[float | None, dict[str, float]]:
-        """When the newest publication at this place was, and when each directory was published or first seen."""
+    def _publications(self, request: CompactionRequest, listing: Listing) -> tuple[float | None, dict[str, float]]:
+        """When the newest publication at this place was, and when each directory was published or first seen.
+
+        Not before its files were written, by the clock of the file system: workers' clocks differ, and a table that was
+        made anew has directories of the same names.
+        """
         published: dict[str, float] = {}
         newest: float | None = None
         for other in self._queue.show():
@@ -134,4 +143,8 @@ class StandaloneCleaning:
                 seconds = int(at) / 1000
                 newest = seconds if newest is None else max(newest, seconds)
                 published.update((name, seconds) for name in (other.property(OUTPUTS) or "").split(",") if name)
+        for file in listing.files:
+            name = file.path.partition("/")[0]
+            if name in published:
+                published[name] = max(published[name], file.modified)
         return newest, published
