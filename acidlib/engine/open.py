@@ -149,5 +149,10 @@ def _heartbeater(where: Surroundings, hms: Hms) -> Heartbeater:
         lambda: connect(where.metastore, options, user=where.user, host=where.host),
         interval_seconds=timeout / 2,
         timeout_seconds=timeout,
-        clock=time.monotonic,
+        clock=_since_boot,
     )
+
+
+def _since_boot() -> float:
+    """Seconds that go on while the machine is suspended, as they do for the metastore that counts them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -39,8 +39,8 @@ class ClaimInfo:
     process: str = ""
 
     def is_stale(self, now: float, stale_seconds: float = STALE_SECONDS) -> bool:
-        """Whether its owner counts as dead."""
-        return now - self.beat > stale_seconds or has_ended(self.process)
+        """Whether its owner counts as dead. A sign of life from a time to come was given by a clock that was wrong."""
+        return abs(now - self.beat) > stale_seconds or has_ended(self.process)
 
     def encode(self) -> bytes:
         """The contents of the claim file."""

@@ -156,6 +156,16 @@ def test_of_many_takers_exactly_one_wins(tmp_path: Path, stale: bool) -> None:
             assert [path.name for path in location.iterdir()] == [CLAIM_FILE]
 
 
+def test_a_sign_of_life_from_a_time_to_come_does_not_hold_a_place_until_then(tmp_path: Path) -> None:
+    early, late = Clock(1000.0), Clock(1000.0 + 86_400)
+    ahead = claim(FS, str(tmp_path), owner="worker-1", token="t1", clock=late)
+    with claim(FS, str(tmp_path), owner="worker-2", token="t2", clock=early) as held:
+        held.assert_mine()
+        with pytest.raises(ConflictError):
+            ahead.assert_mine()
+    ahead.release()
+
+
 def test_a_process_of_this_machine_that_has_ended_holds_nothing(tmp_path: Path) -> None:
     def claims_and_dies() -> None:
         claim(FS, str(tmp_path), owner="worker-1", token="t1", clock=lambda: 1000.0)
