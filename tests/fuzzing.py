@@ -4,6 +4,7 @@ children that work on them, so that a crash, a hang or a flood of memory is one 
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import random
@@ -89,6 +90,7 @@ def _child(group: list[int], work: Callable[[int, Phase], str]) -> Iterator[Outc
 
 def _work_on(group: list[int], work: Callable[[int, Phase], str], report: Callable[..., None]) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    faulthandler.disable()  # readers of others crash on damaged files, as is expected here
     limit_memory(_SPARE_BYTES)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for seed in group:
