@@ -15,6 +15,7 @@ from servers.postgres import Postgres
 
 from acidlib.model.generation import Generation
 from integration.harness import Jobs, local_session
+from integration.hive3_site import METASTORES, OWN, Site, site
 
 Server = TypeVar("Server")
 
@@ -67,6 +68,27 @@ def hiveserver(servers: Servers, hive4_metastore: Metastore) -> Iterator[HiveSer
     server = started(lambda: servers.hiveserver(hive4_metastore))
     yield server
     server.stop()
+
+
+@pytest.fixture(params=[METASTORES, OWN])
+def both(request: pytest.FixtureRequest, jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
+    """Either queue."""
+    with site(jobs, hive3_metastore, hives_queue=request.param == METASTORES) as made:
+        yield made
+
+
+@pytest.fixture
+def hives(jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
+    """The metastore's own queue."""
+    with site(jobs, hive3_metastore, hives_queue=True) as made:
+        yield made
+
+
+@pytest.fixture
+def own(jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
+    """A queue of our own beside the metastore's."""
+    with site(jobs, hive3_metastore, hives_queue=False) as made:
+        yield made
 
 
 def started(start: Callable[[], Server]) -> Server:

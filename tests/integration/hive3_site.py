@@ -18,6 +18,7 @@ from integration.harness import Jobs, Ran
 from integration.hive3_tables import Client, Gate, Laid, full_acid, insert_only, lay
 
 NOW = ("--retention", "0s")
+METASTORES, OWN = "the metastore's queue", "a queue of our own"
 _numbers = itertools.count(1)
 
 

@@ -29,7 +29,7 @@ from acidlib.storage import claims
 from integration.children import forked, killed_at
 from integration.conftest import started
 from integration.harness import Jobs, names, tree, visible
-from integration.hive3_site import NOW, Site, forget_claim, site
+from integration.hive3_site import METASTORES, NOW, OWN, Site, forget_claim, site
 from integration.hive3_tables import HOST, MINOR, USER, Gate, Laid, full_acid, hives_names
 from integration.metastore_writes import NewTable, Writes
 from integration.test_named_compaction import break_second_rename, raise_retry
@@ -39,29 +39,7 @@ pytestmark = pytest.mark.live
 
 LOW = ("--set", "hive.compactor.delta.num.threshold=1")
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
-METASTORES, OWN = "the metastore's queue", "a queue of our own"
 ONE_DELTA = "j_stream"  # below its open transactions: too little to compact
-
-
-@pytest.fixture(params=[METASTORES, OWN])
-def both(request: pytest.FixtureRequest, jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
-    """Either queue."""
-    with site(jobs, hive3_metastore, hives_queue=request.param == METASTORES) as made:
-        yield made
-
-
-@pytest.fixture
-def hives(jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
-    """The metastore's own queue."""
-    with site(jobs, hive3_metastore, hives_queue=True) as made:
-        yield made
-
-
-@pytest.fixture
-def own(jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
-    """A queue of our own beside the metastore's."""
-    with site(jobs, hive3_metastore, hives_queue=False) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

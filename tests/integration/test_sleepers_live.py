@@ -12,24 +12,12 @@ from acidlib.metastore.values import TxnType
 from acidlib.points import Point
 from integration.children import stopped_at
 from integration.harness import Jobs, at_time, visible
-from integration.hive3_site import NOW, Site, forget_claim, site
+from integration.hive3_site import NOW, Site, forget_claim
 from integration.hive4_jobs import LATER_SECONDS, Service, clean_up, settle
 from integration.hive4_model import Lake
 
 pytestmark = pytest.mark.live
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
-
-
-@pytest.fixture(params=[True, False], ids=["the metastore's queue", "a queue of our own"])
-def both(request: pytest.FixtureRequest, jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
-    with site(jobs, hive3_metastore, hives_queue=request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def hives(jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
-    with site(jobs, hive3_metastore, hives_queue=True) as made:
-        yield made
 
 
 @pytest.fixture
