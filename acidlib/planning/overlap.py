@@ -25,7 +25,7 @@ def overlapping_outputs(
 ) -> str | None:
     """Why the result of `inputs`, planned from `state`, must not be published now; None when nothing speaks against it.
 
-    Conflicts are: an input file that vanished, changed its length or joined the others; a result's name that exists; a
+    Conflicts are: an input file that vanished, was written again or joined the others; a result's name that exists; a
     directory that was not there (or whose transaction had not committed) when the inputs were listed and that shares a
     write id with the result, for a major also anything below it and new original files. Whether such a directory has
     committed cannot be told from its name, so it counts unless `txns` says that its transaction is aborted. Directories
@@ -41,15 +41,19 @@ def overlapping_outputs(
 
 
 def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
-    lengths = {file.path: file.length for file in listing.files}
+    found = {file.path: file for file in listing.files}
     directories = set(listing.top_directories())
     for directory in inputs.directories:
         for file in directory.files:
-            if file.path not in lengths:
+            now = found.get(file.path)
+            if now is None:
                 return f"the input {file.path} is gone"
-            # a streaming writer may still append behind the length its side file notes
-            if file.side_file is None and lengths[file.path] != file.length:
-                return f"the input {file.path} had {file.length} bytes and has {lengths[file.path]} now"
+            if file.side_file is not None:
+                continue  # a streaming writer may still append behind the length its side file notes
+            if now.length != file.length:
+                return f"the input {file.path} had {file.length} bytes and has {now.length} now"
+            if now.modified != file.modified:
+                return f"the input {file.path} was written again after it was listed"
         if directory.path and directory.files and directory.path not in directories:
             return f"the input {directory.path} is gone"
     return None
