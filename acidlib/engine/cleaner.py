@@ -6,7 +6,7 @@ listed again, and only with nothing left is the request cleaned. Who says that n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -15,7 +15,7 @@ from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
-from acidlib.model.listing import Listing
+from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan
 from acidlib.points import Point, passing
@@ -117,9 +117,9 @@ def _leftovers(
 ) -> CleaningResult | None:
     """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
     result = replace(_result(request, "planned", ""), id=None, location=place)
-    if not services.fs.is_directory(place):
-        return None
     try:
+        if not services.fs.is_directory(place):
+            return None
         unfinished = unfinished_publications(services.fs, place)
         if not unfinished and not find_litter(services.fs, place, now=services.clock()):
             return None
@@ -130,7 +130,9 @@ def _leftovers(
             if unfinished:
                 with cleaning.finishing(request):
                     roll_forward(services.fs, place)
-            removed = _remove_litter(services, place, token=held.info.token)
+            removed, problems = _remove_litter(services, place, token=held.info.token)
+        if problems:
+            return replace(result, state="failed", reason="; ".join(problems), removed=removed)
         return replace(result, state="succeeded", reason=told, removed=removed)
     except ConflictError as error:
         return replace(result, state="conflict", reason=str(error))
@@ -138,27 +140,45 @@ def _leftovers(
         return replace(result, state="failed", reason=str(error))
 
 
+@dataclass(slots=True)
+class _Course:
+    """What is told of a request so far: also what went before something failed."""
+
+    result: CleaningResult
+
+
 def _guarded(
     services: Services, cleaning: Cleaning, request: CompactionRequest, *, dry_run: bool, trash: bool
 ) -> CleaningResult:
+    course = _Course(_result(request, "", ""))
     try:
-        return _clean(services, cleaning, request, dry_run=dry_run, trash=trash)
+        return _clean(services, cleaning, request, course, dry_run=dry_run, trash=trash)
     except ConflictError as error:
-        return _result(request, "conflict", str(error))
+        return replace(course.result, state="conflict", reason=str(error))
     except NotOursError as error:
-        return _result(request, "ready for cleaning", str(error))
+        return replace(course.result, state="ready for cleaning", reason=str(error))
     except AcidError as error:
-        result = error.result if isinstance(error, PartlyRemovedError) else _result(request, "failed", "")
+        reason = str(error)
         if not dry_run:
-            cleaning.failed(request, error)
-        return replace(result, state="failed", reason=str(error))
+            try:
+                cleaning.failed(request, error)
+            except AcidError as another:  # one request that cannot be noted must not keep the others from being cleaned
+                reason = f"{reason}; then: {another}"
+        return replace(course.result, state="failed", reason=reason)
 
 
 def _clean(
-    services: Services, cleaning: Cleaning, request: CompactionRequest, *, dry_run: bool, trash: bool
+    services: Services,
+    cleaning: Cleaning,
+    request: CompactionRequest,
+    course: _Course,
+    *,
+    dry_run: bool,
+    trash: bool,
 ) -> CleaningResult:
     fs = services.fs
-    if not dry_run and (waits := cleaning.waits(request)) is not None:
+    waits = cleaning.waits(request)
+    if not dry_run and waits is not None:
         return _result(request, "ready for cleaning", waits)
     target = cleaning.target(request)
     if target is None:
@@ -166,16 +186,17 @@ def _clean(
         if now is None:
             raise ConflictError(f"Cannot clean {request.full_name}: because another cleaner has ended the request")
         if now.entity != request.entity:
-            return _clean(services, cleaning, now, dry_run=dry_run, trash=trash)
+            return _clean(services, cleaning, now, course, dry_run=dry_run, trash=trash)
     if target is None or not fs.exists(target.location):
+        if waits is not None:
+            return _result(request, "planned", waits)
         return _gone(services, cleaning, request, target, dry_run=dry_run)
-    result = replace(_result(request, "ready for cleaning", ""), location=target.location)
+    result = course.result = replace(_result(request, "ready for cleaning", ""), location=target.location)
     if dry_run:
         if unfinished_publications(fs, target.location):
             return replace(
                 result, state="planned", reason="a publication there is unfinished; the run finishes it first"
             )
-        waits = cleaning.waits(request)
         plan = cleaning.plan(request, target, list_location(fs, target.location, missing=ConflictError))
         return _planned(result, plan, _litter(services, target.location), waits)
     with services.claim(target.location) as held:
@@ -195,18 +216,21 @@ def _clean(
             cleaning.check(request, target)
             held.assert_mine()
             wanted = {removal.path: removal.reason for removal in plan.remove}
-            removed, problems = remove_named(services, target.location, wanted, trash=trash)
+            removed, problems = remove_named(
+                services, target.location, wanted, trash=trash, known=frozenset(listing.files)
+            )
             passing(Point.REMOVED_ALL)
-        litter = _remove_litter(services, target.location, token=held.info.token)
+        result = course.result = replace(result, removed=removed, blocked=_waiting(plan))
+        litter, unremoved = _remove_litter(services, target.location, token=held.info.token)
         passing(Point.LITTER_REMOVED)
+        result = course.result = replace(result, removed=removed + litter)
+        if problems or unremoved:
+            raise RetryError("; ".join(problems + unremoved))
         listing = list_location(fs, target.location, missing=ConflictError)
         left = cleaning.left(request, target, listing)
         keeps = None if left else cleaning.keeps(request, target, listing)
-    result = replace(result, removed=removed + litter, blocked=_waiting(plan))
-    if problems:
-        raise PartlyRemovedError(result, "; ".join(problems))
     if left:
-        waiting = result.blocked[0].partition(": ")[2] if result.blocked else f"{left[0]} is still there"
+        waiting = plan.blocked[0].reason if plan.blocked else f"{left[0]} is still there"
         return replace(result, reason=f"{len(left)} obsolete left: {waiting}")
     if keeps is not None:
         return replace(result, reason=keeps)
@@ -219,18 +243,18 @@ class NotOursError(RefusedError):
     """A request that somebody else has to clean; not a failure."""
 
 
-class PartlyRemovedError(RetryError):
-    """A removal that went only part of the way."""
-
-    def __init__(self, result: CleaningResult, reason: str) -> None:
-        super().__init__(reason)
-        self.result = result
-
-
 def remove_named(
-    services: Services, location: str, wanted: Mapping[str, str], *, trash: bool
+    services: Services,
+    location: str,
+    wanted: Mapping[str, str],
+    *,
+    trash: bool,
+    known: Collection[ListedFile] | None = None,
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """Remove paths at a place, each with its reason, no faster than settings allow; what went, and what did not."""
+    """Remove paths at a place, each with its reason, no faster than settings allow; what went, and what did not.
+
+    known  the files that a look at the place has shown: what holds another one stays
+    """
     bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
     rate = services.settings.integer("acidlib.cleaner.files.per.second")
     report = remove_paths(
@@ -238,17 +262,16 @@ def remove_named(
         location,
         tuple(wanted),
         trash=bin_name,
+        known=known,
         after_each=lambda item: services.pause(item.files / rate) if rate else None,
     )
     removed = tuple(RemovedPath(path=item.path, bytes=item.bytes, reason=wanted[item.path]) for item in report.removed)
     return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
 
 
-def _remove_litter(services: Services, location: str, *, token: str) -> tuple[RemovedPath, ...]:
+def _remove_litter(services: Services, location: str, *, token: str) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     found = _litter(services, location, token=token)
-    for litter in found:
-        services.fs.remove_tree(location, litter.path)
-    return found
+    return remove_named(services, location, {litter.path: litter.reason for litter in found}, trash=False)
 
 
 def _litter(services: Services, location: str, *, token: str | None = None) -> tuple[RemovedPath, ...]:
@@ -265,13 +288,16 @@ def _litter(services: Services, location: str, *, token: str | None = None) -> t
 def _planned(
     result: CleaningResult, plan: CleanPlan, litter: tuple[RemovedPath, ...], waits: str | None
 ) -> CleaningResult:
+    if waits is not None:
+        later = tuple(f"{item.path}: {waits}" for item in plan.remove)
+        return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))
     removed = tuple(RemovedPath(path=item.path, bytes=item.length, reason=item.reason) for item in plan.remove)
-    told = waits or f"{len(plan.remove)} to remove, {len(plan.blocked)} wait"
+    told = f"{len(plan.remove)} to remove, {len(plan.blocked)} wait"
     return replace(result, state="planned", reason=told, removed=removed + litter, blocked=_waiting(plan))
 
 
 def _waiting(plan: CleanPlan) -> tuple[str, ...]:
-    return tuple(f"{blocked.path}: {blocked.reason}" for blocked in plan.blocked)
+    return tuple(f"{blocked.path}: {blocked.reason}" for blocked in (*plan.blocked, *plan.kept))
 
 
 def _gone(

@@ -1,11 +1,12 @@
 """Removing what a plan names, below one location, without ever following a symbolic link."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.model.listing import ListedFile, has_hidden_part
 from acidlib.points import Point, passing
-from acidlib.storage.filesystem import FileSystem, safe_parts
+from acidlib.storage.filesystem import FileSystem, TreeEntry, safe_parts
 
 TRASH = "_acidlib_trash"
 
@@ -53,14 +54,16 @@ def remove_paths(
     paths: tuple[str, ...],
     *,
     trash: str | None = None,
+    known: Collection[ListedFile] | None = None,
     after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
     """Removes files and directories, each given by its path relative to `location`.
 
     With `trash` (a unique name such as a time stamp) they are moved to `_acidlib_trash/<trash>/` in the location, which
     readers do not see, instead of being deleted. A path that fails does not stop the others. A path that leads out of
-    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. `after_each` may
-    take its time, so that a file system is not flooded.
+    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. With `known` (the
+    files of the listing that the plan was made from) so is one that holds a file which readers see and which is not
+    among them: somebody writes there. `after_each` may take its time, so that a file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
@@ -68,7 +71,7 @@ def remove_paths(
     bin_path = None if trash is None else _make_trash(fs, location, trash)
     for path in paths:
         try:
-            item = _measure(fs, location, path)
+            item = _measure(fs, location, path, known)
             if item is None:
                 missing.append(path)
                 continue
@@ -85,7 +88,7 @@ def remove_paths(
     return RemovalReport(removed=tuple(removed), failed=tuple(failed), missing=tuple(missing), trash=bin_path)
 
 
-def _measure(fs: FileSystem, location: str, relative: str) -> Removed | None:
+def _measure(fs: FileSystem, location: str, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
     """What the path holds; None when it is gone. Refuses a path that is, or passes through, a symbolic link."""
     path = location
     for part in safe_parts(location, relative):
@@ -96,9 +99,23 @@ def _measure(fs: FileSystem, location: str, relative: str) -> Removed | None:
         if entry.is_symlink:
             raise RefusedError(f"Cannot remove {location}/{relative}: because {path} is a symbolic link")
     if not entry.is_directory:
+        _require_known(location, ListedFile(path=relative, length=entry.length, modified=entry.modified), known)
         return Removed(path=relative, files=1, bytes=entry.length)
     tree = [item for item in fs.list_tree(path, enter_hidden=True, missing=ConflictError) if not item.is_directory]
+    for item in tree:
+        _require_known(location, _listed(relative, item), known)
     return Removed(path=relative, files=len(tree), bytes=sum(item.length for item in tree))
+
+
+def _listed(directory: str, item: TreeEntry) -> ListedFile:
+    return ListedFile(path=f"{directory}/{item.path}", length=item.length, modified=item.modified)
+
+
+def _require_known(location: str, file: ListedFile, known: Collection[ListedFile] | None) -> None:
+    if known is not None and file not in known and not has_hidden_part(file.path):
+        raise ConflictError(
+            f"Cannot remove {location}/{file.path}: because it was written after the listing that called it obsolete"
+        )
 
 
 def _make_trash(fs: FileSystem, location: str, name: str) -> str:
