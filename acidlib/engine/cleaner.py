@@ -6,16 +6,17 @@ listed again, and only with nothing left is the request cleaned. Who says that n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from acidlib.engine.removals import litter_at, remove_litter, remove_named, would_go
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
-from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan
 from acidlib.points import Point, passing
@@ -23,7 +24,6 @@ from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import roll_forward, unfinished_publications
-from acidlib.storage.removing import remove_paths
 from acidlib.storage.staging import find_litter
 
 
@@ -125,12 +125,12 @@ def _leftovers(
             return None
         told = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
         if dry_run:
-            return replace(result, reason=told, removed=_litter(services, place))
+            return replace(result, reason=told, removed=litter_at(services, place))
         with services.claim(place) as held:
             if unfinished:
                 with cleaning.finishing(request):
                     roll_forward(services.fs, place)
-            removed, problems = _remove_litter(services, place, token=held.info.token)
+            removed, problems = remove_litter(services, place, token=held.info.token)
         if problems:
             return replace(result, state="failed", reason="; ".join(problems), removed=removed)
         return replace(result, state="succeeded", reason=told, removed=removed)
@@ -197,8 +197,12 @@ def _clean(
             return replace(
                 result, state="planned", reason="a publication there is unfinished; the run finishes it first"
             )
-        plan = cleaning.plan(request, target, list_location(fs, target.location, missing=ConflictError))
-        return _planned(result, plan, _litter(services, target.location), waits)
+        listing = list_location(fs, target.location, missing=ConflictError)
+        plan = cleaning.plan(request, target, listing)
+        if waits is None:
+            return _planned(services, result, plan, listing)
+        later = tuple(f"{removal.path}: {waits}" for removal in plan.remove)
+        return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))
     with services.claim(target.location) as held:
         passing(Point.CLEANING_CLAIMED)
         if unfinished_publications(fs, target.location):
@@ -221,7 +225,7 @@ def _clean(
             )
             passing(Point.REMOVED_ALL)
         result = course.result = replace(result, removed=removed, blocked=_waiting(plan))
-        litter, unremoved = _remove_litter(services, target.location, token=held.info.token)
+        litter, unremoved = remove_litter(services, target.location, token=held.info.token)
         passing(Point.LITTER_REMOVED)
         result = course.result = replace(result, removed=removed + litter)
         if problems or unremoved:
@@ -243,57 +247,11 @@ class NotOursError(RefusedError):
     """A request that somebody else has to clean; not a failure."""
 
 
-def remove_named(
-    services: Services,
-    location: str,
-    wanted: Mapping[str, str],
-    *,
-    trash: bool,
-    known: Collection[ListedFile] | None = None,
-) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """Remove paths at a place, each with its reason, no faster than settings allow; what went, and what did not.
-
-    known  the files that a look at the place has shown: what holds another one stays
-    """
-    bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
-    rate = services.settings.integer("acidlib.cleaner.files.per.second")
-    report = remove_paths(
-        services.fs,
-        location,
-        tuple(wanted),
-        trash=bin_name,
-        known=known,
-        after_each=lambda item: services.pause(item.files / rate) if rate else None,
-    )
-    removed = tuple(RemovedPath(path=item.path, bytes=item.bytes, reason=wanted[item.path]) for item in report.removed)
-    return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
-
-
-def _remove_litter(services: Services, location: str, *, token: str) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    found = _litter(services, location, token=token)
-    return remove_named(services, location, {litter.path: litter.reason for litter in found}, trash=False)
-
-
-def _litter(services: Services, location: str, *, token: str | None = None) -> tuple[RemovedPath, ...]:
-    return tuple(
-        RemovedPath(
-            path=litter.name,
-            bytes=litter.bytes,
-            reason=f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago",
-        )
-        for litter in find_litter(services.fs, location, now=services.clock(), own_token=token)
-    )
-
-
-def _planned(
-    result: CleaningResult, plan: CleanPlan, litter: tuple[RemovedPath, ...], waits: str | None
-) -> CleaningResult:
-    if waits is not None:
-        later = tuple(f"{item.path}: {waits}" for item in plan.remove)
-        return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))
-    removed = tuple(RemovedPath(path=item.path, bytes=item.length, reason=item.reason) for item in plan.remove)
-    told = f"{len(plan.remove)} to remove, {len(plan.blocked)} wait"
-    return replace(result, state="planned", reason=told, removed=removed + litter, blocked=_waiting(plan))
+def _planned(services: Services, result: CleaningResult, plan: CleanPlan, listing: Listing) -> CleaningResult:
+    removed, stays = would_go(services, result.location, plan.remove, listing)
+    told = f"{len(removed)} to remove, {len(stays) + len(plan.blocked)} wait"
+    gone = removed + litter_at(services, result.location)
+    return replace(result, state="planned", reason=told, removed=gone, blocked=stays + _waiting(plan))
 
 
 def _waiting(plan: CleanPlan) -> tuple[str, ...]:

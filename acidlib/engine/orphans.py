@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.backend import Backend
-from acidlib.engine.cleaner import remove_named
+from acidlib.engine.removals import remove_named
 from acidlib.engine.runner import Done
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services

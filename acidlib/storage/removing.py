@@ -71,7 +71,7 @@ def remove_paths(
     bin_path = None if trash is None else _make_trash(fs, location, trash)
     for path in paths:
         try:
-            item = _measure(fs, location, path, known)
+            item = measure(fs, location, path, known)
             if item is None:
                 missing.append(path)
                 continue
@@ -88,8 +88,11 @@ def remove_paths(
     return RemovalReport(removed=tuple(removed), failed=tuple(failed), missing=tuple(missing), trash=bin_path)
 
 
-def _measure(fs: FileSystem, location: str, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
-    """What the path holds; None when it is gone. Refuses a path that is, or passes through, a symbolic link."""
+def measure(fs: FileSystem, location: str, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
+    """What would go with a path; None when it is gone. Raises what keeps it from being removed, as `remove_paths` says.
+
+    That is RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file.
+    """
     path = location
     for part in safe_parts(location, relative):
         path = f"{path}/{part}"

@@ -29,6 +29,7 @@ from acidlib.queue.sql import SqlQueue
 from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
 
 _CHILD_SECONDS = 300
+_NOBODY = 65534
 ROOT = Path(__file__).parents[2]
 COMMANDS: dict[str, click.Command] = {
     "cleaner": cleaner.main,
@@ -166,6 +167,31 @@ def killed_at(point: str, work: Callable[[], object]) -> bool:
     status = forked(run)
     assert status in (0, -signal.SIGKILL), (status, point)
     return status != 0
+
+
+def without_rights(root: Path, work: Callable[[], Ran]) -> Ran:
+    """Run a job as a user who owns all below `root` and is not root, who may do everything; where we are root."""
+    if os.geteuid() != 0:
+        return work()
+    told = root / "ran.json"
+    told.touch()
+    for path in (root, *root.rglob("*")):
+        os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)
+    for parent in root.parents:
+        mode = parent.stat().st_mode
+        if parent.stat().st_uid == 0 and mode & 0o005 != 0o005:
+            parent.chmod(stat.S_IMODE(mode) | 0o055)
+
+    def run() -> None:
+        os.setgid(_NOBODY)
+        os.setuid(_NOBODY)
+        ran = work()
+        told.write_text(json.dumps([ran.status, ran.out, ran.err]))
+
+    assert forked(run) == 0
+    status, out, err = json.loads(told.read_text())
+    told.unlink()
+    return Ran(status=status, out=out, err=err)
 
 
 def at_time(monkeypatch: Any, seconds: float) -> None:
