@@ -24,7 +24,7 @@ from acidlib.model.tables import Database, Partition, Table
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.eligible import why_not
 from acidlib.settings import Layer
-from acidlib.storage.uris import open_filesystem
+from acidlib.storage.uris import local_path_below
 
 Entity = tuple[str, str, str | None]
 
@@ -191,11 +191,14 @@ class Catalog:
             raise RefusedError(reason)
         if not storage.location:
             raise RefusedError(f"Cannot compact {table.full_name}: because the metastore tells no location for it")
+        location = local_path_below(storage.location, table.storage.location or storage.location)
+        if not location.strip("/"):
+            raise RefusedError(f"Cannot compact {table.full_name}: because its location is the whole file system")
         return Target(
             database=table.database,
             table=table.name,
             partition=name,
-            location=open_filesystem(storage.location)[1],
+            location=location,
             understanding=Understanding(
                 generation=self._hms.generation, table_kind=INSERT_ONLY if table.is_insert_only else FULL
             ),

@@ -6,12 +6,13 @@ listed again, and only with nothing left is the request cleaned. Who says that n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from acidlib.engine.leftovers import finish_claimed
+from acidlib.engine.removals import litter_at, remove_litter, remove_named, would_go
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
@@ -22,11 +23,9 @@ from acidlib.planning.clean import CleanPlan
 from acidlib.points import Point, passing
 from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
-from acidlib.storage.claims import Claim
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import unfinished_publications
-from acidlib.storage.removing import remove_paths
-from acidlib.storage.staging import Litter, find_litter, made_as
+from acidlib.storage.staging import find_litter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +121,20 @@ def _leftovers(
 ) -> CleaningResult | None:
     """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
     result = replace(_result(request, "planned", ""), id=None, location=place)
-    if not services.fs.is_directory(place):
-        return None
     try:
+        if not services.fs.is_directory(place):
+            return None
         unfinished = unfinished_publications(services.fs, place)
         if not unfinished and not find_litter(services.fs, place, now=services.clock()):
             return None
         told = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
         if dry_run:
-            return replace(result, reason=told, removed=_litter(services, place))
+            return replace(result, reason=told, removed=litter_at(services, place))
         with services.claim(place) as held:
             finish_claimed(services.fs, place, lambda: cleaning.finishing(request))
-            removed = _remove_litter(services, place, token=held.info.token)
+            removed, problems = remove_litter(services, held)
+        if problems:
+            return replace(result, state="failed", reason="; ".join(problems), removed=removed)
         return replace(result, state="succeeded", reason=told, removed=removed)
     except ConflictError as error:
         return replace(result, state="conflict", reason=str(error))
@@ -141,29 +142,47 @@ def _leftovers(
         return replace(result, state="failed", reason=str(error))
 
 
+@dataclass(slots=True)
+class _Course:
+    """What is told of a request so far: also what went before something failed."""
+
+    result: CleaningResult
+
+
 def _guarded(
     services: Services, cleaning: Cleaning, request: CompactionRequest, *, dry_run: bool, trash: bool
 ) -> CleaningResult:
+    course = _Course(_result(request, "", ""))
     try:
-        return _clean(services, cleaning, request, dry_run=dry_run, trash=trash)
+        return _clean(services, cleaning, request, course, dry_run=dry_run, trash=trash)
     except ConflictError as error:
-        return _result(request, "conflict", str(error))
+        return replace(course.result, state="conflict", reason=str(error))
     except NotOursError as error:
-        return _result(request, "ready for cleaning", str(error))
+        return replace(course.result, state="ready for cleaning", reason=str(error))
     except ReplacedError as error:
         return _ended_without(cleaning, request, str(error), dry_run=dry_run)
     except AcidError as error:
-        result = error.result if isinstance(error, PartlyRemovedError) else _result(request, "failed", "")
+        reason = str(error)
         if not dry_run:
-            cleaning.failed(request, error)
-        return replace(result, state="failed", reason=str(error))
+            try:
+                cleaning.failed(request, error)
+            except AcidError as another:  # one request that cannot be noted must not keep the others from being cleaned
+                reason = f"{reason}; then: {another}"
+        return replace(course.result, state="failed", reason=reason)
 
 
 def _clean(
-    services: Services, cleaning: Cleaning, request: CompactionRequest, *, dry_run: bool, trash: bool
+    services: Services,
+    cleaning: Cleaning,
+    request: CompactionRequest,
+    course: _Course,
+    *,
+    dry_run: bool,
+    trash: bool,
 ) -> CleaningResult:
     fs = services.fs
-    if not dry_run and (waits := cleaning.waits(request)) is not None:
+    waits = cleaning.waits(request)
+    if not dry_run and waits is not None:
         return _result(request, "ready for cleaning", waits)
     target = cleaning.target(request)
     if target is None:
@@ -171,18 +190,23 @@ def _clean(
         if now is None:
             raise ConflictError(f"Cannot clean {request.full_name}: because another cleaner has ended the request")
         if now.entity != request.entity:
-            return _clean(services, cleaning, now, dry_run=dry_run, trash=trash)
+            return _clean(services, cleaning, now, course, dry_run=dry_run, trash=trash)
     if target is None or not fs.exists(target.location):
+        if waits is not None:
+            return _result(request, "planned", waits)
         return _gone(services, cleaning, request, target, dry_run=dry_run)
-    result = replace(_result(request, "ready for cleaning", ""), location=target.location)
+    result = course.result = replace(_result(request, "ready for cleaning", ""), location=target.location)
     if dry_run:
         if unfinished_publications(fs, target.location):
             return replace(
                 result, state="planned", reason="a publication there is unfinished; the run finishes it first"
             )
-        waits = cleaning.waits(request)
-        plan = cleaning.plan(request, target, list_location(fs, target.location, missing=ConflictError))
-        return _planned(result, plan, _litter(services, target.location), waits)
+        listing = list_location(fs, target.location, missing=ConflictError)
+        plan = cleaning.plan(request, target, listing)
+        if waits is None:
+            return _planned(services, result, plan, listing)
+        later = tuple(f"{removal.path}: {waits}" for removal in plan.remove)
+        return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))
     with services.claim(target.location) as held:
         passing(Point.CLEANING_CLAIMED)
         finish_claimed(fs, target.location, lambda: cleaning.finishing(request))
@@ -197,18 +221,19 @@ def _clean(
         if plan.remove:
             cleaning.check(request, target)
             wanted = {removal.path: removal.reason for removal in plan.remove}
-            removed, problems = remove_named(services, held, wanted, trash=trash)
+            removed, problems = remove_named(services, held, wanted, trash=trash, known=frozenset(listing.files))
             passing(Point.REMOVED_ALL)
-        litter = _remove_litter(services, target.location, token=held.info.token)
+        result = course.result = replace(result, removed=removed, blocked=_waiting(plan))
+        litter, unremoved = remove_litter(services, held)
         passing(Point.LITTER_REMOVED)
+        result = course.result = replace(result, removed=removed + litter)
+        if problems or unremoved:
+            raise RetryError("; ".join(problems + unremoved))
         listing = list_location(fs, target.location, missing=ConflictError)
         left = cleaning.left(request, target, listing)
         keeps = None if left else cleaning.keeps(request, target, listing)
-    result = replace(result, removed=removed + litter, blocked=_waiting(plan))
-    if problems:
-        raise PartlyRemovedError(result, "; ".join(problems))
     if left:
-        waiting = result.blocked[0].partition(": ")[2] if result.blocked else f"{left[0]} is still there"
+        waiting = plan.blocked[0].reason if plan.blocked else f"{left[0]} is still there"
         return replace(result, reason=f"{len(left)} obsolete left: {waiting}")
     if keeps is not None:
         return replace(result, reason=keeps)
@@ -225,66 +250,15 @@ class ReplacedError(RefusedError):
     """A request whose result is not at its place any more."""
 
 
-class PartlyRemovedError(RetryError):
-    """A removal that went only part of the way."""
-
-    def __init__(self, result: CleaningResult, reason: str) -> None:
-        super().__init__(reason)
-        self.result = result
-
-
-def remove_named(
-    services: Services, held: Claim, wanted: Mapping[str, str], *, trash: bool
-) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """Remove paths at a claimed place, each with its reason, as fast as settings allow; what went, and what did not."""
-    bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
-    rate = services.settings.integer("acidlib.cleaner.files.per.second")
-    report = remove_paths(
-        services.fs,
-        held.location,
-        tuple(wanted),
-        trash=bin_name,
-        before_each=held.assert_mine,
-        after_each=lambda item: services.pause(item.files / rate) if rate else None,
-    )
-    removed = tuple(
-        RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path]) for item in report.removed
-    )
-    return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
-
-
-def _remove_litter(services: Services, location: str, *, token: str) -> tuple[RemovedPath, ...]:
-    found = find_litter(services.fs, location, now=services.clock(), own_token=token)
-    for litter in found:
-        services.fs.remove_tree(location, litter.name)
-    return _told_litter(found)
-
-
-def _litter(services: Services, location: str) -> tuple[RemovedPath, ...]:
-    return _told_litter(find_litter(services.fs, location, now=services.clock()))
-
-
-def _told_litter(found: Sequence[Litter]) -> tuple[RemovedPath, ...]:
-    return tuple(
-        RemovedPath(
-            path=made_as(litter.name),
-            bytes=litter.bytes,
-            reason=f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago",
-        )
-        for litter in found
-    )
-
-
-def _planned(
-    result: CleaningResult, plan: CleanPlan, litter: tuple[RemovedPath, ...], waits: str | None
-) -> CleaningResult:
-    removed = tuple(RemovedPath(path=item.path, bytes=item.length, reason=item.reason) for item in plan.remove)
-    told = waits or f"{len(plan.remove)} to remove, {len(plan.blocked)} wait"
-    return replace(result, state="planned", reason=told, removed=removed + litter, blocked=_waiting(plan))
+def _planned(services: Services, result: CleaningResult, plan: CleanPlan, listing: Listing) -> CleaningResult:
+    removed, stays = would_go(services, result.location, plan.remove, listing)
+    told = f"{len(removed)} to remove, {len(stays) + len(plan.blocked)} wait"
+    gone = removed + litter_at(services, result.location)
+    return replace(result, state="planned", reason=told, removed=gone, blocked=stays + _waiting(plan))
 
 
 def _waiting(plan: CleanPlan) -> tuple[str, ...]:
-    return tuple(f"{blocked.path}: {blocked.reason}" for blocked in plan.blocked)
+    return tuple(f"{blocked.path}: {blocked.reason}" for blocked in (*plan.blocked, *plan.kept))
 
 
 def _gone(

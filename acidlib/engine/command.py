@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import getpass
-import json
 import os
 import signal
 import socket
@@ -31,6 +30,7 @@ from acidlib.metastore.standalone import stated_write_ids
 from acidlib.model.generation import Generation
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
+from acidlib.report.text import json_text, one_line
 from acidlib.settings import Settings, load_settings, parse_duration, parse_size, site_values
 from acidlib.storage.uris import open_filesystem
 
@@ -345,15 +345,14 @@ def _terminable() -> Iterator[None]:
 
 def print_result(common: Common, *, text: Callable[[], str], document: Callable[[], dict[str, Any]]) -> None:
     """The result on standard output, in the form that was asked for, and nothing else there."""
-    out = json.dumps(document(), indent=2, ensure_ascii=False) if common.json else text()
-    click.echo(out)
+    click.echo(json_text(document()) if common.json else text())
 
 
 def print_notes(common: Common, notes: Sequence[str]) -> None:
     """Notes for people, on standard error."""
     if not common.json:
         for note in notes:
-            click.echo(f"note: {note}", err=True)
+            click.echo(f"note: {one_line(note)}", err=True)
 
 
 @contextmanager
@@ -375,9 +374,9 @@ def _tell(error: Exception, *, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
     elif isinstance(error, AcidError):
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {one_line(str(error))}", err=True)
     else:
-        line = " ".join(str(error).split())
+        line = one_line(" ".join(str(error).split()))
         click.echo(f"error: unexpected {type(error).__name__}: {line} (--debug shows where)", err=True)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.backend import Backend
-from acidlib.engine.cleaner import PartlyRemovedError, remove_named
+from acidlib.engine.removals import remove_named
 from acidlib.engine.runner import Done
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
@@ -54,8 +54,6 @@ def run_orphans(
                 )
         except ConflictError as error:
             results.append(_result(target, "conflict", str(error)))
-        except PartlyRemovedError as error:
-            results.append(replace(error.result, state="failed", reason=str(error)))
         except AcidError as error:
             results.append(_result(target, "failed", str(error)))
     return results, notes
@@ -79,9 +77,7 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
         wanted = {orphan.path: _path(orphan).reason for orphan in orphans}
         removed, problems = remove_named(services, held, wanted, trash=trash)
     result = replace(_result(target, "succeeded", _told(len(orphans))), removed=removed)
-    if problems:
-        raise PartlyRemovedError(result, "; ".join(problems))
-    return result
+    return replace(result, state="failed", reason="; ".join(problems)) if problems else result
 
 
 def _told(count: int) -> str:

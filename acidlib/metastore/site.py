@@ -12,7 +12,7 @@ from acidlib.errors import RefusedError
 from acidlib.metastore.endpoint import CATALOG, ConnectionOptions, SaslOptions, TlsOptions
 
 CA_FILE = "acidlib.metastore.ca.file"
-PASSWORD_FILE = "acidlib.metastore.password.file"
+PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a setting
 
 _SECONDS = {
     "": 1.0, "ms": 0.001, "msec": 0.001, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9,

@@ -9,6 +9,10 @@ Differences on purpose:
 * Nothing is removed while the newest publication, or the first sight of somebody else's directory that covers it, is
   younger than the retention: a reader that listed the directories before that may still be reading.
 
+* A directory of original files goes only where its name is that of a UNION ALL's branch. Hive calls any other one
+  obsolete, too, once there is a base; but another table or partition may lie there, whatever its location was meant
+  to be, and for those who read this one the base replaces it all the same.
+
 A publication in two steps that is unfinished is for the caller to finish first: half of it makes delete events look
 obsolete that are in the other half.
 """
@@ -21,10 +25,13 @@ from dataclasses import dataclass
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
-from acidlib.model.names import LONG_MAX
+from acidlib.model.names import LONG_MAX, is_acid_directory_name
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.inputs import UNION_SUBDIRECTORY
 from acidlib.planning.state import AcidState, acid_state
+
+_KEPT = "covered, but it is no directory of Hive's, and another table or partition may lie there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +60,12 @@ class CleanPlan:
 
     `first_seen` are directories that cover something obsolete and whose age is not known: the caller has to record that
     they were seen at the time given as `now`. `remove` and `blocked` both empty means that there is nothing to clean.
+    `kept` is what readers do not need any more and nobody but its owner may remove.
     """
 
     remove: tuple[Removal, ...]
     blocked: tuple[Blocked, ...]
+    kept: tuple[Blocked, ...]
     first_seen: tuple[str, ...]
     high_water_mark: int
 
@@ -92,7 +101,9 @@ def cleanable(
     if not 0 <= high_water_mark < LONG_MAX:
         raise RefusedError(f"Cannot clean {listing.location}: because the request recorded no high-water mark")
     listed = _state(listing, high_water_mark, write_ids, generation, txns, sees_empty_directories)
-    candidates = _candidates(listed, generation)
+    foreign = _foreign(listing)
+    candidates = _candidates(listed, generation, foreign)
+    kept = tuple(Blocked(path=entry.path, reason=_KEPT) for entry in listed.obsolete if entry.path in foreign)
     sizes = _sizes(listing)
     remove: list[Removal] = []
     blocked: list[Blocked] = []
@@ -108,7 +119,13 @@ def cleanable(
             remove.append(Removal(path=path, is_directory=is_directory, length=length, files=files, reason=reason))
         else:
             blocked.append(wait)
-    return _plan(tuple(remove), tuple(blocked), tuple(unseen), high_water_mark)
+    return CleanPlan(
+        remove=tuple(remove),
+        blocked=tuple(blocked),
+        kept=kept,
+        first_seen=tuple(unseen),
+        high_water_mark=high_water_mark,
+    )
 
 
 def left_over(
@@ -125,7 +142,7 @@ def left_over(
     transaction had not committed when the removals were computed keeps the request open.
     """
     state = _state(listing, high_water_mark, write_ids, generation, ALL_COMMITTED, sees_empty_directories)
-    return tuple(path for path, _, _ in _candidates(state, generation))
+    return tuple(path for path, _, _ in _candidates(state, generation, _foreign(listing)))
 
 
 def _state(
@@ -151,9 +168,24 @@ def _state(
     )
 
 
-def _candidates(state: AcidState, generation: Generation) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def _foreign(listing: Listing) -> frozenset[str]:
+    """The directories of original files that may be another table's or partition's."""
+    return frozenset(
+        name
+        for name in listing.top_directories()
+        if not is_acid_directory_name(name) and not name.startswith(UNION_SUBDIRECTORY)
+    )
+
+
+def _candidates(
+    state: AcidState, generation: Generation, foreign: frozenset[str]
+) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """Path, reason and covering directories of what is obsolete or aborted."""
-    obsolete = tuple((e.path, f"covered by {', '.join(e.covered_by)}", e.covered_by) for e in state.obsolete)
+    obsolete = tuple(
+        (entry.path, f"covered by {', '.join(entry.covered_by)}", entry.covered_by)
+        for entry in state.obsolete
+        if entry.path not in foreign
+    )
     if generation == Generation.HIVE3:
         return obsolete
     return (*obsolete, *((path, "everything in it is aborted", ()) for path in state.aborted))
@@ -183,9 +215,3 @@ def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
         length, files, _ = sizes.get(top, (0, 0, True))
         sizes[top] = (length + file.length, files + 1, bool(slash))
     return sizes
-
-
-def _plan(
-    remove: tuple[Removal, ...], blocked: tuple[Blocked, ...], first_seen: tuple[str, ...], high_water_mark: int
-) -> CleanPlan:
-    return CleanPlan(remove=remove, blocked=blocked, first_seen=first_seen, high_water_mark=high_water_mark)

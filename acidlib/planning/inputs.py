@@ -75,13 +75,14 @@ class Publication(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """One data file: `path` relative to the location, `length` in bytes as listed.
+    """One data file: `path` relative to the location, `length` in bytes and `modified` (epoch seconds) as listed.
 
     With a `side_file` (relative path, and its own length) the file is readable up to the last length noted in it only.
     """
 
     path: str
     length: int
+    modified: float
     bucket: int
     kind: FileKind
     side_file: str | None = None
@@ -390,6 +391,7 @@ class _Files:
         return InputFile(
             path=file.path,
             length=file.length,
+            modified=file.modified,
             bucket=parsed.bucket,
             kind=FileKind.ACID if isinstance(parsed, BucketFile) else FileKind.RAW,
             side_file=side if has_side else None,
@@ -403,7 +405,7 @@ class _Files:
             return None
         parsed = parse_file(file.name.partition(".")[0])
         bucket = parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0
-        return InputFile(path=file.path, length=file.length, bucket=bucket, kind=FileKind.RAW)
+        return InputFile(path=file.path, length=file.length, modified=file.modified, bucket=bucket, kind=FileKind.RAW)
 
 
 def is_aside(file: ListedFile) -> bool:

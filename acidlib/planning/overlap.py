@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing, has_hidden_part
+from acidlib.model.listing import ListedFile, Listing, has_hidden_part
 from acidlib.model.names import BaseDir, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
@@ -27,7 +27,7 @@ def overlapping_outputs(
 ) -> str | None:
     """Why the result of `inputs`, planned from `state`, must not be published now; None when nothing speaks against it.
 
-    Conflicts are: an input file that vanished, changed its length or joined the others; a result's name that exists; a
+    Conflicts are: an input file that vanished, was written again or joined the others; a result's name that exists; a
     directory that was not there (or whose transaction had not committed) when the inputs were listed and that shares a
     write id with the result, for a major also anything below it and new original files. Whether such a directory has
     committed cannot be told from its name, so it counts unless `txns` says that its transaction is aborted. Directories
@@ -43,27 +43,33 @@ def overlapping_outputs(
 
 
 def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
-    lengths = {file.path: file.length for file in listing.files}
+    found = {file.path: file for file in listing.files}
     directories = set(listing.top_directories())
     for directory in inputs.directories:
         for file in directory.files:
-            if file.path not in lengths:
+            now = found.get(file.path)
+            if now is None:
                 return f"the input {file.path} is gone"
-            # a streaming writer may still append behind the length its side file notes
-            if file.side_file is None and lengths[file.path] != file.length:
-                return f"the input {file.path} had {file.length} bytes and has {lengths[file.path]} now"
-            if _went_on(file, lengths):
-                return f"the streaming writer of {file.path} has gone on since the inputs were listed"
+            if file.side_file is not None:
+                # a streaming writer may still append behind the length its side file notes
+                if _went_on(file, found):
+                    return f"the streaming writer of {file.path} has gone on since the inputs were listed"
+                continue
+            if now.length != file.length:
+                return f"the input {file.path} had {file.length} bytes and has {now.length} now"
+            if now.modified != file.modified:
+                return f"the input {file.path} was written again after it was listed"
         if directory.path and directory.files and directory.path not in directories:
             return f"the input {directory.path} is gone"
     return None
 
 
-def _went_on(file: InputFile, lengths: Mapping[str, int]) -> bool:
+def _went_on(file: InputFile, found: Mapping[str, ListedFile]) -> bool:
     """Whether rows were noted in the side file, or the writer has closed its file behind what was noted."""
-    if file.side_file is None or lengths.get(file.side_file) == file.side_length:
-        return False
-    return file.side_file in lengths or lengths[file.path] != file.length
+    noted = found.get(file.side_file or "")
+    if noted is None:
+        return found[file.path].length != file.length
+    return noted.length != file.side_length
 
 
 def _grown_input(listing: Listing, inputs: CompactionInputs) -> str | None:

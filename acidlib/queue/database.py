@@ -149,9 +149,10 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
-            told = RefusedError if isinstance(error, DataError) else RetryError
+            first = _first(error)
+            told = RefusedError if isinstance(first, DataError) else RetryError
             raise told(
-                f"Cannot {action} the queue {self.shown}: because the database said: {self._one_line(error)}"
+                f"Cannot {action} the queue {self.shown}: because the database said: {self._one_line(first)}"
             ) from None  # the driver's own error may hold the password
 
     def _one_line(self, error: SQLAlchemyError) -> str:
@@ -164,6 +165,12 @@ class Database:
         for secret in self._secrets:
             line = line.replace(secret, "***")
         return line
+
+
+def _first(error: SQLAlchemyError) -> SQLAlchemyError:
+    """What failed before this did while it was undone: on a full disk SQLite has dropped the savepoint already."""
+    before = getattr(error.__cause__ or error, "__context__", None)
+    return _first(before) if isinstance(before, SQLAlchemyError) else error
 
 
 def _secrets(url: URL) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ No text ends with a line break.
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.cells import cell_len
 
@@ -87,6 +89,15 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
 
 
+def json_text(document: Mapping[str, Any]) -> str:
+    """A JSON document for people and programs: text as it is, but nothing that a terminal takes for a command.
+
+    JSON escapes the first 32 control characters only: not the others, nor marks that turn the direction of a line.
+    """
+    lines = json.dumps(document, indent=2, ensure_ascii=False).split("\n")
+    return "\n".join(line if line.isprintable() else "".join(map(_json_character, line)) for line in lines)
+
+
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
     """Lines of columns that are two blanks apart; those numbered in `right` are aligned to the right."""
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
@@ -99,6 +110,10 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def _json_character(char: str) -> str:
+    return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
 def _wrapped(text: str, indent: str, hanging: str | None = None) -> list[str]:

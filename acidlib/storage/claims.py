@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
 
-from acidlib.errors import AcidError, ConflictError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.filesystem import FileSystem
 
@@ -150,8 +150,10 @@ def claim(
     """Claims a partition for `owner` (a name for people) under the unique `token`.
 
     Raises `ConflictError` naming the holder while its claim is alive, or when another taker of a stale claim was
-    faster; `RefusedError` when the file system cannot promise what a claim needs; `CorruptError` without the location.
+    faster; `RefusedError` for a location that is no directory or a symbolic link; `CorruptError` without one.
     """
+    if fs.exists(location) and not fs.is_directory(location):
+        raise RefusedError(f"Cannot claim {location}: because it is a file or a symbolic link")
     path = f"{location}/{CLAIM_FILE}"
     now = clock()
     info = ClaimInfo(owner=owner, token=token, start=now, beat=now, process=process_identity())

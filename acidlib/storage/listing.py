@@ -3,7 +3,7 @@
 import json
 import struct
 
-from acidlib.errors import AcidError, ConflictError, CorruptError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BASE_PREFIX, METADATA_ACID_FILE
 from acidlib.storage.filesystem import FileSystem, TreeEntry
@@ -28,7 +28,7 @@ def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = C
             if not entry.is_directory
         ),
         directories=tuple(entry.path for entry in entries if entry.is_directory),
-        compacted_bases=frozenset(base for base in _marked_bases(entries) if _is_compacted(fs, location, base)),
+        compacted_bases=_compacted_bases(fs, location, entries),
     )
 
 
@@ -71,14 +71,17 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
     return int(length)
 
 
-def _marked_bases(entries: tuple[TreeEntry, ...]) -> tuple[str, ...]:
-    found = []
+def _compacted_bases(fs: FileSystem, location: str, entries: tuple[TreeEntry, ...]) -> frozenset[str]:
+    files = {entry.path for entry in entries if not entry.is_directory}
+    found = set()
     for entry in entries:
-        directory, _, name = entry.path.rpartition("/")
-        if name == METADATA_ACID_FILE and "/" not in directory and directory.startswith(BASE_PREFIX):
-            found.append(directory)
-    return tuple(found)
-
-
-def _is_compacted(fs: FileSystem, location: str, base: str) -> bool:
-    return data_format(fs, f"{location}/{base}/{METADATA_ACID_FILE}") == "compacted"
+        if not entry.is_directory or "/" in entry.path or not entry.path.startswith(BASE_PREFIX):
+            continue
+        path = f"{location}/{entry.path}/{METADATA_ACID_FILE}"
+        if f"{entry.path}/{METADATA_ACID_FILE}" not in files:
+            # hidden links are not listed; one that is left out here would make a compacted base an overwrite
+            if fs.exists(path) and fs.entry(path, missing=ConflictError).is_symlink:
+                raise RefusedError(f"Cannot list {location}: because {path} is a symbolic link")
+        elif data_format(fs, path) == "compacted":
+            found.add(entry.path)
+    return frozenset(found)

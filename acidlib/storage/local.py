@@ -90,7 +90,11 @@ class LocalFileSystem:
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         found = []
-        with told_as_acid_error("list", path, missing=missing), os.scandir(path) as entries:
+        with (
+            told_as_acid_error("list", path, missing=missing),
+            _opened(path, os.O_RDONLY | os.O_DIRECTORY) as handle,  # not a link that has taken its place since
+            os.scandir(handle) as entries,
+        ):
             for item in entries:
                 try:
                     found.append(_entry(f"{path}/{item.name}", item.name, item.stat(follow_symlinks=False)))

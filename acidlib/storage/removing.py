@@ -1,11 +1,12 @@
 """Removing what a plan names, below one location, without ever following a symbolic link."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.model.listing import ListedFile, has_hidden_part
 from acidlib.points import Point, passing
-from acidlib.storage.filesystem import FileSystem, safe_parts
+from acidlib.storage.filesystem import FileSystem, TreeEntry, safe_parts
 
 TRASH = "_acidlib_trash"
 
@@ -53,6 +54,7 @@ def remove_paths(
     paths: tuple[str, ...],
     *,
     trash: str | None = None,
+    known: Collection[ListedFile] | None = None,
     before_each: Callable[[], None] | None = None,
     after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
@@ -60,9 +62,10 @@ def remove_paths(
 
     With `trash` (a unique name such as a time stamp) they are moved to `_acidlib_trash/<trash>/` in the location, which
     readers do not see, instead of being deleted. A path that fails does not stop the others. A path that leads out of
-    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. `before_each`
-    raises ConflictError when somebody else works there now: then nothing more is removed. `after_each` may take its
-    time, so that a file system is not flooded.
+    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. With `known` (the
+    files of the listing that the plan was made from) so is one that holds a file which readers see and which is not
+    among them: somebody writes there. `before_each` raises ConflictError when somebody else works there now: then
+    nothing more is removed. `after_each` may take its time, so that a file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
@@ -72,7 +75,7 @@ def remove_paths(
         if before_each is not None:
             _still_ours(before_each, len(removed))
         try:
-            item = _measure(fs, location, path)
+            item = measure(fs, location, path, known)
             if item is None:
                 missing.append(path)
                 continue
@@ -96,8 +99,11 @@ def _still_ours(check: Callable[[], None], removed: int) -> None:
         raise ConflictError(f"{error}; {removed} were removed before") from error
 
 
-def _measure(fs: FileSystem, location: str, relative: str) -> Removed | None:
-    """What the path holds; None when it is gone. Refuses a path that is, or passes through, a symbolic link."""
+def measure(fs: FileSystem, location: str, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
+    """What would go with a path; None when it is gone. Raises what keeps it from being removed, as `remove_paths` says.
+
+    That is RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file.
+    """
     path = location
     for part in safe_parts(location, relative):
         path = f"{path}/{part}"
@@ -107,9 +113,23 @@ def _measure(fs: FileSystem, location: str, relative: str) -> Removed | None:
         if entry.is_symlink:
             raise RefusedError(f"Cannot remove {location}/{relative}: because {path} is a symbolic link")
     if not entry.is_directory:
+        _require_known(location, ListedFile(path=relative, length=entry.length, modified=entry.modified), known)
         return Removed(path=relative, files=1, bytes=entry.length)
     tree = [item for item in fs.list_tree(path, enter_hidden=True, missing=ConflictError) if not item.is_directory]
+    for item in tree:
+        _require_known(location, _listed(relative, item), known)
     return Removed(path=relative, files=len(tree), bytes=sum(item.length for item in tree))
+
+
+def _listed(directory: str, item: TreeEntry) -> ListedFile:
+    return ListedFile(path=f"{directory}/{item.path}", length=item.length, modified=item.modified)
+
+
+def _require_known(location: str, file: ListedFile, known: Collection[ListedFile] | None) -> None:
+    if known is not None and file not in known and not has_hidden_part(file.path):
+        raise ConflictError(
+            f"Cannot remove {location}/{file.path}: because it was written after the listing that called it obsolete"
+        )
 
 
 def _make_trash(fs: FileSystem, location: str, name: str) -> str:

@@ -31,6 +31,27 @@ def local_path(uri: str) -> str:
     the location itself are resolved here, once, so that everything below it can refuse them. Raises `RefusedError`
     for another scheme, another host, or an empty path.
     """
+    return os.path.realpath(_named_path(uri))
+
+
+def local_path_below(uri: str, above: str) -> str:
+    """As `local_path`, for a location that may be named below another one: then it has to lie there.
+
+    A partition's directory may be made by whoever may write to the table. Raises `RefusedError` where a symbolic link
+    between the two leads elsewhere; a location that is named elsewhere is taken by its name.
+    """
+    found = local_path(uri)
+    try:
+        root = os.path.normpath(_named_path(above))
+    except RefusedError:
+        return found  # that one lies on another file system
+    named = os.path.normpath(_named_path(uri))
+    if named.startswith(f"{root}/") and found != os.path.realpath(root) + named[len(root) :]:
+        raise RefusedError(f"Cannot use {named}: because a symbolic link below {root} leads from there to {found}")
+    return found
+
+
+def _named_path(uri: str) -> str:
     match = _SCHEME.match(uri)
     rest = uri
     if match is not None:
@@ -49,7 +70,7 @@ def local_path(uri: str) -> str:
             raise RefusedError(f"Cannot open {uri}: because a file: URI needs an absolute path")
     if not rest or "\0" in rest:
         raise RefusedError(f"Cannot open {uri!r}: because it names no path")
-    return os.path.realpath(Path(rest).expanduser() if match is None else rest)
+    return str(Path(rest).expanduser().absolute()) if match is None else rest
 
 
 def open_filesystem(uri: str) -> tuple[FileSystem, str]:

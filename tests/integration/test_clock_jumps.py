@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from judges import merge
 
-from acidlib.engine import cleaner as cleaning
-from acidlib.engine import units, worker
+from acidlib.engine import removals, units, worker
 from integration.harness import Jobs, fixture, names, visible
 
 HOUR, DAY = 3600, 86_400
@@ -80,7 +79,7 @@ def test_while_it_cleans(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyP
         wall.ahead = jump
 
     with monkeypatch.context() as patch:
-        before(patch, cleaning, "remove_paths", jumps)
+        before(patch, removals, "remove_paths", jumps)
         jobs.good("cleaner", "--retention", "0s")
     assert visible(place) == ["base_0000004"]
     assert merge.read(place, strict=True) == rows

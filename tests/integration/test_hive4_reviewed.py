@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pyorc
 import pytest
-from judges.tables import Transaction
+from judges.tables import Transaction, delta_name, inserts, write_dir
 from servers.metastore import Metastore
 
 from acidlib.engine import worker
@@ -19,11 +19,14 @@ from acidlib.engine.hive4.recovery import recover
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.caller import Caller
 from acidlib.metastore.hms import Hms
+from acidlib.metastore.idl import interface
 from acidlib.metastore.values import TxnType
 from acidlib.model.requests import State
 from integration.harness import Jobs
+from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service
-from integration.hive4_model import CRUD, Lake, rows
+from integration.hive4_model import COLUMNS, CRUD, ROW, Lake, rows
+from integration.metastore_writes import NewTable
 
 pytestmark = pytest.mark.live
 
@@ -122,6 +125,90 @@ def test_what_was_soft_dropped_is_left_to_hive(lake: Lake, service: Service, tmp
         assert lake.of(gone)[0].state is State.READY_FOR_CLEANING
     finally:
         lake.sql('delete from "COMPACTION_QUEUE" where "CQ_ID" = 900002')
+
+
+def test_an_aborted_dynamic_partition_write_is_left_to_hive(lake: Lake, service: Service) -> None:
+    """It is noted for the table alone, and a request about it names no partition: only Hive can tell what it wrote."""
+    made = lake.table("dynamic", partitions=["1", "2"])
+    types, txn = interface(), lake.open()
+    write_id = lake.hms.allocate_write_id(txn, made.database, made.name)
+    component = types.LockComponent(
+        type=2, level=2, dbname=made.database, tablename=made.name, operationType=2, isTransactional=True
+    )
+    request = types.LockRequest(component=[component], txnid=txn, user="u", hostname="h", agentInfo="tests")
+    assert lake.raw.lock(request).state == 1
+    for place in made.places:
+        write_dir(place.location, delta_name(write_id, write_id), COLUMNS, inserts(write_id, rows(900, 2)))
+    lake.hms.abort_txn(txn, TxnType.DEFAULT)
+
+    def noted() -> int:
+        return lake.sql('select from "TXN_COMPONENTS" where "TC_TXNID" = %s and "TC_PARTITION" is null', txn)
+
+    # the letter by which Hive 4 notes a write to partitions that it will only know in the end
+    assert lake.sql("""update "TXN_COMPONENTS" set "TC_OPERATION_TYPE" = 'p' where "TC_TXNID" = %s""", txn) == 1
+    assert noted() == 1
+    lake.check(made)
+    now = int(time.time() * 1000)
+    insert(
+        lake, made, 900003, "a", CQ_START=now, CQ_HIGHEST_WRITE_ID=write_id, CQ_TXN_ID=txn, CQ_NEXT_TXN_ID=txn,
+        CQ_COMMIT_TIME=now,
+    )  # fmt: skip
+    try:
+        service.good("major_compact", "--table", made.full, "--partition", "p=1")
+        (planned,) = [one for one in service.clean("--dry-run", "--table", made.full) if one["id"] == 900003]
+        found = {one["partition"]: one for one in service.clean("--table", made.full)}
+    finally:
+        lake.sql('delete from "COMPACTION_QUEUE" where "CQ_ID" = 900003')
+    assert found["p=1"]["state"] == "succeeded"
+    assert (found[None]["state"], found[None]["removed"], planned["removed"]) == ("ready for cleaning", [], [])
+    assert "the request names no partition" in found[None]["reason"]
+    one, two = made.places
+    assert [name.partition("_")[0] for name in one.directories()] == ["base"]
+    assert delta_name(write_id, write_id) in two.directories()
+    assert noted() == 1
+    lake.check(made)
+
+
+def test_what_is_dropped_or_kept_by_its_owner_before_it_is_cleaned(lake: Lake, service: Service) -> None:
+    kept = lake.table("kept_by_property", properties={"no_cleanup": "true"})
+    parts, gone = lake.table("parts", partitions=["1", "2"]), lake.table("gone")
+    for made in (kept, parts, gone):
+        assert set(service.compact(made).states) == {"ready for cleaning"}
+    before = kept.place.directories()
+    drop_partition(lake.metastore.uri, lake.database, "parts", "1")
+    lake.writes.drop_table(lake.database, "gone")
+    (planned,) = [one for one in service.clean("--dry-run") if one["table"] == kept.name]
+    found = {(one["table"], one["partition"]): one for one in service.clean()}
+    assert (planned["removed"], found["kept_by_property", None]["removed"]) == ([], [])
+    assert found["kept_by_property", None]["state"] == "ready for cleaning"
+    assert "NO_CLEANUP is set on the table" in found["kept_by_property", None]["reason"]
+    assert kept.place.directories() == before
+    assert {one["state"] for key, one in found.items() if key[0] != kept.name} == {"succeeded"}
+    assert len(parts.places[1].directories()) == 1
+    assert not gone.location.exists()
+    lake.check(kept)
+
+
+def test_two_partitions_of_one_location(lake: Lake, service: Service) -> None:
+    """Hive reads the same rows in both. One result stands for both; whatever is asked of either, it ends."""
+    made = lake.table("same", partitions=["1"])
+    table = lake.hms.table(made.database, made.name)
+    assert table is not None
+    lake.writes.partitions(
+        made.database, made.name, [["2"]], location=f"{table.storage.location}/parts", new=NewTable(columns=ROW)
+    )
+    found = lake.hms.partitions(table, ["p=1", "p=2"])
+    assert len({one.storage.location for one in found.values()}) == 1
+    ran = service("major_compact", "--table", made.full)
+    assert sorted(ran.states) == ["conflict", "ready for cleaning"]
+    lake.check(made)
+    again = service("major_compact", "--table", made.full)
+    assert set(again.states) <= {"refused", "ready for cleaning"}
+    lake.check(made)
+    assert {one["state"] for one in service.clean("--table", made.full)} == {"succeeded"}
+    (left,) = made.place.directories()
+    assert left.startswith("base_")
+    lake.check(made)
 
 
 def test_a_later_compaction_frees_what_an_earlier_one_could_not_clean(lake: Lake, service: Service) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.errors import ConflictError, CorruptError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.processes import process_identity
 from acidlib.storage.claims import CLAIM_FILE, ClaimInfo, claim, is_claimed, read_claim
 from acidlib.storage.filesystem import FileSystem
@@ -119,6 +119,27 @@ def test_a_damaged_claim_lives_as_long_as_it_is_fresh(tmp_path: Path) -> None:
 def test_a_missing_location_cannot_be_claimed(tmp_path: Path) -> None:
     with pytest.raises(CorruptError, match="no such file or directory"):
         claim(FS, f"{tmp_path}/absent", owner="a", token="t", clock=Clock(1.0))
+
+
+def test_nothing_is_claimed_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    with pytest.raises(RefusedError, match="symbolic link"):
+        claim(FS, f"{tmp_path}/link", owner="a", token="t", clock=Clock(1.0))
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["precious", "nowhere"])
+def test_a_claim_that_is_a_link_is_not_followed(tmp_path: Path, target: str) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "precious").write_text("{}")
+    os.utime(tmp_path / "precious", (1.0, 1.0))
+    (tmp_path / "t" / CLAIM_FILE).symlink_to(tmp_path / target)
+    with pytest.raises(AcidError, match="symbolic link"):
+        claim(FS, f"{tmp_path}/t", owner="a", token="t", clock=Clock(1e9))
+    assert (tmp_path / "precious").read_text() == "{}"
+    assert not (tmp_path / "nowhere").exists()
+    assert [path.name for path in (tmp_path / "t").iterdir()] == [CLAIM_FILE]
 
 
 def test_leaving_by_an_error_releases(tmp_path: Path) -> None:

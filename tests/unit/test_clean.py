@@ -81,7 +81,7 @@ CASES = {
         3,
         ["base_3", "base_5", "delta_4_4", "delta_5_5"],
     ),
-    "originals": (["000000_0", "000000_0_copy_1", "sub/000000_0", "base_25"], 25, ["base_25"]),
+    "originals": (["000000_0", "000000_0_copy_1", "HIVE_UNION_SUBDIR_1/000000_0", "base_25"], 25, ["base_25"]),
 }
 
 
@@ -155,11 +155,13 @@ def test_a_mark_of_0_is_that_of_original_files_alone() -> None:
 
 
 def test_what_is_removed_is_told() -> None:
-    found = plan(["000000_0", "sub/000000_0", "sub/000001_0", "delta_3_3", "base_5"], 5, published_at={"base_5": 3.0})
+    branch = "HIVE_UNION_SUBDIR_1"
+    names = ["000000_0", f"{branch}/000000_0", f"{branch}/000001_0", "delta_3_3", "base_5"]
+    found = plan(names, 5, published_at={"base_5": 3.0})
     told = {entry.path: (entry.is_directory, entry.files, entry.length, entry.reason) for entry in found.remove}
     assert told == {
         "000000_0": (False, 1, 100, "covered by base_5"),
-        "sub": (True, 2, 200, "covered by base_5"),
+        branch: (True, 2, 200, "covered by base_5"),
         "delta_3_3": (True, 1, 100, "covered by base_5"),
     }
     assert found.bytes_to_remove == 400
@@ -192,3 +194,15 @@ def test_nothing_goes_without_a_publication() -> None:
     found = plan(["delta_3_3", "base_5"], 5, published=None)
     assert found.remove == ()
     assert [entry.reason for entry in found.blocked] == ["no publication on this partition is known"]
+
+
+@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+@pytest.mark.parametrize("directory", ["other_table", "p=2", "sub", "p=1/q=2"])
+def test_a_directory_that_may_be_another_tables_stays(generation: Generation, directory: str) -> None:
+    """Hive removes it: a table whose location is above another one's empties the other one."""
+    names = ["000000_0", f"{directory}/000000_0", "delta_3_3", "base_5"]
+    found = plan(names, 5, generation)
+    assert [entry.path for entry in found.remove] == ["000000_0", "delta_3_3"]
+    assert [entry.path for entry in found.kept] == [directory.partition("/")[0]]
+    assert "another table or partition may lie there" in found.kept[0].reason
+    assert left_over(listing(*names[1:2], "base_5"), 5, all_committed("t", 5), generation=generation) == ()

@@ -30,13 +30,13 @@ MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
-def listing(*names: str, sizes: dict[str, int] | None = None) -> Listing:
+def listing(*names: str, sizes: dict[str, int] | None = None, times: dict[str, float] | None = None) -> Listing:
     """Directories (one bucket file each) and files of 100 bytes, by name."""
     files = []
     for name in names:
         is_directory = name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name
         path = f"{name}/bucket_00000" if is_directory else name
-        files.append(ListedFile(path=path, length=(sizes or {}).get(name, 100), modified=0.0))
+        files.append(ListedFile(path=path, length=(sizes or {}).get(name, 100), modified=(times or {}).get(name, 0.0)))
     return Listing(location="/t", files=tuple(files))
 
 
@@ -207,7 +207,10 @@ def test_loaded_files_get_the_ids_of_their_directory() -> None:
     base, loaded, _ = result.directories
     assert (base.synthetic_write_id, base.synthetic_statement) == (5, 0)
     assert (loaded.synthetic_write_id, loaded.synthetic_statement) == (7, 3)
-    assert loaded.files == (InputFile(path="delta_7_7_0003/000001_0_copy_1", length=100, bucket=1, kind=FileKind.RAW),)
+    (file,) = loaded.files
+    assert file == InputFile(
+        path="delta_7_7_0003/000001_0_copy_1", length=100, modified=0.0, bucket=1, kind=FileKind.RAW
+    )
     assert outputs(inputs(listing("delta_7_7_0003/000001_0", "delta_8_8_0000"), MINOR)) == ["delta_0000007_0000008"]
 
 
@@ -375,9 +378,15 @@ def test_inputs_that_vanish_or_change() -> None:
     assert conflict(listing(*NAMES), changed) == "the input delta_3_3_0/bucket_00000 had 100 bytes and has 90 now"
 
 
+def test_an_input_of_the_same_length_that_was_written_again() -> None:
+    found = conflict(listing(*NAMES), listing(*NAMES, times={"delta_3_3_0": 1.0}))
+    assert found == "the input delta_3_3_0/bucket_00000 was written again after it was listed"
+    assert conflict(listing(*NAMES), listing(*NAMES, times={"delta_12_12_0": 1.0})) is None
+
+
 def test_a_streaming_file_may_grow_behind_its_noted_length() -> None:
     names = ("base_2", "delta_3_5/bucket_00000", "delta_3_5/bucket_00000_flush_length")
-    grown = listing(*names, sizes={"delta_3_5/bucket_00000": 170})
+    grown = listing(*names, sizes={"delta_3_5/bucket_00000": 170}, times={"delta_3_5/bucket_00000": 1.0})
     assert conflict(listing(*names), grown) is None
 
 

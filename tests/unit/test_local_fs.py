@@ -192,6 +192,27 @@ def test_a_symbolic_link_below_the_location_is_refused(tmp_path: Path, link: str
         list_location(FS, f"{tmp_path}/t")
 
 
+def test_a_link_that_has_taken_the_place_of_a_directory_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "t/delta_1_1/bucket_00000", "outside/precious")
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    with pytest.raises(CorruptError, match="not a directory"):
+        FS.list_directory(f"{tmp_path}/link")
+    real = LocalFileSystem.list_directory
+
+    def swapped(self: LocalFileSystem, path: str, *, missing: type[Exception] = CorruptError) -> tuple[object, ...]:
+        found = real(self, path, missing=missing)
+        if path == f"{tmp_path}/t":
+            shutil.rmtree(tmp_path / "t/delta_1_1")
+            (tmp_path / "t/delta_1_1").symlink_to(tmp_path / "outside")
+        return found
+
+    monkeypatch.setattr(LocalFileSystem, "list_directory", swapped)
+    with pytest.raises(ConflictError, match="not a directory"):
+        list_location(FS, f"{tmp_path}/t")
+
+
 def test_what_is_neither_file_nor_directory_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RefusedError, match="neither a file nor a directory"):
@@ -242,6 +263,16 @@ def test_bases_that_hive_marked_as_compacted() -> None:
     expected = {path.parent.name for path in location.glob("base_*/_metadata_acid")}
     assert expected
     assert list_location(FS, str(location)).compacted_bases == expected
+
+
+@pytest.mark.parametrize("target", ["outside", "nowhere"])
+def test_a_link_that_marks_a_base_as_compacted_is_refused(tmp_path: Path, target: str) -> None:
+    """Left out, as other hidden links are, it would make the base that of an INSERT OVERWRITE."""
+    put(tmp_path, "t/base_0000005/bucket_00000", "t/base_0000006/bucket_00000")
+    (tmp_path / "outside").write_text('{"thisFileVersion":"0","dataFormat":"compacted"}')
+    (tmp_path / "t/base_0000005/_metadata_acid").symlink_to(tmp_path / target)
+    with pytest.raises(RefusedError, match="base_0000005/_metadata_acid is a symbolic link"):
+        list_location(FS, f"{tmp_path}/t")
 
 
 def test_a_truncated_base_is_no_compacted_one(tmp_path: Path) -> None:

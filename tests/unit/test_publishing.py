@@ -15,7 +15,7 @@ from acidlib.storage.claims import claim
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.publishing import Publication, publish, roll_forward, unfinished_publications
+from acidlib.storage.publishing import Publication, publish, publish_hidden, roll_forward, unfinished_publications
 from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
 from acidlib.storage.staging import (
     accept_attempt,
@@ -91,6 +91,81 @@ def test_an_existing_target_is_a_conflict_even_if_empty(tmp_path: Path) -> None:
         publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELETES, "_tmp_run"}
     assert not any((tmp_path / DELETES).iterdir())
+
+
+def take(path: Path, how: str) -> None:
+    """Let something have a name."""
+    if how == "file":
+        path.write_bytes(b"theirs")
+    elif how == "link":
+        (path.parent / "_elsewhere").mkdir()
+        path.symlink_to("_elsewhere")
+    elif how == "dangling link":
+        path.symlink_to("_nowhere")
+    else:
+        path.mkdir()
+        if how == "full directory":
+            (path / "bucket_00000").write_bytes(b"theirs")
+
+
+def picture(root: Path) -> dict[str, bytes | str | None]:
+    return {
+        path.relative_to(root).as_posix(): str(path.readlink())
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else None
+        for path in root.rglob("*")
+        if "_tmp_run" not in path.parts
+    }
+
+
+TAKEN = ["empty directory", "full directory", "file", "link", "dangling link"]
+
+
+@pytest.mark.parametrize("how", TAKEN)
+@pytest.mark.parametrize("when", ["before", "at the last moment"])
+@pytest.mark.parametrize(
+    ("names", "taken"),
+    [
+        (("base_0000004",), "base_0000004"),
+        ((DELTA,), DELTA),
+        ((DELETES,), DELETES),
+        ((DELTA, DELETES), DELTA),
+        ((DELTA, DELETES), DELETES),
+        (("base_0000004_v0000009",), "base_0000004_v0000009"),
+        (("delta_0000001_0000004_v0000009", "delete_delta_0000001_0000004_v0000009"),
+         "delete_delta_0000001_0000004_v0000009"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_taken_is_a_conflict_whatever_has_it(
+    tmp_path: Path, names: tuple[str, ...], taken: str, when: str, how: str
+) -> None:
+    staging, staged = stage(tmp_path, *names)
+    pictures = []
+
+    def appear() -> None:
+        take(tmp_path / taken, how)
+        pictures.append(picture(tmp_path))
+
+    if when == "before":
+        appear()
+    check = fine if when == "before" else appear
+    more = {} if "_v" in taken else {"inputs": INPUTS}
+    show = publish_hidden if "_v" in taken else publish
+    with pytest.raises(ConflictError, match=f"{taken}.* already exists"):
+        show(FS, str(tmp_path), staging, staged, last_check=check, **more)
+    assert [picture(tmp_path)] == pictures
+    assert roll_forward(FS, str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize("how", TAKEN)
+def test_a_staging_name_that_is_taken_is_a_conflict(tmp_path: Path, how: str) -> None:
+    take(tmp_path / "_tmp_x", how)
+    before = picture(tmp_path)
+    with pytest.raises(ConflictError, match="_tmp_x: because it already exists"):
+        create_staging(FS, str(tmp_path), unique="x", owner="o", now=1.0)
+    assert picture(tmp_path) == before
 
 
 def test_the_last_check_stops_everything(tmp_path: Path) -> None:

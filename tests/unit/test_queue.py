@@ -3,6 +3,7 @@
 import multiprocessing
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,58 @@ def test_refused_and_not_initiated(queue: SqlQueue) -> None:
     newest, oldest = queue.show()
     assert (oldest.state.label, oldest.error_message) == ("refused", "None of the thresholds met")
     assert (newest.state.label, newest.start_ms, newest.error_message) == ("did not initiate", 4, "2 attempts failed")
+
+
+HOSTILE = [
+    "x'; DROP TABLE COMPACTION_QUEUE; --",
+    'x"; DELETE FROM "COMPACTION_QUEUE" WHERE "a"="a',
+    "x') OR ('1'='1",
+    "b\\'b\\",
+    "`t`;",
+    "%",
+    "%s %(a)s {a} $1",
+    ":cq_id ?",
+    "a_c",
+    "abc",
+    "line\nbreak\ttab",
+    "\x1b[2J\u202eünï",
+]
+
+
+def test_names_and_texts_are_never_statements(queue: SqlQueue) -> None:
+    assert queue.enqueue(request("bystander"), now_ms=1).accepted
+    for name in HOSTILE:
+        wanted = replace(request(name, partition=f"p={name}"), database=name)
+        number = queue.enqueue(wanted, now_ms=1).id
+        again = queue.enqueue(wanted, now_ms=1)
+        assert (again.id, again.accepted) == (number, False)
+        assert [row.id for row in queue.waiting() if row.entity == wanted.entity] == [number]
+        assert queue.claim_id(number, name, 2) is not None
+        with pytest.raises(ConflictError):
+            queue.mark_compacted(number, f"{name}'", 3)
+        queue.set_run_as(number, name, name)
+        queue.set_properties(number, name, {name: name})
+        queue.mark_compacted(number, name, 3)
+        queue.set_cleaner_note(number, name, 5)
+        queue.mark_failed(number, name, 4, worker_id=None)
+        row = queue.find(number)
+        assert row is not None
+        assert (row.entity, row.run_as, row.property(name), row.error_message) == (wanted.entity, name, name, name)
+        limits = {"threshold": 1, "retry_ms": 0, "now_ms": 9, "generation": Generation.HIVE4}
+        assert queue.failed_attempts(wanted, **limits) is not None
+        assert queue.failed_attempts(replace(wanted, table=f"{name}x"), **limits) is None
+    assert [state for _, state in states(queue)] == ["f"] * len(HOSTILE) + ["i"]
+
+
+def test_a_name_with_a_zero_is_kept_or_refused(queue: SqlQueue) -> None:
+    try:
+        number = queue.enqueue(request("a\0b"), now_ms=1).id
+    except RefusedError:
+        assert queue.show() == ()
+        return
+    row = queue.find(number)
+    assert row is not None
+    assert row.table == "a\0b"
 
 
 def test_only_workers_over_their_time_are_revoked(queue: SqlQueue) -> None:

@@ -314,6 +314,18 @@ def test_cleaning_forgets_what_is_merged(
     assert len(written.run("SELECT TXN_ID FROM TXNS")) == 4  # Hive removes transactions without rows itself
 
 
+@pytest.mark.parametrize("partition", ["x' OR '1'='1", "ds=%", "ds=_", "ds=a' --", 'ds=a"', "ds=a\\"])
+def test_cleaning_a_place_of_a_hostile_name_forgets_nothing_else(
+    written: Hive, queue: SqlQueue, partition: str
+) -> None:
+    before = left(written)
+    written.queued(1, PARTITION=partition)
+    ready(queue, 1, 5)
+    queue.mark_cleaned(1, 1)
+    assert left(written) == before
+    assert [(row.state, row.partition) for row in queue.show()] == [(State.SUCCEEDED, partition)]
+
+
 def test_many_aborted_transactions(hive: Hive, queue: SqlQueue) -> None:
     engine = create_engine(hive.url)
     with engine.begin() as connection:

@@ -1,11 +1,14 @@
 """Removing: what the plan names, nothing else, never through a link, never beyond the location."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.model.listing import ListedFile
 from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.removing import Removed, remove_paths
 
@@ -27,6 +30,10 @@ def table(tmp_path: Path) -> Path:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/precious").touch()
     return location
+
+
+def listed(location: Path) -> frozenset[ListedFile]:
+    return frozenset(list_location(FS, str(location)).files)
 
 
 def names(location: Path) -> set[str]:
@@ -129,3 +136,36 @@ def test_the_trash_may_not_be_a_link(table: Path) -> None:
     with pytest.raises(ConflictError, match="already exists"):
         remove_paths(FS, str(table), ("base_1",), trash="now")
     assert names(table.parent / "outside") == {"precious"}
+
+
+@pytest.mark.parametrize("trash", [None, "now"])
+@pytest.mark.parametrize(
+    "late", ["base_1/bucket_00001", "base_1/sub/000000_0", "base_1/bucket_00000", "000001_0"], ids=lambda one: one
+)
+def test_what_was_written_after_the_listing_stays(table: Path, late: str, trash: str | None) -> None:
+    known = listed(table)
+    (table / late).parent.mkdir(exist_ok=True)
+    (table / late).write_bytes(b"54321")
+    os.utime(table / late, (1e9, 1e9))
+    path = late.partition("/")[0]
+    before = names(table)
+    report = remove_paths(FS, str(table), ("delta_2_2", path), trash=trash, known=known)
+    assert [item.path for item in report.removed] == ["delta_2_2"]
+    ((failed, reason),) = [(item.path, item.reason) for item in report.failed]
+    assert failed == path
+    assert f"{late}: because it was written after the listing" in reason
+    assert (table / late).read_bytes() == b"54321"
+    assert {name for name in names(table) if "_trash" not in name} == before - {"delta_2_2/bucket_00000"}
+    assert [item.path for item in remove_paths(FS, str(table), (path,), known=listed(table)).removed] == [path]
+
+
+def test_what_another_removes_meanwhile_and_what_nobody_reads_is_in_nobodys_way(table: Path) -> None:
+    known = listed(table)
+    (table / "base_1/bucket_00000").unlink()
+    (table / "base_1/_late").touch()
+    (table / "base_1/.hidden").mkdir()
+    (table / "base_1/.hidden/file").touch()
+    (table / "000001_0").unlink()
+    report = remove_paths(FS, str(table), ("base_1", "000001_0"), known=known)
+    assert [item.path for item in report.removed] == ["base_1"]
+    assert (report.missing, report.failed) == (("000001_0",), ())

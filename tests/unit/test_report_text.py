@@ -1,5 +1,6 @@
 """Results as text: what a person has to find in it, the right words for one and for many, and lines that fit."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from acidlib.report.text import (
     compactions_text,
     human_bytes,
     initiator_text,
+    json_text,
     one_line,
     plural,
 )
@@ -388,6 +390,18 @@ def test_one_and_many() -> None:
 )
 def test_anything_becomes_one_harmless_line(text: str, line: str) -> None:
     assert one_line(text) == line
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["plain", "ünï/日本", "\x1b[2J", "\x9b2J", "\x7f", "\u202eabc", "a\u2028b", "\udcff", "\U000e0001", 'q"\\\n'],
+)
+def test_json_holds_nothing_that_a_terminal_takes_for_a_command(name: str) -> None:
+    document = {"p": [name, {name: 1}]}
+    text = json_text(document)
+    assert json.loads(text) == document
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert ("日本" in text) is ("日本" in name)
 
 
 def test_columns_are_aligned_by_what_a_terminal_shows() -> None:

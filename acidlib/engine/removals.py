@@ -1,0 +1,79 @@
+"""Removing at one place what a plan names, and what dead runs left there: each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from acidlib.engine.services import Services
+from acidlib.errors import AcidError
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.planning.clean import Removal
+from acidlib.report.decisions import RemovedPath
+from acidlib.storage.claims import Claim
+from acidlib.storage.removing import measure, remove_paths
+from acidlib.storage.staging import Litter, find_litter, made_as
+
+
+def would_go(
+    services: Services, location: str, removals: Sequence[Removal], listing: Listing
+) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
+    """What `remove_named` would remove now, by the same look at each path; and what stays, with its reason."""
+    removed: list[RemovedPath] = []
+    stays: list[str] = []
+    known = frozenset(listing.files)
+    for removal in removals:
+        try:
+            found = measure(services.fs, location, removal.path, known)
+        except AcidError as error:
+            stays.append(f"{removal.path}: {error}")
+            continue
+        if found is not None:
+            removed.append(RemovedPath(path=removal.path, bytes=found.bytes, reason=removal.reason))
+    return tuple(removed), tuple(stays)
+
+
+def remove_named(
+    services: Services,
+    held: Claim,
+    wanted: Mapping[str, str],
+    *,
+    trash: bool,
+    known: Collection[ListedFile] | None = None,
+) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
+    """Remove paths at a claimed place, each with its reason, as fast as settings allow; what went, and what did not.
+
+    known  the files that a look at the place has shown: what holds another one stays
+    """
+    bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
+    rate = services.settings.integer("acidlib.cleaner.files.per.second")
+    report = remove_paths(
+        services.fs,
+        held.location,
+        tuple(wanted),
+        trash=bin_name,
+        known=known,
+        before_each=held.assert_mine,
+        after_each=lambda item: services.pause(item.files / rate) if rate else None,
+    )
+    removed = tuple(
+        RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path]) for item in report.removed
+    )
+    return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
+
+
+def remove_litter(services: Services, held: Claim) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
+    """Remove what dead runs left at a claimed place; what went, and what did not."""
+    found = find_litter(services.fs, held.location, now=services.clock(), own_token=held.info.token)
+    return remove_named(services, held, {litter.name: _told(litter) for litter in found}, trash=False)
+
+
+def litter_at(services: Services, location: str) -> tuple[RemovedPath, ...]:
+    """What dead runs left and may go, as `find_litter` tells it."""
+    return tuple(
+        RemovedPath(path=made_as(litter.name), bytes=litter.bytes, reason=_told(litter))
+        for litter in find_litter(services.fs, location, now=services.clock())
+    )
+
+
+def _told(litter: Litter) -> str:
+    return f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago"
