@@ -37,20 +37,21 @@ def put(path: Path, text: str = "") -> None:
     half.replace(path)
 
 
-def first(path: Path) -> bool:
-    """Whether nobody has left this mark before; leaves it."""
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
-
-
 def patient(path: Path) -> None:
     """Waits for a mark, or for as long as no test takes."""
     end = time.monotonic() + _PATIENCE_SECONDS
     while not path.exists() and time.monotonic() < end:
         time.sleep(0.02)
+
+
+def chosen(task: UnitTask) -> bool:
+    """Whether this attempt is the one to die. All others wait until it does, so that none is faster than it."""
+    try:
+        mark(task, "chosen").touch(exist_ok=False)
+    except FileExistsError:
+        patient(mark(task, "dying"))
+        return False
+    return True
 
 
 def kill_executor() -> None:
@@ -64,38 +65,42 @@ def kill_executor() -> None:
 
 def worker_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """The Python process of the first attempt dies in the middle of its file."""
-    if first(mark(task, "killed")):
-        os.environ[KILL_AT] = Point.WRITTEN
-    return run_unit_task(task, attempt)
+    if not chosen(task):
+        return run_unit_task(task, attempt)
+    os.environ[KILL_AT] = Point.WRITTEN
+    with in_the_middle(lambda: put(mark(task, "dying"))):
+        return run_unit_task(task, attempt)
 
 
 def executor_killed_once(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """The executor of the first attempt dies in the middle of its file."""
-    if not first(mark(task, "killed")):
+    if not chosen(task):
         return run_unit_task(task, attempt)
-    with in_the_middle(kill_executor_and_wait):
+    with in_the_middle(lambda: die(task)):
         return run_unit_task(task, attempt)
 
 
 def executor_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """The executor of every attempt dies in the middle of its file."""
-    with in_the_middle(kill_executor_and_wait):
+    with in_the_middle(lambda: die(task)):
         return run_unit_task(task, attempt)
 
 
-def kill_executor_and_wait() -> None:
+def die(task: UnitTask) -> None:
     """Ends the executor; its Python processes are hung up by their daemon."""
+    put(mark(task, "dying"))
     kill_executor()
     time.sleep(_PATIENCE_SECONDS)
 
 
 def outlived(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """As `executor_killed_once`, and its Python process goes on when it is told to, and tries once more."""
-    if not first(mark(task, "killed")):
+    if not chosen(task):
         return run_unit_task(task, attempt)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def orphaned() -> None:
+        put(mark(task, "dying"))
         kill_executor()
         patient(mark(task, "go on"))
 
@@ -113,8 +118,11 @@ def outlived(task: UnitTask, attempt: str) -> UnitResult | PartResult:
 
 
 def slow_at_first(task: UnitTask, attempt: str) -> UnitResult | PartResult:
-    """The first attempt of one file stays in the middle of it."""
-    if _number(task) != 0:
+    """The first attempt of one file stays in the middle of it; the next waits until it is there."""
+    number = _number(task)
+    if number != 0:
+        if number is not None:
+            patient(mark(task, "slow"))
         return run_unit_task(task, attempt)
 
     def stay() -> None:
