@@ -38,7 +38,7 @@ from integration.harness import (
     use_runner,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 NAMED = ("--all-committed", "--location")
 ROW = "struct<id:int,v:string>"
 ACID = f"struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,row:{ROW}>"
