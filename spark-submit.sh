@@ -9,7 +9,19 @@ python="$root/.venv/bin/python"
 export PYSPARK_PYTHON="${PYSPARK_PYTHON:-$python}"
 export PYSPARK_DRIVER_PYTHON="${PYSPARK_DRIVER_PYTHON:-$python}"
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-export SPARK_LOCAL_IP="${SPARK_LOCAL_IP:-127.0.0.1}"
+master="local"
+option=""
+for word in "$@"; do
+  case "$option $word" in
+    "--master "*) master="$word" ;;
+    *" --master="* | *" spark.master="*) master="${word#*master=}" ;;
+  esac
+  option="$word"
+done
+if [[ "$master" == local* ]]; then
+  # nobody on another machine has to find this driver
+  export SPARK_LOCAL_IP="${SPARK_LOCAL_IP:-127.0.0.1}"
+fi
 if [[ -z "${SPARK_HOME:-}" ]]; then
   SPARK_HOME="$("$python" -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent)')"
   export SPARK_HOME

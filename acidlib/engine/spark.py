@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import uuid
@@ -21,6 +22,10 @@ Value = TypeVar("Value")
 _POLL_SECONDS = 0.2
 _MOST_TASKS = 10_000
 _MOST_TOLD = 300
+_PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
+"""What stands before the name of an exception of Java's."""
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+"""Set for the driver by spark-submit."""
 
 
 class SparkRunner:
@@ -97,16 +102,20 @@ def _attempts(work: Callable[[Any, str], Value]) -> Callable[[Iterable[Any]], It
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.strip().startswith("at ")]
     told = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return (told or lines or [type(error).__name__])[-1][:_MOST_TOLD]
+    return _PACKAGES.sub("", (told or lines or [type(error).__name__])[-1])[:_MOST_TOLD]
 
 
 class SparkSession:
-    """A Spark context for one run of a job."""
+    """A Spark context for one run of a job. Options and defaults of spark-submit win over `conf`."""
 
     def __init__(self, *, name: str, conf: dict[str, str]) -> None:
+        submitted = _GATEWAY in os.environ
+        if submitted:
+            SparkContext._ensure_initialized()  # or the configuration knows nothing of spark-submit's
         self._conf = SparkConf().setAppName(name)
         for key, value in conf.items():
-            self._conf.setIfMissing(key, value)
+            if not submitted or not self._conf.contains(key):
+                self._conf.set(key, value)
         self._context: SparkContext | None = None
         self._lock = threading.Lock()
 

@@ -24,6 +24,7 @@ from acidlib.model.units import (
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.orc.writer import OrcWriter
+from acidlib.points import Point, passing
 from acidlib.rewrite.figures import planned
 from acidlib.rewrite.inputs import StripeKeys
 from acidlib.rewrite.keys import Keys
@@ -72,6 +73,7 @@ def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartRe
             recode_stripes(writer, members, written, options, unit, deleted)
             is_there = writer.stripes > before
             stripes.append((number, (written.first_keys[-1], written.last_keys[-1]) if is_there else None))
+            passing(Point.WRITTEN)
         writer.finish(acid_metadata(written.last_keys, inserts=_kept(part.actions), deletes=0))
         expected = planned(unit, part.actions, bucket.inputs.files)
     with dropped_if_wrong(sink):
@@ -105,6 +107,7 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
                 writer.copy_stripe(place.source, place.tail, place.stripe, statistics)
                 written.first_keys.append(place.first)
                 written.last_keys.append(place.last)
+            passing(Point.WRITTEN)
         writer.finish(acid_metadata(written.last_keys, inserts=_kept(join.plan.actions), deletes=0))
     seconds = result.seconds + sum(part.seconds for part in join.parts)
     result = replace(result, path=path, length=sink.position, seconds=seconds + clock() - start)

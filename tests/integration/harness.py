@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import time
 import uuid
 from collections.abc import Callable
@@ -21,7 +22,8 @@ from click.testing import CliRunner
 from conformance.hive_tables import FIXTURES
 from judges import merge
 
-from acidlib.engine.runner import LocalRunner
+from acidlib.engine import worker
+from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.queue.sql import SqlQueue
 from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
 
@@ -39,6 +41,16 @@ COMMANDS: dict[str, click.Command] = {
 def local_session(*, name: str, conf: dict[str, str]):
     """In place of a Spark session: everything runs in this process."""
     yield LocalRunner(lambda: uuid.uuid4().hex)
+
+
+def use_runner(monkeypatch: Any, runner: Runner) -> None:
+    """Let jobs in this process run on a Spark context that is there already."""
+
+    @contextmanager
+    def session(*, name: str, conf: dict[str, str]):
+        yield runner
+
+    monkeypatch.setattr("acidlib.engine.command.SparkSession", session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +139,16 @@ def visible(location: Path) -> list[str]:
     return [name for name in names(location) if name[0] not in "_."]
 
 
+def submit(*words: str | Path, home: Path, **more: str) -> subprocess.Popen[str]:
+    """Spark's own command line, in a session of its own; with more variables of its environment."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
+    environment |= {"ACIDLIB_HOME": str(home), "PYTHONPATH": str(ROOT / "tests")} | more
+    return subprocess.Popen(
+        [str(ROOT / "spark-submit.sh"), *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
+    )  # fmt: skip
+
+
 def copy_once_more(source: Path, target: Path) -> Path:
     """A copy with modification times."""
     shutil.copytree(source, target, symlinks=True)
@@ -137,6 +159,19 @@ def at_time(monkeypatch: Any, seconds: float) -> None:
     """Let jobs believe that it is so many seconds later than it is."""
     later = SimpleNamespace(time=lambda: time.time() + seconds, sleep=time.sleep)
     monkeypatch.setattr("acidlib.engine.command.time", later)
+
+
+def left_at_publication(monkeypatch: Any) -> dict[str, bytes]:
+    """The attempts that lie in staging, beside the accepted ones, whenever a run publishes."""
+    found: dict[str, bytes] = {}
+    publish = worker.publish
+
+    def looked(fs, location, staging, directories, **more):
+        found.update({path.name: path.read_bytes() for path in Path(staging, "_attempts").iterdir()})
+        return publish(fs, location, staging, directories, **more)
+
+    monkeypatch.setattr(worker, "publish", looked)
+    return found
 
 
 def results_alike(entry: dict[str, Any]) -> dict[str, Any]:

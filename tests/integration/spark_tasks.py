@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import TaskContext
 
 from acidlib.engine.tasks import UnitTask, run_unit_task
-from acidlib.model.units import UnitResult
+from acidlib.model.units import PartResult, UnitResult
+from acidlib.points import Point
+from acidlib.rewrite import parts, unit
 
 
 def _beside(task: UnitTask, name: str) -> Path:
@@ -17,7 +21,25 @@ def _beside(task: UnitTask, name: str) -> Path:
     return Path(task.staging).parent / name
 
 
-def killed_once(task: UnitTask, attempt: str) -> UnitResult:
+@contextmanager
+def in_the_middle(act: Callable[[], None]) -> Iterator[None]:
+    """Do something after the first stripe of a file, of which more are to come."""
+    passing = unit.passing
+
+    def passed(point: Point) -> None:
+        if point is Point.WRITTEN:
+            unit.passing = parts.passing = passing
+            act()
+        passing(point)
+
+    unit.passing = parts.passing = passed
+    try:
+        yield
+    finally:
+        unit.passing = parts.passing = passing
+
+
+def killed_once(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """The worker process dies at the first try, after it has written its file."""
     mark = _beside(task, "_killed_once")
     if not mark.exists():
@@ -27,13 +49,13 @@ def killed_once(task: UnitTask, attempt: str) -> UnitResult:
     return run_unit_task(task, attempt)
 
 
-def always_killed(task: UnitTask, attempt: str) -> UnitResult:
+def always_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """The worker process dies whenever it tries."""
     os.kill(os.getpid(), 9)
     return run_unit_task(task, attempt)
 
 
-def done_twice(task: UnitTask, attempt: str) -> UnitResult:
+def done_twice(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """A second attempt does the same, as under speculation, and one that is not finished has left its half."""
     run_unit_task(task, f"{attempt}-other")
     assert task.staging is not None
@@ -41,7 +63,7 @@ def done_twice(task: UnitTask, attempt: str) -> UnitResult:
     return run_unit_task(task, attempt)
 
 
-def described(task: UnitTask, attempt: str) -> UnitResult:
+def described(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """Notes what Spark calls the job it belongs to."""
     context = TaskContext.get()
     assert context is not None
@@ -50,8 +72,12 @@ def described(task: UnitTask, attempt: str) -> UnitResult:
     return run_unit_task(task, attempt)
 
 
-def never_done(task: UnitTask, attempt: str) -> UnitResult:
-    """Says that it has begun, and does not end."""
-    _beside(task, "_begun").touch()
-    time.sleep(300)
-    return run_unit_task(task, attempt)
+def never_done(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """Says that it is in the middle of its file, and does not end."""
+
+    def stay() -> None:
+        _beside(task, "_begun").touch()
+        time.sleep(300)
+
+    with in_the_middle(stay):
+        return run_unit_task(task, attempt)

@@ -231,8 +231,14 @@ def read(day: Day, session: Session) -> None:
         after = [one.started for one in day.ranges]
         for number, one in enumerate(day.ranges):
             mine = {key: row for key, row in rows.items() if key // RANGE == number}
-            assert mine in one.versions[before[number] : after[number] + 1], f"writer {number}"
+            wanted = one.versions[before[number] : after[number] + 1]
+            assert mine in wanted, f"writer {number}: {differences(mine, wanted)}"
         day.counts["reads"] += 1
+
+
+def differences(seen: Rows, wanted: list[Rows]) -> list[str]:
+    """What a reader has not seen, and what it should not have seen, of each version that was possible."""
+    return [f"not seen {rows.items() - seen.items()}, only seen {seen.items() - rows.items()}" for rows in wanted]
 
 
 def abort(day: Day, metastore: Metastore) -> None:

@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from judges import merge
 
-from acidlib.engine import units, worker
+from acidlib.engine import units
 from acidlib.engine.spark import SparkRunner, SparkSession
 from acidlib.errors import RetryError
 from integration import spark_tasks
-from integration.harness import ROOT, Jobs, added, fixture, names, tree, visible
+from integration.harness import (
+    ROOT,
+    Jobs,
+    added,
+    fixture,
+    left_at_publication,
+    names,
+    submit,
+    tree,
+    use_runner,
+    visible,
+)
 
 pytestmark = pytest.mark.spark
 NAMED = ("--all-committed", "--location")
@@ -31,6 +40,8 @@ def runner() -> Iterator[SparkRunner]:
         patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'tests'}")
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         conf = {"spark.master": "local[2,4]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+        # the gateway may have been started by another test, with an environment of its own
+        conf["spark.executorEnv.PYTHONPATH"] = f"{ROOT}:{ROOT / 'tests'}"
         with SparkSession(name="acidlib-tests", conf=conf) as found:
             yield found
 
@@ -38,12 +49,7 @@ def runner() -> Iterator[SparkRunner]:
 @pytest.fixture
 def spark_jobs(jobs: Jobs, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     """The jobs with that one context."""
-
-    @contextmanager
-    def session(*, name: str, conf: dict[str, str]) -> Iterator[SparkRunner]:
-        yield runner
-
-    monkeypatch.setattr("acidlib.engine.command.SparkSession", session)
+    use_runner(monkeypatch, runner)
     return jobs
 
 
@@ -75,7 +81,7 @@ def test_a_task_whose_process_dies_is_tried_again(
 ) -> None:
     rows = merge.read(crud)
     monkeypatch.setattr(units, "run_unit_task", spark_tasks.killed_once)
-    attempts = attempts_at_publication(monkeypatch)
+    attempts = left_at_publication(monkeypatch)
     (entry,) = spark_jobs.good("major_compact", *NAMED, crud).compactions
     assert (crud / "_killed_once").exists()
     assert len(attempts) == 1, "what the dead attempt wrote was there, and was left"
@@ -85,23 +91,10 @@ def test_a_task_whose_process_dies_is_tried_again(
     assert not [name for name in names(crud) if name.startswith(("_tmp", "_acidlib"))]
 
 
-def attempts_at_publication(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the attempts that lie in staging, beside the accepted ones, when these are published."""
-    found: list[str] = []
-    publish = worker.publish
-
-    def looked(fs, location, staging, directories, **more):
-        found.extend(names(Path(staging) / "_attempts"))
-        return publish(fs, location, staging, directories, **more)
-
-    monkeypatch.setattr(worker, "publish", looked)
-    return found
-
-
 def test_second_attempts_are_not_published(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = merge.read(crud)
     monkeypatch.setattr(units, "run_unit_task", spark_tasks.done_twice)
-    attempts = attempts_at_publication(monkeypatch)
+    attempts = left_at_publication(monkeypatch)
     spark_jobs.good("minor_compact", *NAMED, crud, "--minor-as-major-bytes", "0")
     assert len(attempts) == 4
     for name in ("delta_0000001_0000004", "delete_delta_0000001_0000004"):
@@ -147,16 +140,6 @@ def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) ->
     assert progress[-1] == 40
     assert progress == sorted(progress)
     assert runner.run(broken, [], group="nothing", on_progress=progress.append) == []
-
-
-def submit(*words: str | Path, home: Path) -> subprocess.Popen[str]:
-    """Spark's own command line, in a session of its own."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
-    environment |= {"ACIDLIB_HOME": str(home), "PYTHONPATH": str(ROOT / "tests")}
-    return subprocess.Popen(
-        [str(ROOT / "spark-submit.sh"), *map(str, words)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
-    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -1,0 +1,149 @@
+"""What tests run on the executors of a cluster in place of the unit task; each leaves marks beside the table.
+
+A table lies right below the directory of its test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from pyspark import TaskContext
+from servers.spark import is_executor
+
+from acidlib.engine.tasks import UnitTask, run_unit_task
+from acidlib.errors import AcidError
+from acidlib.model.units import PartResult, UnitResult
+from acidlib.points import KILL_AT, Point
+from integration.spark_tasks import in_the_middle
+
+SLOW = "bucket_00000"
+"""The file whose first attempt is slow."""
+_PATIENCE_SECONDS = 120.0
+
+
+def mark(task: UnitTask, name: str) -> Path:
+    """Where a mark of this name lies."""
+    assert task.staging is not None
+    return Path(task.staging).parents[1] / name
+
+
+def put(path: Path, text: str = "") -> None:
+    """A mark that is there with its text, or not at all."""
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    half.write_text(text)
+    half.replace(path)
+
+
+def patient(path: Path) -> None:
+    """Waits for a mark, or for as long as no test takes."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def chosen(task: UnitTask) -> bool:
+    """Whether this attempt is the one to die. All others wait until it does, so that none is faster than it."""
+    try:
+        mark(task, "chosen").touch(exist_ok=False)
+    except FileExistsError:
+        patient(mark(task, "dying"))
+        return False
+    return True
+
+
+def kill_executor() -> None:
+    """Ends the JVM that runs this task, as an out-of-memory killer would."""
+    pid = os.getpid()
+    while not is_executor(pid):
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        assert pid > 1, "no executor above this process"
+    os.kill(pid, signal.SIGKILL)
+
+
+def worker_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """The Python process of the first attempt dies in the middle of its file."""
+    if not chosen(task):
+        return run_unit_task(task, attempt)
+    os.environ[KILL_AT] = Point.WRITTEN
+    with in_the_middle(lambda: put(mark(task, "dying"))):
+        return run_unit_task(task, attempt)
+
+
+def executor_killed_once(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """The executor of the first attempt dies in the middle of its file."""
+    if not chosen(task):
+        return run_unit_task(task, attempt)
+    with in_the_middle(lambda: die(task)):
+        return run_unit_task(task, attempt)
+
+
+def executor_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """The executor of every attempt dies in the middle of its file."""
+    with in_the_middle(lambda: die(task)):
+        return run_unit_task(task, attempt)
+
+
+def die(task: UnitTask) -> None:
+    """Ends the executor; its Python processes are hung up by their daemon."""
+    put(mark(task, "dying"))
+    kill_executor()
+    time.sleep(_PATIENCE_SECONDS)
+
+
+def outlived(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """As `executor_killed_once`, and its Python process goes on when it is told to, and tries once more."""
+    if not chosen(task):
+        return run_unit_task(task, attempt)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def orphaned() -> None:
+        put(mark(task, "dying"))
+        kill_executor()
+        patient(mark(task, "go on"))
+
+    try:
+        with in_the_middle(orphaned):
+            told = str(run_unit_task(task, attempt))
+    except AcidError as error:
+        told = str(error)
+    try:
+        again = str(run_unit_task(task, f"{attempt}-again"))
+    except AcidError as error:
+        again = str(error)
+    put(mark(task, "outlived"), f"{told}\n{again}")
+    os._exit(0)  # there is nobody to tell
+
+
+def slow_at_first(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """The first attempt of one file stays in the middle of it; the next waits until it is there."""
+    number = _number(task)
+    if number != 0:
+        if number is not None:
+            patient(mark(task, "slow"))
+        return run_unit_task(task, attempt)
+
+    def stay() -> None:
+        put(mark(task, "slow"), str(os.getpid()))
+        time.sleep(_PATIENCE_SECONDS)
+
+    with in_the_middle(stay):
+        return run_unit_task(task, attempt)
+
+
+def finished_twice(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """Each of the first two attempts of one file is whole before the other one returns."""
+    result, number = run_unit_task(task, attempt), _number(task)
+    if number is not None:
+        put(mark(task, f"whole {number}"), attempt)
+        patient(mark(task, f"whole {1 - number}"))
+    return result
+
+
+def _number(task: UnitTask) -> int | None:
+    """Which attempt this is at the file of which there are two; 0 is the first."""
+    context = TaskContext.get()
+    assert context is not None
+    return context.attemptNumber() if task.unit.file_name == SLOW else None
