@@ -22,6 +22,7 @@ Value = TypeVar("Value")
 _POLL_SECONDS = 0.2
 _MOST_TASKS = 10_000
 _MOST_TOLD = 300
+_MOST_GIVEN_UP = 24
 _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 """What stands before the name of an exception of Java's."""
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
@@ -46,7 +47,29 @@ class SparkRunner:
         group: str,
         on_progress: Callable[[int], None],
     ) -> list[Done[Value]]:
-        """See Runner. Raises RetryError when Spark gives the job up."""
+        """See Runner. What Spark gives up is done again in halves, until an item that it gives up is alone in its job.
+
+        So one bucket that no worker survives takes no other with it. Where nothing goes any more, each of a few tries
+        fails, and with them what is left.
+        """
+        tries = [_MOST_GIVEN_UP]
+
+        def halved(some: Sequence[Any], before: int) -> list[Done[Value]]:
+            try:
+                return self._one_job(work, some, group, lambda done: on_progress(before + done))
+            except RetryError as error:
+                tries[0] -= 1
+                if len(some) == 1 or tries[0] <= 0:
+                    return [Done(error=error)] * len(some)
+            middle = len(some) // 2
+            return halved(some[:middle], before) + halved(some[middle:], before + middle)
+
+        return halved(items, 0)
+
+    def _one_job(
+        self, work: Callable[[Any, str], Value], items: Sequence[Any], group: str, on_progress: Callable[[int], None]
+    ) -> list[Done[Value]]:
+        """All items as one job. RetryError when Spark gives it up."""
         if not items:
             return []
         group_id = f"{group} {uuid.uuid4().hex[:8]}"

@@ -55,6 +55,13 @@ def always_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     return run_unit_task(task, attempt)
 
 
+def some_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+    """The worker process dies whenever it tries to do one of the partitions."""
+    if "dt=2024-01-02" in str(task.staging):
+        os.kill(os.getpid(), 9)
+    return run_unit_task(task, attempt)
+
+
 def done_twice(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     """A second attempt does the same, as under speculation, and one that is not finished has left its half."""
     run_unit_task(task, f"{attempt}-other")

@@ -114,6 +114,36 @@ def test_when_spark_gives_up_the_table_is_untouched(
     assert added(before, tree(crud)) == set()
 
 
+def test_what_spark_gives_up_takes_nothing_else_with_it(
+    spark_jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = fixture("hive3/b_part", tmp_path / "w" / "db.db" / "part")
+    rows = {path.name: merge.read(path) for path in part.iterdir()}
+    monkeypatch.setattr(units, "run_unit_task", spark_tasks.some_killed)
+    ran = spark_jobs("major_compact", *NAMED, part)
+    assert ran.status == 3
+    bad = "dt=2024-01-02"
+    states = {entry["partition"]: entry["state"] for entry in ran.compactions}
+    assert states == {name: "failed" if name == bad else "ready for cleaning" for name in rows}
+    (reason,) = (entry["reason"] for entry in ran.compactions if entry["state"] == "failed")
+    assert "because Spark gave it up" in reason
+    assert {path.name: merge.read(path, strict=True) for path in part.iterdir()} == rows
+    assert list(part.glob("*/_*")) == []
+
+
+def fatal(item: int, attempt: str) -> int:
+    if item % 2:
+        os.kill(os.getpid(), 9)
+    return item
+
+
+def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acidlib.engine.spark._MOST_GIVEN_UP", 1)
+    progress: list[int] = []
+    done = runner.run(fatal, [1, 2, 3], group="test", on_progress=progress.append)
+    assert [one.error is not None for one in done] == [True] * 3
+
+
 def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units, "run_unit_task", spark_tasks.described)
     spark_jobs.good("major_compact", *NAMED, crud)
