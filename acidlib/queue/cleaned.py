@@ -14,21 +14,25 @@ CHUNK = 500
 """Values of one IN list; databases bound the number of parameters."""
 
 
-def forget_writes(connection: Connection, tables: MetastoreTables, request: CompactionRequest) -> None:
-    """Removes the notes of committed and of aborted writes up to the request's high-water mark; without one, all.
+def forget_writes(
+    connection: Connection, tables: MetastoreTables, request: CompactionRequest, up_to: int | None
+) -> None:
+    """Removes the notes of committed and of aborted writes up to a write id; without one, all.
 
     A request for a whole table is about all its partitions. Of a transaction that is chosen all rows of the place go.
     """
     done = tables.completed_txn_components
-    connection.execute(delete(done).where(_place(connection, done, "CTC", request), *_up_to(done, "CTC", request)))
-    aborted = _aborted(connection, tables, request)
+    connection.execute(delete(done).where(_place(connection, done, "CTC", request), *_until(done, "CTC", up_to)))
+    aborted = _aborted(connection, tables, request, up_to)
     components = tables.txn_components
     for start in range(0, len(aborted), CHUNK):
         chosen = components.c["TC_TXNID"].in_(aborted[start : start + CHUNK])
         connection.execute(delete(components).where(chosen, _place(connection, components, "TC", request)))
 
 
-def _aborted(connection: Connection, tables: MetastoreTables, request: CompactionRequest) -> list[int]:
+def _aborted(
+    connection: Connection, tables: MetastoreTables, request: CompactionRequest, up_to: int | None
+) -> list[int]:
     """The aborted transactions that wrote at the place."""
     components = tables.txn_components
     statement = (
@@ -38,7 +42,7 @@ def _aborted(connection: Connection, tables: MetastoreTables, request: Compactio
             tables.txns.c["TXN_ID"] == components.c["TC_TXNID"],
             tables.txns.c["TXN_STATE"] == "a",
             _place(connection, components, "TC", request),
-            *_up_to(components, "TC", request),
+            *_until(components, "TC", up_to),
         )
     )
     return sorted(connection.execute(statement).scalars())
@@ -51,6 +55,5 @@ def _place(connection: Connection, table: Table, prefix: str, request: Compactio
     return and_(*(equals(connection, table.c[f"{prefix}_{end}"], value) for end, value in named))
 
 
-def _up_to(table: Table, prefix: str, request: CompactionRequest) -> list[ColumnElement[bool]]:
-    mark = request.highest_write_id
-    return [] if mark is None else [table.c[f"{prefix}_WRITEID"] <= mark]
+def _until(table: Table, prefix: str, up_to: int | None) -> list[ColumnElement[bool]]:
+    return [] if up_to is None else [table.c[f"{prefix}_WRITEID"] <= up_to]

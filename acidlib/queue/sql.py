@@ -147,13 +147,13 @@ class SqlQueue(QueueReader):
         """Moves a request to the history as refused: by its worker, or with None by the cleaner."""
         self._complete(request_id, State.REFUSED, now_ms, reason=reason, worker_id=worker_id)
 
-    def mark_cleaned(self, request_id: int, now_ms: int) -> None:
+    def mark_cleaned(self, request_id: int, now_ms: int, *, up_to: int | None = None) -> None:
         """Moves a request that was ready for cleaning to the history as succeeded.
 
-        A metastore then forgets the writes up to the request's high-water mark (`cleaned.forget_writes`): what aborted
-        transactions wrote there must be covered or gone.
+        A metastore then forgets the writes up to a write id (`cleaned.forget_writes`), that of the row unless it is
+        given: what aborted transactions wrote there must be covered or gone. A metastore's row cannot say 0.
         """
-        self._complete(request_id, State.SUCCEEDED, now_ms, reason=None, worker_id=None)
+        self._complete(request_id, State.SUCCEEDED, now_ms, reason=None, worker_id=None, up_to=up_to)
 
     def record_not_initiated(self, request: CompactionRequest, reason: str, now_ms: int) -> int:
         """Writes a history row for a compaction that never was queued (Hive: mark failed with id 0); returns its id."""
@@ -273,13 +273,20 @@ class SqlQueue(QueueReader):
         )
 
     def _complete(
-        self, request_id: int, state: State, now_ms: int, *, reason: str | None, worker_id: str | None
+        self,
+        request_id: int,
+        state: State,
+        now_ms: int,
+        *,
+        reason: str | None,
+        worker_id: str | None,
+        up_to: int | None = None,
     ) -> None:
         """Queue row to history row in one transaction; the queue row must be where the caller believes it to be."""
         tables = self._tables
 
         def work(connection: Connection) -> None:
             now = self._now_ms(connection, now_ms)
-            complete(connection, tables, request_id, worker_id, state, reason=reason, now_ms=now)
+            complete(connection, tables, request_id, worker_id, state, reason=reason, now_ms=now, up_to=up_to)
 
         self._database.write("write to", work)

@@ -88,10 +88,11 @@ def complete(
     *,
     reason: str | None,
     now_ms: int,
+    up_to: int | None = None,
 ) -> None:
     """Queue row to history row; the queue row must be `owned`. The order of the statements is Hive's.
 
-    In a metastore a success also forgets the writes that are merged.
+    In a metastore a success also forgets the writes that are merged, up to a write id: the row's, or the one given.
     """
     queue, history = tables.queue, tables.history
     guard = owned(queue, request_id, worker_id)
@@ -103,7 +104,7 @@ def complete(
     done = replace(request, state=state, end_ms=now_ms, error_message=reason)
     connection.execute(insert(history.table).values({**history.values(done), **queue.meta_info(row)}))
     if state is State.SUCCEEDED and tables.metastore is not None:
-        forget_writes(connection, tables.metastore, request)
+        forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
 
 
 def require_one(count: int, request_id: int) -> None:

@@ -314,6 +314,15 @@ def test_cleaning_forgets_what_is_merged(
     assert len(written.run("SELECT TXN_ID FROM TXNS")) == 4  # Hive removes transactions without rows itself
 
 
+def test_a_compaction_of_original_files_alone_forgets_nothing(written: Hive, queue: SqlQueue) -> None:
+    """Its mark is 0, for which the row has no word; what was aborted since then is not merged."""
+    before = left(written)
+    written.queued(1)
+    ready(queue, 1, 0)
+    queue.mark_cleaned(1, 1, up_to=0)
+    assert left(written) == before
+
+
 @pytest.mark.parametrize("partition", ["x' OR '1'='1", "ds=%", "ds=_", "ds=a' --", 'ds=a"', "ds=a\\"])
 def test_cleaning_a_place_of_a_hostile_name_forgets_nothing_else(
     written: Hive, queue: SqlQueue, partition: str

@@ -157,7 +157,7 @@ class Hive3Cleaning:
 
     def cleaned(self, request: CompactionRequest) -> None:
         """To the history."""
-        self._queue.mark_cleaned(request.id, self._services.now_ms())
+        self._queue.mark_cleaned(request.id, self._services.now_ms(), up_to=recorded_mark(request))
 
     def gone(self, request: CompactionRequest) -> None:
         """Refused: a table may only seem to be gone, to a user who may not see it, and cleaned would mean forgotten."""
