@@ -354,6 +354,7 @@ def test_files_of_insert_only_tables(java: JavaOrc, tmp_path: Path) -> None:
     assert java.rows_left(made, "s", "word 7x") == 0
 
 
+@pytest.mark.usefixtures("steady_deflate")
 def test_several_tasks_make_the_same_file(java: JavaOrc, tmp_path: Path) -> None:
     grown_table(java, tmp_path / "t")
     _, [unit] = plan(tmp_path / "t", MAJOR, "", 3, settings=COPY)

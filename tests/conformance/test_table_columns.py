@@ -104,6 +104,7 @@ def columns(file: o.OrcFile) -> tuple[str, ...]:
     return file.types[file.types[0].children[5]].names
 
 
+@pytest.mark.usefixtures("steady_deflate")
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("table", MERGED, ids=str)

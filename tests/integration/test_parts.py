@@ -71,6 +71,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return found
 
 
+@pytest.mark.usefixtures("steady_deflate")
 def test_parts_give_what_one_task_gives(jobs: Jobs, table: Path, tmp_path: Path, ran: dict[str, int]) -> None:
     other = tmp_path / "other"
     shutil.copytree(table, other)
@@ -90,6 +91,7 @@ def test_parts_give_what_one_task_gives(jobs: Jobs, table: Path, tmp_path: Path,
     assert not list(other.glob("_tmp_*"))
 
 
+@pytest.mark.usefixtures("steady_deflate")
 def test_parts_have_the_bloom_filters_of_the_whole(jobs: Jobs, tmp_path: Path, ran: dict[str, int]) -> None:
     table, other = make_table(tmp_path / "t", (7, 8)), make_table(tmp_path / "other", (7, 8))
     compact(jobs, table, "0")
@@ -101,6 +103,7 @@ def test_parts_have_the_bloom_filters_of_the_whole(jobs: Jobs, tmp_path: Path, r
     assert (other / result).read_bytes() == (table / result).read_bytes()
 
 
+@pytest.mark.usefixtures("steady_deflate")
 def test_a_minor_of_large_deltas_is_shared_too(jobs: Jobs, table: Path, tmp_path: Path, ran: dict[str, int]) -> None:
     other = tmp_path / "other"
     shutil.copytree(table, other)
