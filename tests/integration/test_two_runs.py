@@ -12,8 +12,8 @@ import pytest
 from judges import merge
 
 from acidlib.engine import worker
-from integration.children import forked
-from integration.harness import Jobs, fixture, names, tree, visible
+from integration.children import Child, forked
+from integration.harness import Jobs, Ran, fixture, names, tree, visible
 
 
 @pytest.fixture
@@ -157,6 +157,28 @@ def test_started_at_the_same_moment(jobs: Jobs, crud: Path, tmp_path: Path) -> N
     assert merge.read(crud, strict=True) == rows
     assert [name for name in visible(crud) if name.startswith("base")] == ["base_0000004"]
     assert not [name for name in names(crud) if name.startswith("_")]
+
+
+def test_initiators_and_cleaners_started_at_the_same_moment(jobs: Jobs, crud: Path, tmp_path: Path) -> None:
+    """Of one queue: a place is queued once, and cleaned once."""
+    rows = merge.read(crud)
+    low = ("--set", "hive.compactor.delta.num.threshold=1")
+
+    def together(*words: str | Path) -> list[Ran]:
+        children = [Child(lambda: jobs(*map(str, words)), tmp_path / f"answer{number}") for number in range(3)]
+        return [child.ran() for child in children]
+
+    scans = together("initiator", "--location", crud, "--all-committed", *low)
+    assert sum(ran.document["totals"]["queued"] for ran in scans) == 1
+    assert [row["state"] for row in jobs.shown().values()] == ["initiated"]
+    ends = [state for kind in ("minor", "major") for ran in together(f"{kind}_compact") for state in ran.states]
+    assert ends == ["ready for cleaning"]
+    cleanings = [entry for ran in together("cleaner", "--retention", "0s") for entry in ran.document["cleanings"]]
+    assert {entry["state"] for entry in cleanings} <= {"succeeded", "conflict"}
+    removed = [item["path"] for entry in cleanings for item in entry["removed"]]
+    assert len(removed) == len(set(removed)) > 0
+    assert [row["state"] for row in jobs.shown().values()] == ["succeeded"]
+    assert merge.read(crud, strict=True) == rows
 
 
 def write_claim(place: Path, age: float) -> None:
