@@ -59,9 +59,9 @@ SETTINGS = {
     "hive.fetch.task.conversion": "none",
     "hive.lock.sleep.between.retries": "500ms",  # a writer waits for another one, at most so long at a time
 }
-GONE = "Error while running command to get file permissions"
-"""Hadoop's local file system asks a program about each file it has listed; where one has gone there is no answer. Other
-file systems answer with the listing. The statement failed then and is made again."""
+GONE = ("Error while running command to get file permissions", "java.io.FileNotFoundException")
+"""How a statement fails for which a directory went while Hive was listing; it is made again. That nothing goes which a
+snapshot needs is looked at by the transaction that is open for long."""
 KINDS = ("insert", "update", "delete", "merge")
 SELECT = "select id, v, n, p from day.life"
 ITS_OWN = "select id, v, n, p from day.life where id >= {} and id < {}"
@@ -201,7 +201,7 @@ def again(day: Day, session: Session, statement: str) -> list[tuple[Any, ...]]:
         try:
             return session.run(statement)
         except SqlError as error:
-            if GONE not in str(error):
+            if not any(text in str(error) for text in GONE):
                 raise
             day.counts["again"] += 1
 
