@@ -16,10 +16,12 @@ def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = C
     """Lists a table's or partition's location recursively, once.
 
     Hidden directories are named but not entered: a run at work in its staging directory does not disturb the listing.
-    The `_metadata_acid` of bases is read. Raises `missing` when the location is not there, `ConflictError` when it
-    changes meanwhile, `RefusedError` for a symbolic link below it, `CorruptError` for a damaged `_metadata_acid`.
+    The `_metadata_acid` of bases is read. When a directory goes meanwhile, as a cleaner removes it, all is listed anew:
+    without it the listing would mix two states. Raises `missing` when the location is not there, `ConflictError` for a
+    directory that is named and never there, `RefusedError` for a symbolic link below it, `CorruptError` for a damaged
+    `_metadata_acid`.
     """
-    entries = fs.list_tree(location, enter_hidden=False, missing=missing)
+    entries = _listed(fs, location, missing)
     return Listing(
         location=location,
         files=tuple(
@@ -30,6 +32,17 @@ def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = C
         directories=tuple(entry.path for entry in entries if entry.is_directory),
         compacted_bases=_compacted_bases(fs, location, entries),
     )
+
+
+def _listed(fs: FileSystem, location: str, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
+    gone: set[str] = set()
+    while True:
+        try:
+            return fs.list_tree(location, enter_hidden=False, missing=missing)
+        except ConflictError as error:
+            if str(error) in gone:
+                raise
+            gone.add(str(error))  # it is not named again, if it went
 
 
 def data_format(fs: FileSystem, path: str) -> str:

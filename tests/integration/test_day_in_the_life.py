@@ -47,6 +47,7 @@ JOBS = (
     ("cleaner", "--retention", "0s"),
 )
 PAUSE_SECONDS = 1.0
+BEAT_SECONDS = 60.0
 CHANGES_PER_ABORT = 5
 # When Hive measures a table to compile a query it lists all its files, and fails if any directory goes meanwhile, be it
 # by its own cleaner or ours. These keep it from measuring, and from 1009 reducers for a table of unknown size.
@@ -297,6 +298,10 @@ class OldReader:
         """Results of compactions that this reader must not see."""
         return [path.name for place in self._places for path in place.iterdir() if hidden(path, self._txns)]
 
+    def beat(self) -> None:
+        """It is alive: the metastore aborts a transaction that it has not heard of for five minutes."""
+        self._hms.heartbeat(txn_id=self.txn)
+
     def end(self) -> None:
         """Nobody keeps anything any more."""
         self._hms.commit_txn(self.txn, TxnType.DEFAULT)
@@ -392,7 +397,9 @@ def live(
         day.ended.wait(SECONDS * 0.3)
         reader = OldReader(hms, places)
         try:
-            day.ended.wait(SECONDS * 0.4)
+            end = time.monotonic() + SECONDS * 0.4
+            while not day.ended.wait(max(0.0, min(BEAT_SECONDS, end - time.monotonic()))) and time.monotonic() < end:
+                reader.beat()
             # at least one compaction has to have replaced what it reads
             until(lambda: bool(reader.newer()) or day.ended.is_set(), 60, "nothing was compacted")
             reader.check()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.storage import local
 from acidlib.storage.discover import discover_location, discover_warehouse
 from acidlib.storage.filesystem import FileSystem
@@ -203,13 +203,13 @@ def test_a_link_that_has_taken_the_place_of_a_directory_is_not_listed(
 
     def swapped(self: LocalFileSystem, path: str, *, missing: type[Exception] = CorruptError) -> tuple[object, ...]:
         found = real(self, path, missing=missing)
-        if path == f"{tmp_path}/t":
+        if path == f"{tmp_path}/t" and not (tmp_path / "t/delta_1_1").is_symlink():
             shutil.rmtree(tmp_path / "t/delta_1_1")
             (tmp_path / "t/delta_1_1").symlink_to(tmp_path / "outside")
         return found
 
     monkeypatch.setattr(LocalFileSystem, "list_directory", swapped)
-    with pytest.raises(ConflictError, match="not a directory"):
+    with pytest.raises(RefusedError, match="symbolic link"):
         list_location(FS, f"{tmp_path}/t")
 
 
@@ -244,16 +244,34 @@ def test_an_unreadable_directory_is_an_error(tmp_path: Path) -> None:
         (tmp_path / "delta_1_1").chmod(stat.S_IRWXU)
 
 
-def test_a_directory_that_vanishes_meanwhile_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_a_directory_vanishes_meanwhile_all_is_listed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What covers it may have been published since the first look."""
     put(tmp_path, "delta_1_1/bucket_00000", "delta_2_2/bucket_00000")
     real = LocalFileSystem.list_directory
 
     def racing(self: LocalFileSystem, path: str, *, missing: type[Exception]) -> object:
         result = real(self, path, missing=missing)  # type: ignore[arg-type] # a narrower type than AcidError's
-        shutil.rmtree(tmp_path / "delta_2_2", ignore_errors=True)
+        if (tmp_path / "delta_2_2").exists():
+            put(tmp_path, "base_2/bucket_00000")
+            shutil.rmtree(tmp_path / "delta_2_2")
         return result
 
     monkeypatch.setattr(LocalFileSystem, "list_directory", racing)
+    assert list_location(FS, str(tmp_path)).top_directories() == ("base_2", "delta_1_1")
+
+
+def test_a_directory_that_is_named_and_never_there_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "delta_1_1/bucket_00000", "delta_2_2/bucket_00000")
+    real = LocalFileSystem.list_directory
+
+    def stale(self: LocalFileSystem, path: str, *, missing: type[AcidError]) -> object:
+        return real(self, path + "_" if path.endswith("delta_2_2") else path, missing=missing)
+
+    monkeypatch.setattr(LocalFileSystem, "list_directory", stale)
     with pytest.raises(ConflictError, match="delta_2_2"):
         list_location(FS, str(tmp_path))
 
