@@ -85,6 +85,8 @@ def finish_claimed(
     Of which a half is visible, at once: as long as we waited for readers to go, others would come and see it. What
     nobody sees yet becomes visible while `alone` keeps readers away, or ConflictError.
     """
+    if not unfinished_publications(fs, location):
+        return ()  # the common case, for one listing
     finished = roll_forward(fs, location, visible_only=True)
     if unfinished_publications(fs, location):
         with alone():

@@ -142,14 +142,13 @@ class Worker:
             passing(Point.TAKEN)
             one.target = target = one.hold.begin()
             passing(Point.CLAIMED)
-            if unfinished_publications(services.fs, target.location):
-                hold = one.hold
-                for record in finish_claimed(
-                    services.fs, target.location, lambda: hold.publishing(PlannedPublication.TWO_RENAMES)
-                ):
-                    services.progress.note(
-                        f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}"
-                    )
+            hold = one.hold
+            for record in finish_claimed(
+                services.fs, target.location, lambda: hold.publishing(PlannedPublication.TWO_RENAMES)
+            ):
+                services.progress.note(
+                    f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}"
+                )
         elif unfinished_publications(services.fs, target.location):
             raise RefusedError(
                 f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "

@@ -103,13 +103,12 @@ def made_as(name: str) -> str:
     return name.removesuffix(REVOKED)
 
 
-def revoke_others(fs: FileSystem, location: str) -> tuple[str, ...]:
-    """Takes away what earlier runs of this engine staged in a partition; the names it had.
+def revoke_others(fs: FileSystem, location: str) -> None:
+    """Takes away what earlier runs of this engine staged in a partition.
 
     The caller has claimed the partition and has staged nothing yet. Never what has the record of a publication, which
     is to be finished first.
     """
-    revoked = []
     for entry in fs.list_directory(location, missing=ConflictError):
         if entry.is_symlink or not entry.is_directory or not entry.name.startswith(STAGING_PREFIX):
             continue
@@ -118,8 +117,6 @@ def revoke_others(fs: FileSystem, location: str) -> tuple[str, ...]:
             continue
         if not fs.exists(f"{path}/{PUBLISH_RECORD}"):
             revoke(fs, path)
-            revoked.append(entry.name)
-    return tuple(revoked)
 
 
 def find_litter(
