@@ -193,6 +193,18 @@ KEYS: tuple[Key, ...] = (
         meaning="a transaction or lock without a heartbeat for longer than this is aborted by the metastore",
     ),
     Key(
+        name="orc.force.positional.evolution",
+        kind=Kind.FLAG,
+        default="true",
+        meaning="readers find columns in files by their places, not by their names; Hive 3.1: false if not set",
+    ),
+    Key(
+        name="orc.schema.evolution.case.sensitive",
+        kind=Kind.FLAG,
+        default="true",
+        meaning="names of columns that differ in case are other names to readers",
+    ),
+    Key(
         name="acidlib.minor.as.major.bytes",
         kind=Kind.SIZE,
         default="256m",
@@ -224,6 +236,10 @@ KEYS: tuple[Key, ...] = (
     ),
 )
 
+PLAIN_PROPERTIES = frozenset(
+    {"hive.compactor.worker.pool", "orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"}
+)
+"""Keys that databases and tables state by their own names."""
 BY_NAME = {key.name: key for key in KEYS}
 MORE_THRESHOLDS = frozenset(
     {

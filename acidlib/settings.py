@@ -22,6 +22,7 @@ from acidlib.setting_keys import (
     KEYS,
     MORE_THRESHOLDS,
     NAMESPACES,
+    PLAIN_PROPERTIES,
     Key,
     Kind,
     find_key,
@@ -226,7 +227,7 @@ def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     key = find_key(bare)
     if key is None:
         return None, f"{name} as {layer.label} is not known and has no effect" if _wants_to_be_ours(bare) else None
-    if key.is_threshold != threshold or not (prefixed or key.name == "hive.compactor.worker.pool"):
+    if key.is_threshold != threshold or not (prefixed or key.name in PLAIN_PROPERTIES):
         right = _THRESHOLD_PREFIX if key.is_threshold else _COMPACTOR_PREFIX
         return None, f"{name} as {layer.label} has no effect; it is {right}{key.name} there"
     return key, None

@@ -11,8 +11,11 @@ from typing import Any
 from judges import mutants, tables
 from judges import orc_tail as o
 
-from acidlib.model.units import DataFile, FileForm
+from acidlib.model.generation import Generation
+from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.orc.alignment import Alignment, align
+from acidlib.orc.schema import TypeNode, row_struct
 from acidlib.orc.source import SourceFile
 from acidlib.rewrite.inputs import OpenInput, open_inputs
 from acidlib.storage.datafiles import LocalDataFiles
@@ -55,6 +58,13 @@ def write(path: Path, data: bytes, *, bucket: int = 0, **changes: Any) -> DataFi
     path.write_bytes(data)
     values: dict[str, Any] = {"directory": path.parent.name, "length": len(data), "bucket": bucket}
     return DataFile(path=str(path), **{**values, **changes})
+
+
+def aligned(target_row: TypeNode, file: OpenInput) -> Alignment:
+    """How an input's columns fill a table's for Hive 3.1."""
+    generation = Generation.HIVE3
+    row = row_struct(file.tail.root)
+    return align(target_row, row, where=file.tail.name, generation=generation, matching=ColumnMatching.of(generation))
 
 
 def events(

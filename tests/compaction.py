@@ -12,7 +12,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
+from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.model.writeids import ValidWriteIdList, all_committed
 from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
 from acidlib.planning.order import highest_write_id
@@ -59,6 +59,7 @@ def plan(
     minor_as_major_bytes: int = 0,
     settings: RewriteSettings | None = None,
     row_type: str | None = None,
+    matching: ColumnMatching | None = None,
 ) -> tuple[CompactionInputs, tuple[Unit, ...]]:
     """The inputs and units of a compaction; raises RefusedPlanError with planning's reason."""
     generation = Generation(generation)
@@ -83,6 +84,7 @@ def plan(
         generation=generation,
         write_ids=ids,
         settings=settings or RewriteSettings(),
+        matching=matching or ColumnMatching.of(generation),
         row_type=row_type,
     )
     return inputs, units
@@ -114,6 +116,7 @@ def compact_directory(
     minor_as_major_bytes: int = 0,
     settings: RewriteSettings | None = None,
     row_type: str | None = None,
+    matching: ColumnMatching | None = None,
 ) -> Compacted:
     """Compact one table or partition directory and put the result into place.
 
@@ -121,7 +124,7 @@ def compact_directory(
     out when another has some. Nothing of the result is left when a unit fails; raises RefusedPlanError, AcidError.
     """
     inputs, units = plan(
-        location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, settings, row_type
+        location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, settings, row_type, matching
     )
     staging = Path(location) / STAGING
     for unit in units:

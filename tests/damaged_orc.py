@@ -23,7 +23,7 @@ from orc_memory import MemoryFiles, root_column, tail_of
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.generation import Generation
-from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
+from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.rewrite.contents import look_into
 from acidlib.rewrite.deletes import event_buckets
@@ -149,6 +149,7 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
                 keep_empty=True,
                 write_ids=_IDS,
                 settings=settings,
+                matching=ColumnMatching.of(generation),
             ),
             files,
             OUT,

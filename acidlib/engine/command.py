@@ -28,6 +28,7 @@ from acidlib.errors import AcidError, RefusedError
 from acidlib.metastore.site import uris_from_settings
 from acidlib.metastore.standalone import stated_write_ids
 from acidlib.model.generation import Generation
+from acidlib.orc.hive_types import row_type_of_columns
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
@@ -182,6 +183,9 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
         @click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted.")
         @click.option("--hive-version", type=click.Choice(["auto", "3", "4"]), default="auto", show_default=True)
         @click.option("--table-kind", type=click.Choice(["full", "insert-only"]), help="Where files cannot prove it.")
+        @click.option(
+            "--columns", metavar="'NAME TYPE, …'", help="The table's columns, where its files disagree in them."
+        )
         @click.option("--visibility-txn", type=click.IntRange(min=1), help="A committed transaction for the names.")
         @functools.wraps(function)
         def wrapped(*, common: Common, **options: Any) -> Any:
@@ -236,7 +240,7 @@ def _selection(options: dict[str, Any], *, has_metastore: bool, everything: bool
     )
 
 
-_STATED = ("write_ids", "write_ids_file", "all_committed", "table_kind", "visibility_txn")
+_STATED = ("write_ids", "write_ids_file", "all_committed", "table_kind", "columns", "visibility_txn")
 
 
 def _understanding(options: dict[str, Any], selection: Selection, *, has_metastore: bool) -> Understanding:
@@ -266,8 +270,21 @@ def _understanding(options: dict[str, Any], selection: Selection, *, has_metasto
         write_ids=stated,
         generation=None if version == "auto" else Generation(int(version)),
         table_kind=options.pop("table_kind"),
+        columns=_row_type(options.pop("columns"), selection),
         visibility_txn=options.pop("visibility_txn"),
     )
+
+
+def _row_type(columns: str | None, selection: Selection) -> str | None:
+    """The row's type of --columns."""
+    if columns is None:
+        return None
+    if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):
+        raise click.UsageError("--columns is for one table: give --location, or one --table")
+    try:
+        return row_type_of_columns(columns, where="the table of --columns")
+    except RefusedError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def pool_option(function: _Command) -> _Command:

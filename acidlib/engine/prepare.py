@@ -22,6 +22,7 @@ from acidlib.planning.inputs import CompactionInputs, FileKind, Refusal, Role, c
 from acidlib.planning.insert_only import input_files, join_units, ways_of
 from acidlib.planning.state import AcidState, acid_state
 from acidlib.planning.units import FileFacts, compaction_units, delete_files
+from acidlib.settings import Settings
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import flush_length, list_location
@@ -46,8 +47,10 @@ class Prepared:
             return tuple(Look(file=file, ways=ways) for file in input_files(self.inputs, self.target.location))
         return tuple(Look(file=file) for file in delete_files(self.inputs, self.target.location, self.lengths))
 
-    def units(self, found: Mapping[str, Any], settings: RewriteSettings) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
-        """The files to make. `found`: what each look told, by absolute path."""
+    def units(
+        self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
+    ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
+        """The files to make. `found`: what each look told, by absolute path; `common`: the settings of the run."""
         settings = self.target.rewrite_settings(settings, self.generation)
         if self.target.is_insert_only:
             return join_units(
@@ -65,7 +68,8 @@ class Prepared:
             generation=self.generation,
             write_ids=self.write_ids,
             settings=settings,
-            row_type=self.target.row_type(self.generation),
+            matching=self.target.matching(common, self.generation),
+            row_type=self.target.row_type(),
         )
 
 
@@ -73,7 +77,7 @@ def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_ma
     """List a target and find what a compaction of it would read and write, or why there is none."""
     listing = list_location(fs, target.location, missing=RefusedError)
     generation = target.generation(listing)
-    if not target.is_insert_only and (columns := target.row_type(generation)) is not None:
+    if not target.is_insert_only and (columns := target.row_type()) is not None:
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
     write_ids = target.write_ids(listing).for_compactor()
     understood = target.understanding

@@ -12,7 +12,7 @@ from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import Database, Partition, Storage, Table
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
-from acidlib.model.units import RewriteSettings
+from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.generation import detect_generation
 from acidlib.planning.orc_settings import rewrite_settings
@@ -21,12 +21,14 @@ from acidlib.queue.rules import LOCATION
 from acidlib.settings import Layer, Settings
 from acidlib.storage.witness import witness_of
 
-WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY = (
+WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY, COLUMNS = (
     "acidlib.write.ids",
     "acidlib.hive.version",
     "acidlib.table.kind",
     "acidlib.visibility.txn",
+    "acidlib.columns",
 )
+POSITIONAL, CASE_SENSITIVE = "orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"
 FULL, INSERT_ONLY = "full", "insert-only"
 """Kinds of transactional tables, as `--table-kind` names them."""
 
@@ -62,6 +64,7 @@ class Understanding:
     write_ids          which are committed; None = not stated
     generation         3, 4 or None (told by the directory)
     table_kind         "full" or "insert-only", where files cannot prove it
+    columns            the table's as Hive's text `struct<name:type,...>`; None = not stated
     visibility_txn     the transaction in the names of the results (Hive 4)
     visible_on_commit  that is our own open transaction, whose commit shows the results; else it has committed
     txns               which transactions are committed, for directories with a visibility suffix
@@ -70,6 +73,7 @@ class Understanding:
     write_ids: StatedWriteIds | None = None
     generation: Generation | None = None
     table_kind: str | None = None
+    columns: str | None = None
     visibility_txn: int | None = None
     visible_on_commit: bool = False
     txns: ValidTxnList = ALL_COMMITTED
@@ -138,9 +142,17 @@ class Target:
         common, _ = common.with_layer(Layer.DATABASE, self.facts.database.properties)
         return common.with_layer(Layer.TABLE, self.facts.table.properties)[0]
 
-    def row_type(self, generation: Generation) -> str | None:
-        """The columns of the table, where a metastore tells them; else those of its newest file count."""
-        return None if self.facts is None else row_type(self.facts.table, self.facts.partition, generation)
+    def row_type(self) -> str | None:
+        """The columns of the table, where a metastore or the caller tells them; else the files' own count."""
+        return self.understanding.columns if self.facts is None else row_type(self.facts.table)
+
+    def matching(self, common: Settings, generation: Generation) -> ColumnMatching:
+        """How the table's readers find its columns in files: as Hive does, or as the site and the table set it."""
+        settings = self.settings(common)
+        found = replace(ColumnMatching.of(generation), case_sensitive=settings.flag(CASE_SENSITIVE))
+        if settings.setting(POSITIONAL).layer is Layer.BUILT_IN:
+            return found
+        return replace(found, by_position=settings.flag(POSITIONAL))
 
     def rewrite_settings(self, otherwise: RewriteSettings, generation: Generation) -> RewriteSettings:
         """How the table wants its files written, where a metastore tells it."""
@@ -169,6 +181,8 @@ def request_of(target: Target, kind: CompactionType, listing: Listing, *, initia
     ]
     if target.understanding.table_kind is not None:
         properties.append((TABLE_KIND, target.understanding.table_kind))
+    if target.understanding.columns is not None:
+        properties.append((COLUMNS, target.understanding.columns))
     if target.understanding.visibility_txn is not None:
         properties.append((VISIBILITY, str(target.understanding.visibility_txn)))
     return CompactionRequest(
@@ -207,6 +221,7 @@ def target_of(request: CompactionRequest) -> Target:
             write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)),
             generation=generation,
             table_kind=request.property(TABLE_KIND),
+            columns=request.property(COLUMNS),
             visibility_txn=visibility_txn,
         ),
     )

@@ -190,7 +190,9 @@ class Worker:
 
     def _plan(self, one: _Running, found: Mapping[str, Done[Any]]) -> None:
         assert one.prepared is not None
-        one.units = one.prepared.units({path: done.get() for path, done in found.items()}, self._settings)
+        one.units = one.prepared.units(
+            {path: done.get() for path, done in found.items()}, self._settings, self._services.settings
+        )
 
     def _run_units(self, running: list[_Running]) -> None:
         for one in running:

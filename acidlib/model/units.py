@@ -68,6 +68,23 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnMatching:
+    """How readers find a table's columns in a file (ORC `OrcConf`, `Reader.Options`).
+
+    by_position     by their places, not by their names (orc.force.positional.evolution)
+    case_sensitive  names that differ in case are other names (orc.schema.evolution.case.sensitive)
+    """
+
+    by_position: bool
+    case_sensitive: bool = True
+
+    @classmethod
+    def of(cls, generation: Generation) -> ColumnMatching:
+        """What Hive does unless a site sets it otherwise: Hive 4 goes by position (HiveConf), Hive 3.1 by name."""
+        return cls(by_position=generation is Generation.HIVE4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSettings:
     """Sizes a rewrite goes by, in bytes, rows or as named.
 
@@ -108,11 +125,12 @@ class Unit:
     inputs       in merged order: base or originals first, then deltas
     deletes      files that may hold delete events for this bucket; applied when `collapse`
     collapse     major: deleted rows go, and the events with them; minor: all committed events stay
-    schema       the input with the newest columns: the table's, unless `row_type` tells them
+    schema       the input whose columns are the table's where `row_type` does not tell them
     keep_empty   a file is written even when no row is left (Hive 3.1 does)
     write_ids    the compactor's list: rows of aborted ids go
-    row_type     the table's columns as Hive's text `struct<name:type,...>`; the result has them, by these names, then
-                 those that `schema` has beyond them. None = there is only the file to go by
+    row_type     the table's columns as Hive's text `struct<name:type,...>`, which are the result's. None = there are
+                 only the files to go by, and all have to agree with `schema` in names
+    matching     how the table's readers find its columns in files
     """
 
     directory: str
@@ -126,6 +144,7 @@ class Unit:
     keep_empty: bool
     write_ids: ValidWriteIdList
     settings: RewriteSettings
+    matching: ColumnMatching
     row_type: str | None = None
 
     @property
@@ -164,7 +183,7 @@ class StripeFacts:
     deleted, aborted  rows that have to go
     timezone        of the writer; stripes that hold timestamps are joined only with their like
     no_copy         why the stripe may not be copied, or None
-    adds            what a copy gets beside its bytes ("row ids", "columns"), or None
+    regroup         what else is done about a copy's columns ("row ids that are added", ...), or None
     """
 
     file: int
@@ -175,7 +194,7 @@ class StripeFacts:
     aborted: int
     timezone: str
     no_copy: str | None
-    adds: str | None = None
+    regroup: str | None = None
 
     @property
     def kept(self) -> int:
@@ -229,6 +248,7 @@ class UnitResult:
     rows_in, rows_out  None where the rows of a format are not counted
     empty_files  inputs that count as empty: of zero bytes, or of aborted write ids and not readable or with columns of
                  their own
+    notes      what people should know of how inputs were read
     """
 
     directory: str
@@ -252,6 +272,7 @@ class UnitResult:
     seconds: float = 0.0
     actions: tuple[PlannedAction, ...] = ()
     empty_files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def has_content(self) -> bool:

@@ -1,4 +1,8 @@
-"""How an older file's type tree lines up with the table's: by position, never by name.
+"""How a file's type tree lines up with the table's, as the readers of the result would line it up.
+
+The columns of the row go by name or by position (`goes_by_position`); the fields of structs within them always go by
+name (ORC `SchemaEvolution`, the same in 1.5.8 of Hive 3.1 and 1.8.5 of Hive 4.0: only the levels down to the row are
+positional). What the file lacks is null, and what only the file has goes.
 
 Columns whose type was changed (ALTER TABLE ... CHANGE COLUMN) are in one of four cases, by what Java's ORC reader makes
 of them in both generations of Hive (ConvertTreeReaderFactory of ORC 1.5.8 in Hive 3.1 and 1.8.5 in Hive 4.0): their
@@ -9,12 +13,15 @@ both readers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import zip_longest
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
+from acidlib.model.units import ColumnMatching
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
 
@@ -35,6 +42,7 @@ _LONGEST_CHAR, _MOST_DIGITS = 255, 38
 """Of Hive's CHAR and DECIMAL. A footer may claim more, and would then have every value padded to that."""
 
 _NAMED = 3
+_NO_NAME = re.compile(r"_col\d+", re.ASCII)
 
 
 class Change(Enum):
@@ -50,8 +58,8 @@ class Alignment:
     """How a node of the output is filled from an input file.
 
     path       the names that lead to it, as `row.a.b`; elements of other nested types have their number
-    source     the input's node, or None when the older file has no such column: every value is null
-    copyable   the subtree's streams and statistics may stand in the output as they are
+    source     the input's node, or None when the file has no such column: every value is null
+    copyable   the subtree's streams and statistics may stand in the output as they are, and there are no others
     converted  the node's own values have to be converted
     """
 
@@ -69,15 +77,60 @@ class Alignment:
             yield from child.walk()
 
 
-def align(target: TypeNode, source: TypeNode, *, where: str, generation: Generation, path: str = "row") -> Alignment:
-    """Line up an input's subtree with the table's, by position.
+def goes_by_position(row: TypeNode, matching: ColumnMatching) -> bool:
+    """Whether readers take the columns of a file with this row by position: asked to, or for want of names in it.
 
-    Allowed besides equality: what `type_change` allows, and (for the top struct only) missing trailing columns. Raises
-    RefusedError naming column and file for any other difference.
+    Files from before HIVE-4243 call their columns `_col0`, `_col1` and so on. One other name among the row's own, not
+    those below, makes a reader go by name (ORC `SchemaEvolution.hasColumnNames`).
+    """
+    return matching.by_position or all(_NO_NAME.fullmatch(name) for name in row.field_names)
+
+
+def names_agree(target: TypeNode, source: TypeNode, *, has_names: bool = True) -> bool:
+    """Whether it is all one by name and by position: a file's columns and fields are the table's first, if not all.
+
+    has_names  False: those of the row itself do not count, only those below
+    """
+    names = zip(source.field_names, target.field_names, strict=False)
+    if len(source.children) > len(target.children) or (has_names and any(one != other for one, other in names)):
+        return False
+    return all(names_agree(t, s) for t, s in zip(target.children, source.children, strict=False))
+
+
+def names_note(target: TypeNode, source: TypeNode, matching: ColumnMatching) -> str | None:
+    """What people should know of a file whose columns are called otherwise than the table's; None if `names_agree`."""
+    if names_agree(target, source):
+        return None
+    columns, table = (f"({', '.join(row.field_names)})" for row in (source, target))
+    if columns == table:
+        columns, table = str(source), str(target)
+    if goes_by_position(source, matching):
+        if not matching.by_position:
+            return f"files with the columns {columns}, which are no names, are read by position as {table}"
+        others = "readers that go by name, such as Trino, may have seen other values in them before"
+        return f"files with the columns {columns} are read by position as {table}; {others}"
+    others = "readers that go by position, such as Hive 4, may have seen other values in them before"
+    return f"files with the columns {columns} are read by name as {table}; {others}"
+
+
+def align(
+    target: TypeNode,
+    source: TypeNode,
+    *,
+    where: str,
+    generation: Generation,
+    matching: ColumnMatching,
+    path: str = "row",
+) -> Alignment:
+    """Line up the row of an input with the table's; for types that differ `type_change` says what is allowed.
+
+    Raises RefusedError naming column and file for any other difference.
 
     generation  of the Hive that reads the table
+    matching    how it finds columns in files
     """
-    return _Aligner(where, generation).align(target, source, path, top=True)
+    by_position = goes_by_position(source, matching)
+    return _Aligner(where, generation, matching.case_sensitive).align(target, source, path, by_position=by_position)
 
 
 def conversions(alignment: Alignment) -> str | None:
@@ -94,10 +147,12 @@ def conversions(alignment: Alignment) -> str | None:
 class _Aligner:
     where: str
     generation: Generation
+    case_sensitive: bool
 
-    def align(self, target: TypeNode, source: TypeNode, path: str, *, top: bool = False) -> Alignment:
+    def align(self, target: TypeNode, source: TypeNode, path: str, *, by_position: bool = False) -> Alignment:
         if target.kind is Kind.STRUCT and source.kind is Kind.STRUCT:
-            return self._struct(target, source, path, top=top)
+            found = source.children if by_position else self._by_name(target, source)
+            return self._struct(target, source, path, found)
         if len(target.children) != len(source.children):
             raise self._refuse(target, source, path)
         children = tuple(
@@ -116,22 +171,24 @@ class _Aligner:
             converted=change is Change.CONVERT,
         )
 
-    def _struct(self, target: TypeNode, source: TypeNode, path: str, *, top: bool) -> Alignment:
-        missing = len(target.children) - len(source.children)
-        if missing < 0 or (missing and not top):
-            raise self._refuse(target, source, path)
-        children = [
-            self.align(t, s, f"{path}.{name}")
-            for t, s, name in zip(target.children, source.children, target.field_names, strict=False)
-        ]
-        added = zip(target.children[len(children) :], target.field_names[len(children) :], strict=True)
-        children += [_absent(child, f"{path}.{name}") for child, name in added]
+    def _by_name(self, target: TypeNode, source: TypeNode) -> Sequence[TypeNode | None]:
+        """For each of the table's fields the file's; of two with the same name readers see the last."""
+        same = str if self.case_sensitive else str.lower
+        found = {same(name): child for name, child in zip(source.field_names, source.children, strict=True)}
+        return [found.get(same(name)) for name in target.field_names]
+
+    def _struct(self, target: TypeNode, source: TypeNode, path: str, found: Sequence[TypeNode | None]) -> Alignment:
+        pairs = list(zip_longest(target.children, found))[: len(target.children)]
+        children = tuple(
+            _absent(t, f"{path}.{name}") if s is None else self.align(t, s, f"{path}.{name}")
+            for (t, s), name in zip(pairs, target.field_names, strict=True)
+        )
         return Alignment(
             path=path,
             target=target,
             source=source,
-            children=tuple(children),
-            copyable=not missing and all(c.copyable for c in children),
+            children=children,
+            copyable=tuple(part.source for part in children) == source.children and all(c.copyable for c in children),
         )
 
     def _refuse(self, target: TypeNode, source: TypeNode, path: str) -> RefusedError:

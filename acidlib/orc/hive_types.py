@@ -36,6 +36,8 @@ _DEEPEST = 200
 
 _TYPE_NAME = re.compile(r"\s*([a-z_0-9 ]*[a-z_0-9])\s*", re.IGNORECASE | re.ASCII)
 _PARAMETERS = re.compile(r"\(([^()]*)\)\s*")
+_COLUMN_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^<>(),:;`\s]+)\s")
+_COMMENT = re.compile(r"\s+comment\s+'(?:[^'\\]|\\.)*'", re.IGNORECASE)
 _FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^<>(),:;`]*[^<>(),:;`\s]))\s*:")
 
 
@@ -49,6 +51,20 @@ def parse_row_type(text: str, *, where: str) -> TypeNode:
     if not parser.ended() or root.kind is not Kind.STRUCT:
         raise parser.misunderstood("row")
     return root
+
+
+def row_type_of_columns(text: str, *, where: str) -> str:
+    """The text of a row's type for columns as DDL states them, `a int, b struct<x:int> COMMENT '...'`.
+
+    Raises RefusedError for a name that stands twice, whatever its case, and as `parse_row_type` does.
+    """
+    parser = _Parser(_COMMENT.sub("", text), where)
+    columns = parser.columns()
+    names = [name.strip("`").lower() for name, _ in columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise RefusedError(f"Cannot compact {where}: because its column {twice} is stated twice")
+    return f"struct<{','.join(f'{name}:{column_type}' for name, column_type in columns)}>"
 
 
 class _Parser:
@@ -83,6 +99,20 @@ class _Parser:
                 raise self.misunderstood(path)
             return TypeNode(column=column, kind=kind, children=children)
         return self._primitive(name, found.end(), column, path)
+
+    def columns(self) -> list[tuple[str, str]]:
+        """The names and types of columns, a blank between them and commas after each, as they are written."""
+        found: list[tuple[str, str]] = []
+        while not found or self._take(","):
+            name = _COLUMN_NAME.match(self._text, self._at)
+            if name is None:
+                raise self.misunderstood("row")
+            self._at = start = name.end()
+            self.type(f"row.{name[1]}", 1)
+            found.append((name[1], self._text[start : self._at].strip()))
+        if not self.ended():
+            raise self.misunderstood(f"row.{found[-1][0]}")
+        return found
 
     def _primitive(self, name: str, end: int, column: int, path: str) -> TypeNode:
         found = _PARAMETERS.match(self._text, end)

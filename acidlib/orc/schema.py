@@ -160,19 +160,3 @@ def acid_tree(row: TypeNode) -> TypeNode:
 def row_struct(root: TypeNode) -> TypeNode:
     """The user's columns: the `row` field of an ACID tree, or the root itself of an original file."""
     return root.children[5] if is_acid(root) else root
-
-
-def result_row(table: TypeNode, newest: TypeNode) -> TypeNode:
-    """The row struct of a result: the table's columns, then those that the newest file has beyond them.
-
-    Such were removed from the table (ALTER TABLE REPLACE COLUMNS), or never told to the partition. Readers pass over
-    them, for columns go by position; with them no value is lost and stripes can still be copied. One whose name the
-    table now has for another column gets a `_` behind it.
-    """
-    names = list(table.field_names)
-    for name in newest.field_names[len(table.children) :]:
-        while name.lower() in {taken.lower() for taken in names}:
-            name += "_"
-        names.append(name)
-    children = (*table.children, *newest.children[len(table.children) :])
-    return renumber(TypeNode(column=0, kind=Kind.STRUCT, children=children, field_names=tuple(names)), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,24 +48,6 @@ class StreamPlace:
 
     offset: int
     length: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamEntry:
-    """One stream of a stripe's directory."""
-
-    kind: int
-    column: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """A stripe's streams in the order in which they lie there, and the encoding message of each column."""
-
-    index: tuple[StreamEntry, ...]
-    data: tuple[StreamEntry, ...]
-    encodings: tuple[Any, ...]
 
 
 class StripeReader:
@@ -130,15 +113,20 @@ class StripeReader:
             raise CorruptError(f"Cannot read {self.where}: because its streams end {end - offset} bytes early")
         return places
 
-    @property
-    def layout(self) -> Layout | None:
-        """Its streams and encodings as they lie there; None when index and data are not where the file says."""
-        streams = [StreamEntry(kind=s.kind, column=s.column, length=s.length) for s in self._footer.streams]
-        count = sum(stream.kind in INDEX_STREAMS for stream in streams)
-        index, data = streams[:count], streams[count:]
-        if any(s.kind in INDEX_STREAMS for s in data) or sum(s.length for s in index) != self.stripe.index_length:
-            return None
-        return Layout(index=tuple(index), data=tuple(data), encodings=tuple(self._footer.columns))
+    def streams(self, column: int, *, index: bool) -> list[tuple[int, StreamPlace]]:
+        """The streams of a column, its index or its data, with their kinds, in the order in which they lie there."""
+        return [(kind, place) for kind, place in self._by_column[column] if (kind in INDEX_STREAMS) is index]
+
+    @cached_property
+    def _by_column(self) -> list[list[tuple[int, StreamPlace]]]:
+        found: list[list[tuple[int, StreamPlace]]] = [[] for _ in range(self.tail.columns)]
+        for (column, kind), place in self._streams.items():
+            found[column].append((kind, place))
+        return found
+
+    def encoding(self, column: int) -> Any:
+        """The ColumnEncoding message of a column."""
+        return self._footer.columns[column]
 
     def is_nullable(self, column: int) -> bool:
         """Whether a column has a PRESENT stream."""
@@ -343,7 +331,7 @@ def empty_column(node: TypeNode) -> Column:
 
 
 def under_target(column: Column, alignment: Alignment) -> Column:
-    """A column under the output's type: converted, integers widened, missing trailing columns of a struct all null.
+    """A column under the output's type: converted, integers widened, fields in its order, missing ones all null.
 
     Raises CorruptError for values to convert that are none of the input's type.
     """
@@ -356,8 +344,10 @@ def under_target(column: Column, alignment: Alignment) -> Column:
         column.values = column.values.view(np.int8).astype(np.int64)
     column.kind = target.kind
     count = column.count
+    assert alignment.source is not None
+    below = {node.column: child for node, child in zip(alignment.source.children, column.children, strict=True)}
     column.children = tuple(
-        null_column(part.target, count) if part.source is None else under_target(column.children[i], part)
-        for i, part in enumerate(alignment.children)
+        null_column(part.target, count) if part.source is None else under_target(below[part.source.column], part)
+        for part in alignment.children
     )
     return column

@@ -17,7 +17,7 @@ from acidlib.orc.schema import TypeNode, format_types
 from acidlib.orc.source import ByteSink, ByteSource
 from acidlib.orc.statistics_merge import merge_statistics
 from acidlib.orc.statistics_rules import StatisticsRules
-from acidlib.orc.stripe import StreamEntry, StripeReader
+from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import JAVA_WRITER, Tail
 
 _FILE_VERSION = (0, 12)
@@ -78,33 +78,43 @@ class OrcWriter:
         )
         self._statistics.append(statistics)
 
-    def graft_stripe(
-        self,
-        reader: StripeReader,
-        before: Sequence[EncodedColumn],
-        after: Sequence[EncodedColumn],
-        statistics: Sequence[Any],
+    def regroup_stripe(
+        self, reader: StripeReader, columns: Sequence[int | EncodedColumn], statistics: Sequence[Any]
     ) -> None:
-        """Append the streams of another file's stripe verbatim, between columns that it does not have.
+        """Append a stripe whose columns are those of another file's stripe, by their ids there, or encoded ones.
 
-        Its column 0 becomes the one that follows `before`. `statistics` are of all columns of the result. The caller
-        has looked whether the stripe has a `layout`.
+        `columns` and `statistics` are of all columns of the result, in order. Streams are copied verbatim.
         """
-        layout, stripe = reader.layout, reader.stripe
-        assert layout is not None
         footer = proto.StripeFooter(writer_timezone=reader.writer_timezone or None)
         offset = self._sink.position
-        self._put_index(footer, before)
-        self._put_copied(footer, reader, stripe.offset, stripe.index_length, layout.index, len(before))
-        self._put_index(footer, after)
+        self._put_columns(footer, reader, columns, index=True)
         index_end = self._sink.position
-        self._put_data(footer, before)
-        footer.columns.extend(layout.encodings)
-        self._put_copied(
-            footer, reader, stripe.offset + stripe.index_length, stripe.data_length, layout.data, len(before)
-        )
-        self._put_data(footer, after)
-        self._end_stripe(footer, offset, index_end, stripe.rows, statistics)
+        self._put_columns(footer, reader, columns, index=False)
+        self._end_stripe(footer, offset, index_end, reader.stripe.rows, statistics)
+
+    def _put_columns(
+        self, footer: Any, reader: StripeReader, columns: Sequence[int | EncodedColumn], *, index: bool
+    ) -> None:
+        """The index or the data of columns; streams that lie side by side in the source are copied in one go."""
+        start = end = 0
+        for number, column in enumerate(columns):
+            if isinstance(column, EncodedColumn):
+                self._sink.copy(reader.source, start, end - start)
+                start = end
+                if index:
+                    self._put_index(footer, [column])
+                else:
+                    self._put_data(footer, [column])
+                continue
+            for kind, place in reader.streams(column, index=index):
+                footer.streams.add(kind=kind, column=number, length=place.length)
+                if place.offset != end:
+                    self._sink.copy(reader.source, start, end - start)
+                    start = place.offset
+                end = place.offset + place.length
+            if not index:
+                footer.columns.append(reader.encoding(column))
+        self._sink.copy(reader.source, start, end - start)
 
     def write_stripe(self, columns: Sequence[EncodedColumn], *, rows: int, timezone: str) -> None:
         """Append a stripe of encoded columns, which must be all of the tree in column order; "" means no time zone."""
@@ -134,13 +144,6 @@ class OrcWriter:
                 dictionary_size=column.dictionary_size or None,
                 bloom_encoding=None if column.filters is None else BloomEncoding.UTF8_UTC,
             )
-
-    def _put_copied(
-        self, footer: Any, reader: StripeReader, offset: int, size: int, streams: Sequence[StreamEntry], shift: int
-    ) -> None:
-        self._sink.copy(reader.source, offset, size)
-        for stream in streams:
-            footer.streams.add(kind=stream.kind, column=stream.column + shift, length=stream.length)
 
     def _end_stripe(self, footer: Any, offset: int, index_end: int, rows: int, statistics: Sequence[Any]) -> None:
         data_end = self._sink.position

@@ -64,7 +64,7 @@ def _close(group: list[StripeFacts]) -> Iterator[StripeAction]:
 
 
 def _unchanged(stripe: StripeFacts) -> str:
-    return "unchanged" if stripe.adds is None else f"unchanged but for {stripe.adds} that are added"
+    return "unchanged" if stripe.regroup is None else f"unchanged but for {stripe.regroup}"
 
 
 def _summary(group: list[StripeFacts]) -> str:

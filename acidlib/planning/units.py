@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from acidlib.model.generation import Generation
 from acidlib.model.names import DeltaDir
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, FileForm, RewriteSettings, Unit
+from acidlib.model.units import ColumnMatching, DataFile, FileForm, RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.inputs import CompactionInputs, FileKind, InputDirectory, InputFile, Role
 
@@ -62,13 +62,15 @@ def compaction_units(
     generation: Generation,
     write_ids: ValidWriteIdList,
     settings: RewriteSettings,
+    matching: ColumnMatching,
     row_type: str | None = None,
 ) -> tuple[Unit, ...]:
     """The units of a compaction, by result directory and bucket.
 
     By Hive 3's names every bucket number seen in any input gives a file in every result, be it empty, as Hive 3.1 does;
     by Hive 4's only buckets with rows or events give one. A result without any row or event is dropped by whoever
-    publishes. Without any data file there is no unit. `row_type`: the table's columns, where a metastore tells them.
+    publishes. Without any data file there is no unit. `row_type`: the table's columns, where
+    they are told; `matching`: how its readers find them.
     """
     rows, events = _files(inputs, location, facts.lengths)
     schema = _schema(rows) or _schema(events)
@@ -97,6 +99,7 @@ def compaction_units(
                     keep_empty=keep_empty,
                     write_ids=write_ids,
                     settings=settings,
+                    matching=matching,
                     row_type=row_type,
                 )
             )

@@ -58,6 +58,11 @@ class CompactionResult:
         parts = (self.database, self.table, self.partition)
         return ".".join(part for part in parts if part)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know of how inputs were read, each once."""
+        return tuple(dict.fromkeys(note for unit in self.units or () for note in unit.notes))
+
     def total(self, figure: str) -> Any:
         """The sum of one figure of the units; None when nothing was planned or done, or a unit does not know it."""
         if self.units is None:
@@ -101,6 +106,7 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
         },
         "inputs": list(result.inputs),
         "empty_files": list(result.empty_files),
+        "notes": list(result.notes),
         "output_directories": list(result.output_directories),
         **{figure: result.total(figure) for figure in FIGURES},
         "seconds": _rounded(result.seconds),

@@ -163,6 +163,8 @@ def _compaction(result: CompactionResult, *, dry_run: bool, verbose: bool) -> li
         lines += _field("publication", _publication(result.publication, dry_run=dry_run))
     if result.units is not None:
         lines += _figures(result, result.units, dry_run=dry_run)
+    for note in result.notes:
+        lines += _field("note", note)
     if result.seconds is not None:
         inside = result.total("seconds")
         lines += _field("time", f"{result.seconds:.2f} s" + (f", {inside:.2f} s inside the tasks" if inside else ""))

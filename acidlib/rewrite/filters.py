@@ -150,7 +150,7 @@ def filter_sizes(
     By the settings' share of false positives; without one as in the first stripe of the same stride that has filters
     of the column, else by the default of Hive. Raises CorruptError for filters that cannot be read.
     """
-    if not columns or all(action.copy and action.stripes[0].adds is None for action in actions):
+    if not columns or all(action.copy and action.stripes[0].regroup is None for action in actions):
         return {}
     stride = options.stride
     default = filter_size(stride, settings.bloom_fpp or _FALSE_POSITIVES[generation])

@@ -1,36 +1,42 @@
-"""Stripes that are copied with columns that their file does not have: row ids, and columns that were added later.
+"""Stripes that are copied column by column, for a result that has other columns than their file, or another order.
 
-Their streams stay byte for byte what they are; the row index, the footer and the few bytes of the new columns are
-added around them. So the first compaction of a converted table, or of one with a new column, costs a copy.
+Streams stay byte for byte what they are; those of columns that the result does not have are left out, and what the file
+lacks is put beside them: row ids, and columns that are null throughout. So the first compaction of a converted table,
+or of one whose columns were added, dropped or moved, costs a copy.
 """
 
 from __future__ import annotations
-
-from itertools import islice
 
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.encode import EncodedColumn, encode_column
 from acidlib.orc.schema import ROW_COLUMN, TypeNode
 from acidlib.orc.statistics import stripe_statistics_are_true
-from acidlib.orc.statistics_merge import copied_columns
+from acidlib.orc.statistics_merge import copied_columns, copied_statistics
 from acidlib.orc.stripe import StripeReader, null_column
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.rewrite.inputs import OpenInput, StripeKeys
 from acidlib.rewrite.recode import encode_row_ids, encoding_options, group_bounds
 
 
-def added_by_graft(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> str | None:
-    """What a stripe would get that may be copied with more columns than it has; None when that cannot be done."""
+def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> str | None:
+    """What is done about the columns of a stripe that may be copied column by column, as words for people.
+
+    None when that cannot be done, or when the stripe has the result's columns as they are.
+    """
     source = alignment.source
     assert source is not None
-    present = [part for part in alignment.children if part.source is not None]
+    present = [part.source for part in alignment.children if part.source is not None]
     missing = len(alignment.children) > len(present)
-    what = [name for name, added in (("row ids", not file.acid), ("columns", missing)) if added]
-    if not what or not all(part.copyable for part in present) or reader.is_nullable(source.column):
+    added = [name for name, is_added in (("row ids", not file.acid), ("columns", missing)) if is_added]
+    what = [f"{' and '.join(added)} that are added"] if added else []
+    if len(present) < len(source.children):
+        what.append("columns that the table does not have")
+    if present != sorted(present, key=lambda node: node.column):
+        what.append("the order of columns")
+    copyable = all(part.copyable for part in alignment.children if part.source is not None)
+    if not what or not copyable or reader.is_nullable(source.column):
         return None
-    if reader.layout is None or not stripe_statistics_are_true(file.tail, number):
-        return None
-    return " and ".join(what)
+    return ", ".join(what) if stripe_statistics_are_true(file.tail, number) else None
 
 
 def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
@@ -41,17 +47,27 @@ def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
 
 
 def graft(writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Alignment) -> None:
-    """Append a stripe for which `added_by_graft` names something."""
+    """Append a stripe for which `regrouped` names something."""
     options = writer.options
     reader = StripeReader(file.source, file.tail, keys.number)
-    before = [] if file.acid else _row_ids(keys, options, reader.timezone)
-    fields = options.root.children[ROW_COLUMN - 1].children
-    missing = [node for node, part in zip(fields, alignment.children, strict=True) if part.source is None]
-    after = [column for node in missing for column in _nulls(node, reader, options)]
+    columns: list[int | EncodedColumn] = []
+    columns += range(ROW_COLUMN) if file.acid else _row_ids(keys, options, reader.timezone)
+    row = options.root.children[ROW_COLUMN - 1]
+    assert alignment.source is not None
+    columns.append(alignment.source.column)
+    for node, part in zip(row.children, alignment.children, strict=True):
+        if part.source is None:
+            columns += _nulls(node, reader, options)
+        else:
+            columns += [below.column for below in part.source.walk()]
     found = file.tail.stripe_statistics[keys.number]
-    own = copied_columns(found, islice(options.root.walk(), len(before), len(before) + len(found)), rules=options.rules)
-    statistics = [column.statistics for column in before] + own + [column.statistics for column in after]
-    writer.graft_stripe(reader, before, after, statistics)
+    statistics = [
+        column.statistics
+        if isinstance(column, EncodedColumn)
+        else copied_statistics(found[column], node, rules=options.rules)
+        for column, node in zip(columns, options.root.walk(), strict=True)
+    ]
+    writer.regroup_stripe(reader, columns, statistics)
 
 
 def _row_ids(keys: StripeKeys, options: FileOptions, timezone: str) -> list[EncodedColumn]:

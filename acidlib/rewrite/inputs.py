@@ -12,14 +12,11 @@ from itertools import accumulate
 import numpy as np
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.rowid import decode_bucket, encode_bucket
 from acidlib.model.units import DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.column import Longs, Mask
-from acidlib.orc.hive_types import parse_row_type
-from acidlib.orc.schema import TypeNode, is_acid, result_row, row_struct
+from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
@@ -115,23 +112,13 @@ def open_inputs(files: tuple[DataFile, ...], data: DataFiles) -> Iterator[OpenIn
             source.close()
 
 
-def read_row_struct(file: DataFile, data: DataFiles, row_type: str | None = None) -> TypeNode:
-    """The user's columns as a file has them; with the table's `row_type` (Hive's text) as `result_row` says.
-
-    Raises RefusedError for a text that is no type, or one that ORC cannot hold.
-    """
-    table = None if row_type is None else parse_row_type(row_type, where=file.path)
+def read_row_struct(file: DataFile, data: DataFiles) -> TypeNode:
+    """The user's columns as a file has them."""
     source = data.open(file.path, file.length)
     try:
-        newest = row_struct(read_tail(source).root)
+        return row_struct(read_tail(source).root)
     finally:
         source.close()
-    return newest if table is None else result_row(table, newest)
-
-
-def align_input(target_row: TypeNode, file: OpenInput, generation: Generation) -> Alignment:
-    """How a file's columns fill the table's; RefusedError for a difference that could change values."""
-    return align(target_row, row_struct(file.tail.root), where=file.tail.name, generation=generation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -52,7 +52,7 @@ def plan_bucket(unit: Unit, data: DataFiles, clock: Clock) -> BucketPlan:
     deletes, deleted = delete_set(unit, data)
     with open_bucket(unit, data) as bucket:
         _, actions, filters = plan_rows(unit, bucket, deleted)
-        result = planned_result(unit, bucket.inputs, actions, deletes)
+        result = planned_result(unit, bucket, actions, deletes)
     result = replace(result, seconds=clock() - start)
     return BucketPlan(unit=unit, actions=actions, planned=result, filters=filters)
 

@@ -18,7 +18,7 @@ from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.filters import NO_FILTERS, StripeFilters, found_filters, result_columns
-from acidlib.rewrite.graft import added_by_graft
+from acidlib.rewrite.graft import regrouped
 from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.recode import walk_timestamps
@@ -62,7 +62,7 @@ def row_stripes(
             keys.check()
             check_calendar(file, keys, alignment, options)
             gone, aborted = dropped_rows(keys, deleted, write_ids)
-            adds = added_by_graft(file, number, alignment, reader)
+            regroup = regrouped(file, number, alignment, reader)
             facts = StripeFacts(
                 file=index,
                 number=number,
@@ -71,8 +71,8 @@ def row_stripes(
                 deleted=gone,
                 aborted=aborted,
                 timezone=reader.timezone if zones else "UTC",
-                no_copy=why_not_copied(file, keys, alignment, options, adds),
-                adds=adds,
+                no_copy=why_not_copied(file, keys, alignment, options, regroup),
+                regroup=regroup,
             )
             keys.box()
             keys.forget()
@@ -108,18 +108,18 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
 
 
 def why_not_copied(
-    file: OpenInput, keys: StripeKeys, alignment: Alignment, options: FileOptions, adds: str | None
+    file: OpenInput, keys: StripeKeys, alignment: Alignment, options: FileOptions, regroup: str | None
 ) -> str | None:
     """The one predicate of splicing: None when the stripe's bytes may stand under the result's footer.
 
-    adds  what it could get (`added_by_graft`), if it can get what it lacks
+    regroup  what could be done about its columns (`regrouped`), if it can be copied so
     """
-    if adds is None and not file.acid:
+    if regroup is None and not file.acid:
         return "rows without ACID columns"
-    if adds is None and not alignment.copyable:
+    if regroup is None and not alignment.copyable:
         changed = conversions(alignment)
         return "other columns than the table has now" if changed is None else f"values to convert: {changed}"
-    return container_difference(file.tail, options, statistics_true=adds is not None or keys.statistics_true)
+    return container_difference(file.tail, options, statistics_true=regroup is not None or keys.statistics_true)
 
 
 def container_difference(tail: Tail, options: FileOptions, *, statistics_true: bool) -> str | None:

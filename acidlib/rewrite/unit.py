@@ -10,11 +10,11 @@ from itertools import pairwise
 import numpy as np
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
-from acidlib.model.units import FilterSize, StripeAction, Unit, UnitResult
-from acidlib.orc.alignment import Alignment
+from acidlib.model.units import ColumnMatching, FilterSize, StripeAction, Unit, UnitResult
+from acidlib.orc.alignment import Alignment, align, goes_by_position, names_agree, names_note
+from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.kernels.vectors import filter_values
-from acidlib.orc.schema import TypeNode, acid_tree
+from acidlib.orc.schema import TypeNode, acid_tree, row_struct
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
@@ -24,7 +24,7 @@ from acidlib.rewrite.deletes import DeleteEvents, read_deletes
 from acidlib.rewrite.figures import planned
 from acidlib.rewrite.filters import filter_sizes, plan_filters
 from acidlib.rewrite.graft import copy_unchanged, graft
-from acidlib.rewrite.inputs import OpenInputs, align_input, open_inputs, read_row_struct
+from acidlib.rewrite.inputs import OpenInput, OpenInputs, open_inputs, read_row_struct
 from acidlib.rewrite.keys import Key, Keys
 from acidlib.rewrite.output import Proof, acid_metadata, file_options
 from acidlib.rewrite.readback import read_back
@@ -67,7 +67,7 @@ def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     deletes, deleted = delete_set(unit, data)
     with open_bucket(unit, data) as bucket:
         stripes, actions, filters = plan_rows(unit, bucket, deleted)
-        result = planned_result(unit, bucket.inputs, actions, deletes)
+        result = planned_result(unit, bucket, actions, deletes)
         if path is None or (not result.rows_out and not unit.keep_empty):
             return result
         options = replace(bucket.options, filters=filters)
@@ -88,31 +88,41 @@ def delete_set(unit: Unit, data: DataFiles) -> tuple[DeleteEvents | None, Keys]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenBucket:
-    """The open inputs of a bucket, how their columns fill the table's, and the options of the result."""
+    """The open inputs of a bucket, how their columns fill the table's, and the options of the result.
+
+    notes  what people should know of how columns were found
+    """
 
     inputs: OpenInputs
     alignments: tuple[Alignment, ...]
     options: FileOptions
+    notes: tuple[str, ...]
 
 
 @contextmanager
 def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
     """Open all inputs of a unit of rows."""
     with open_inputs(unit.inputs, data) as inputs:
-        target_row = read_row_struct(unit.schema, data, unit.row_type)
-        inputs, alignments = _aligned(inputs, target_row, unit.generation)
+        target_row = _result_row(unit, data)
+        inputs, alignments = _aligned(inputs, target_row, unit)
         yield OpenBucket(
             inputs=inputs,
             alignments=alignments,
             options=file_options(
                 acid_tree(target_row), [file.tail for file in inputs.files], unit.generation, unit.settings
             ),
+            notes=_notes(inputs, target_row, unit),
         )
 
 
-def _aligned(
-    inputs: OpenInputs, target_row: TypeNode, generation: Generation
-) -> tuple[OpenInputs, tuple[Alignment, ...]]:
+def _result_row(unit: Unit, data: DataFiles) -> TypeNode:
+    """The table's columns where they are told, else those of the unit's `schema` file."""
+    if unit.row_type is None:
+        return read_row_struct(unit.schema, data)
+    return parse_row_type(unit.row_type, where=unit.schema.path)
+
+
+def _aligned(inputs: OpenInputs, target_row: TypeNode, unit: Unit) -> tuple[OpenInputs, tuple[Alignment, ...]]:
     """How the columns of every input fill the table's.
 
     A writer that was aborted may have known of columns that no committed file has: nobody wants its rows, so that a
@@ -121,13 +131,34 @@ def _aligned(
     files, alignments, empty = [], [], list(inputs.empty)
     for file in inputs.files:
         try:
-            alignments.append(align_input(target_row, file, generation))
+            alignments.append(_alignment(target_row, file, unit))
             files.append(file)
         except RefusedError:
             if not file.file.aborted:
                 raise
             empty.append(file.file.path)
     return OpenInputs(files=tuple(files), empty=tuple(empty)), tuple(alignments)
+
+
+def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit) -> Alignment:
+    """How a file's columns fill the table's; RefusedError for a difference that could change values.
+
+    Where nobody tells the table's columns other names are refused, too: it is not known which of them are the table's.
+    """
+    row, where = row_struct(file.tail.root), file.tail.name
+    if unit.row_type is None and not names_agree(
+        target_row, row, has_names=not goes_by_position(row, ColumnMatching(by_position=False))
+    ):
+        raise RefusedError(
+            f"Cannot compact {where}: because its columns are {row} and those of {unit.schema.path} are {target_row}, "
+            "and nothing tells which are the table's; state them with --columns 'name type, ...'"
+        )
+    return align(target_row, row, where=where, generation=unit.generation, matching=unit.matching)
+
+
+def _notes(inputs: OpenInputs, target_row: TypeNode, unit: Unit) -> tuple[str, ...]:
+    notes = (names_note(target_row, row_struct(file.tail.root), unit.matching) for file in inputs.files)
+    return tuple(dict.fromkeys(note for note in notes if note is not None))
 
 
 def plan_rows(
@@ -164,10 +195,11 @@ def _interleaving(stripes: Sequence[RowStripe]) -> tuple[RowStripe, RowStripe] |
 
 
 def planned_result(
-    unit: Unit, inputs: OpenInputs, actions: Sequence[StripeAction], deletes: DeleteEvents | None
+    unit: Unit, bucket: OpenBucket, actions: Sequence[StripeAction], deletes: DeleteEvents | None
 ) -> UnitResult:
     """The result of a unit as it is known before anything is written."""
-    result = replace(planned(unit, actions, inputs.files), empty_files=inputs.empty)
+    inputs = bucket.inputs
+    result = replace(planned(unit, actions, inputs.files), empty_files=inputs.empty, notes=bucket.notes)
     if deletes is None:
         return result
     return replace(
@@ -203,8 +235,8 @@ def _write_rows(
 
 
 def copy_one(writer: OrcWriter, stripe: RowStripe, written: Written) -> None:
-    """Append a stripe as it is, or with the columns that it lacks; these are checked like a rewritten one's."""
-    if stripe.facts.adds is not None:
+    """Append a stripe as it is, or column by column; what is added then is checked like a rewritten stripe's."""
+    if stripe.facts.regroup is not None:
         graft(writer, stripe.file, stripe.keys, stripe.alignment)
     else:
         written.copied.add(writer.stripes)
@@ -302,7 +334,7 @@ def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     )
     if path is None or (not len(events.keys) and not unit.keep_empty):
         return result
-    root = acid_tree(read_row_struct(unit.schema, data, unit.row_type))
+    root = acid_tree(_result_row(unit, data))
     options = file_options(root, tails, unit.generation, unit.settings)
     with new_file(data, path) as sink:
         last_keys = _write_events(sink, events, options)

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from acidlib.model.generation import Generation
-from acidlib.model.units import DataFile, RewriteSettings, Unit
+from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.model.writeids import all_committed
 from acidlib.orc.column import Column
 from acidlib.orc.stripe import StripeReader
@@ -47,6 +47,7 @@ def unit_of(directory: Path) -> Unit:
         keep_empty=True,
         write_ids=all_committed("t", 1_000_000).for_compactor(),
         settings=RewriteSettings(),
+        matching=ColumnMatching.of(Generation.HIVE3),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from acidlib.model.generation import Generation
 from acidlib.model.tables import Storage, Table, TableColumn
 from acidlib.planning.table_schema import row_type
 
@@ -31,7 +30,7 @@ def table_of(folder: Path) -> Table:
 
 def row_type_of(folder: Path) -> str:
     """The row struct of a fixture's table."""
-    return row_type(table_of(folder), None, Generation.HIVE4)
+    return row_type(table_of(folder))
 
 
 def _columns(text: str, start: int) -> list[TableColumn]:

@@ -11,7 +11,7 @@ from judges import merge, tables
 from judges import orc_tail as o
 from judges.java_orc import JavaOrc
 
-from acidlib.model.units import RewriteSettings
+from acidlib.model.units import ColumnMatching, RewriteSettings
 from conformance.checks import java_problems, statistics_problems
 from conformance.test_output_files import COLUMNS, wide_row
 
@@ -84,6 +84,56 @@ def test_grafted_stripes(made: str, generation: int, java: JavaOrc, tmp_path: Pa
     for name in ("id", "big", "s", "ts", "rowId"):
         assert pruned[name].queries > 0
         assert pruned[name].rows_read < 0.8 * pruned[name].rows_total, pruned[name]
+
+
+MOVED = ("more:struct<a:int,b:array<double>>", "big", "s", "fresh:int", "ts", "id")
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize("made", ["original files", "added columns"])
+def test_stripes_are_copied_with_columns_left_out_and_moved(
+    made: str, generation: int, java: JavaOrc, tmp_path: Path
+) -> None:
+    location = tmp_path / "table"
+    if made == "added columns":
+        grown(location)
+    else:
+        converted(location, also_added=True)
+    fields = dict(field.split(":", 1) for field in split_fields(WIDER))
+    wanted = [field if ":" in field else f"{field}:{fields[field]}" for field in MOVED]
+    places = [list(fields).index(field.partition(":")[0]) if "fresh" not in field else None for field in wanted]
+    before = merge.read(location, generation=generation)
+    by_name = ColumnMatching(by_position=False)
+    text = f"struct<{','.join(wanted)}>"
+    result = compact_directory(location, MAJOR, "", generation, settings=COPY, row_type=text, matching=by_name)
+    after = merge.read(location, generation=generation, strict=True)
+    padded = [(*row[:3], (*row[3], *[None] * (len(fields) - len(row[3])))) for row in before]
+    assert after == [(*row[:3], tuple(None if i is None else row[3][i] for i in places)) for row in padded]
+    (unit,) = result.results
+    what = "columns that the table does not have, the order of columns"
+    assert any(action.reason.endswith(f"that are added, {what}") for action in unit.actions)
+    assert unit.stripes_copied == (5 if made == "original files" else 4)
+    assert len(unit.notes) == 2
+    (path,) = bucket_files(location, result.directories)
+    assert statistics_problems(path, generation, copied=True) == []
+    assert java_problems(java, path) == []
+    pruned = {found.column: found for found in (*java.sarg_check(path), *java.sarg_check_ids(path))}
+    for name in ("id", "big", "s", "ts", "rowId"):
+        assert pruned[name].queries > 0
+        assert pruned[name].rows_read < 0.8 * pruned[name].rows_total, pruned[name]
+
+
+def split_fields(row: str) -> list[str]:
+    """The fields of a text `struct<...>`."""
+    found, depth = [""], 0
+    for sign in row.removeprefix("struct<").removesuffix(">"):
+        depth += (sign in "<(") - (sign in ">)")
+        if sign == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += sign
+    return found
 
 
 @pytest.mark.parametrize("damage", ["another stride", "another codec"])

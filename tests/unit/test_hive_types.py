@@ -7,8 +7,8 @@ from judges import tables
 from orc_memory import tail_of
 
 from acidlib.errors import RefusedError
-from acidlib.orc.hive_types import parse_row_type
-from acidlib.orc.schema import TypeNode, result_row
+from acidlib.orc.hive_types import parse_row_type, row_type_of_columns
+from acidlib.orc.schema import TypeNode
 
 
 def parse(text: str) -> TypeNode:
@@ -113,25 +113,35 @@ def test_a_long_text_is_shown_in_part() -> None:
         column("x" * 61)
 
 
-# --- the row of a result ----------------------------------------------------------------------------------------------
+# --- columns as DDL states them ---------------------------------------------------------------------------------------
 
 
-def result(table: str, newest: str) -> TypeNode:
-    return result_row(parse(table), parse(newest))
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("a int", "struct<a:int>"),
+        ("`a b` map<string , int>,c\tdecimal(10, 2)", "struct<`a b`:map<string , int>,c:decimal(10, 2)>"),
+        (
+            "\n  `id` int COMMENT 'the, \\'id\\'',\n  `at` timestamp with local time zone comment ''",
+            "struct<`id`:int,`at`:timestamp with local time zone>",
+        ),
+        ("s struct<x:int,y:array<date>>, A string", "struct<s:struct<x:int,y:array<date>>,A:string>"),
+    ],
+)
+def test_columns_become_the_text_of_a_row(columns: str, expected: str) -> None:
+    found = row_type_of_columns(columns, where="t")
+    assert found == expected
+    parse(found)
 
 
-def test_the_columns_of_a_result_are_the_tables() -> None:
-    table = "struct<A:bigint,b:struct<x:int,y:int>,c:string>"
-    assert result(table, "struct<a:int,b:struct<x:int>>") == parse(table)
-    assert result(table, "struct<x:int,y:string,z:int>") == parse(table)
+@pytest.mark.parametrize(
+    "columns", ["", "a", "a int,", "a int b int", "a:int", "a int, b text", "struct<a:int>", ", a int"]
+)
+def test_what_states_no_columns_is_refused(columns: str) -> None:
+    with pytest.raises(RefusedError, match="Cannot compact t: because the type of its column row"):
+        row_type_of_columns(columns, where="t")
 
 
-def test_columns_that_only_the_newest_file_has_follow() -> None:
-    table = "struct<a:bigint,b:struct<x:int,y:int>>"
-    found = result(table, "struct<a:int,b:struct<x:int>,c:map<int,string>,d:date>")
-    assert found == parse("struct<a:bigint,b:struct<x:int,y:int>,c:map<int,string>,d:date>")
-
-
-def test_a_name_is_not_used_twice() -> None:
-    found = result("struct<a:int,c:int>", "struct<a:int,b:int,C:string,c_:int>")
-    assert found.field_names == ("a", "c", "C_", "c__")
+def test_a_column_is_stated_once() -> None:
+    with pytest.raises(RefusedError, match="its column a is stated twice"):
+        row_type_of_columns("a int, `A` string", where="t")

@@ -11,6 +11,7 @@ from orc_memory import stripe_reader, tree
 
 from acidlib.errors import CorruptError
 from acidlib.model.generation import Generation
+from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import align
 from acidlib.orc.column import Column, Dictionary
 from acidlib.orc.conversion import convert
@@ -21,7 +22,13 @@ def converted(old: str, new: str, values: list[Any], *, dictionary: float = 0.0)
     """The column a of a file, under another type."""
     data = tables.orc_bytes(f"struct<a:{old}>", [(v,) for v in values], tables.Layout(dictionary=dictionary))
     reader = stripe_reader(data)
-    alignment = align(tree(f"struct<a:{new}>"), reader.tail.root, where="f", generation=Generation.HIVE4)
+    alignment = align(
+        tree(f"struct<a:{new}>"),
+        reader.tail.root,
+        where="f",
+        generation=Generation.HIVE4,
+        matching=ColumnMatching(by_position=False),
+    )
     column = reader.aligned(alignment, len(values)).children[0]
     assert column.kind is alignment.children[0].target.kind
     assert column.slots == len(values)

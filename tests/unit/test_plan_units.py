@@ -7,7 +7,7 @@ import pytest
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, FileForm, RewriteSettings, Unit
+from acidlib.model.units import ColumnMatching, DataFile, FileForm, RewriteSettings, Unit
 from acidlib.model.writeids import all_committed
 from acidlib.planning.inputs import CompactionInputs, compaction_inputs
 from acidlib.planning.state import acid_state
@@ -48,6 +48,7 @@ def units(
         generation=generation,
         write_ids=IDS,
         settings=SETTINGS,
+        matching=ColumnMatching.of(generation),
     )
     names = [f"{unit.directory}/{unit.file_name}" for unit in found]
     assert len(set(names)) == len(names)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from acid_inputs import COLUMNS, events, ids, opened, original, rows
+from acid_inputs import COLUMNS, aligned, events, ids, opened, original, rows
 from judges import tables
 from orc_memory import file_options, tree
 
@@ -28,7 +28,6 @@ from acidlib.rewrite.filters import (
     plan_filters,
     result_columns,
 )
-from acidlib.rewrite.inputs import align_input
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.rows import RowStripe, row_stripes
 
@@ -53,7 +52,7 @@ class Maker:
         [found] = self.stack.enter_context(opened(events(path, tables.inserts(write_id, rows(2500)), layout)))
         found = replace(found, tail=replace(found.tail, writer=writer))
         options = file_options(ROOT, stride=1000, block_size=found.tail.block_size)
-        alignment = align_input(row_struct(found.tail.root), found, Generation.HIVE3)
+        alignment = aligned(row_struct(found.tail.root), found)
         [stripe] = row_stripes([found], [alignment], Keys.empty(), ids(), options)
         return stripe
 
@@ -137,11 +136,11 @@ def test_old_filters_and_those_of_the_c_writer_are_written_anew(make: Maker) -> 
 
 def test_columns_of_original_files_are_those_of_the_row(tmp_path: Path) -> None:
     with opened(original(tmp_path / "000000_0", rows(20))) as [file]:
-        alignment = align_input(row_struct(file.tail.root), file, Generation.HIVE3)
+        alignment = aligned(row_struct(file.tail.root), file)
         options = file_options(ROOT, stride=5, compression=Compression.NONE)
         stripes = row_stripes([file], [alignment], Keys.empty(), ids(), options)
         assert len(stripes) == 2
-        assert [stripe.facts.adds for stripe in stripes] == ["row ids"] * 2
+        assert [stripe.facts.regroup for stripe in stripes] == ["row ids that are added"] * 2
         assert planned(*stripes) == ([None, None], set())
         assert planned(*stripes, columns="s") == (["no bloom filter of column s"] * 2, {S})
         assert result_columns(alignment, ROOT, acid=False) == {0: 6, 1: A, 2: S}

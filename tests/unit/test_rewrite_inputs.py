@@ -13,6 +13,7 @@ from acid_inputs import (
     COLUMNS,
     STRIPES,
     CountedFiles,
+    aligned,
     events,
     ids,
     opened,
@@ -27,12 +28,10 @@ from judges import fixtures, mutants, tables
 from judges import orc_tail as o
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.units import DataFile, FileForm
 from acidlib.rewrite.inputs import (
     StripeKeys,
     aborted_rows,
-    align_input,
     key_index,
     open_inputs,
     read_row_struct,
@@ -120,10 +119,10 @@ def test_the_users_columns_and_their_alignment(tmp_path: Path) -> None:
     raw = original(tmp_path / "000000_0", rows(1))
     wide = read_row_struct(raw, LocalDataFiles())
     with opened(file) as inputs:
-        assert align_input(wide, inputs[0], Generation.HIVE3).copyable
-    narrow = write(tmp_path / "n", tables.orc_bytes("struct<a:string>", [("x",)]), form=FileForm.ORIGINAL)
+        assert aligned(wide, inputs[0]).copyable
+    narrow = write(tmp_path / "n", tables.orc_bytes("struct<a:date>", [(1,)]), form=FileForm.ORIGINAL)
     with opened(file) as inputs, pytest.raises(RefusedError, match=f"Cannot compact {file.path}"):
-        align_input(read_row_struct(narrow, LocalDataFiles()), inputs[0], Generation.HIVE3)
+        aligned(read_row_struct(narrow, LocalDataFiles()), inputs[0])
 
 
 # --- what is known of keys --------------------------------------------------------------------------------------------

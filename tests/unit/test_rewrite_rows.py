@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acid_inputs import B0, B1, COLUMNS, events, ids, opened, original, rows, without_stride, write
+from acid_inputs import B0, B1, COLUMNS, aligned, events, ids, opened, original, rows, without_stride, write
 from judges import tables
 from orc_memory import file_options
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.units import DataFile
 from acidlib.orc.proto import Calendar, Compression
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.tail import JAVA_WRITER, ORC_135
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.inputs import OpenInput, StripeKeys, align_input
+from acidlib.rewrite.inputs import OpenInput, StripeKeys
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.rows import check_calendar, dropped_rows, row_masks, row_stripes, why_not_copied
 
@@ -47,7 +46,7 @@ def options_for(file: OpenInput, **changes: Any) -> FileOptions:
 def reason(file: OpenInput, target: OpenInput | None = None, **changes: Any) -> str | None:
     """Why the first stripe is not copied under the options of the untouched file."""
     base = target or file
-    alignment = align_input(row_struct(base.tail.root), file, Generation.HIVE3)
+    alignment = aligned(row_struct(base.tail.root), file)
     return why_not_copied(file, StripeKeys(file, 0), alignment, options_for(base, **changes), None)
 
 
@@ -140,7 +139,7 @@ def dated(tmp_path: Path, day: int | None, second: int | None, change: Any = Non
 
 
 def check(file: OpenInput, calendar: int) -> None:
-    alignment = align_input(row_struct(file.tail.root), file, Generation.HIVE3)
+    alignment = aligned(row_struct(file.tail.root), file)
     check_calendar(file, StripeKeys(file, 0), alignment, options_for(file, calendar=calendar))
 
 
@@ -225,11 +224,11 @@ def test_facts_of_every_stripe_in_order(tmp_path: Path) -> None:
     )
     with opened(*files) as inputs:
         target = row_struct(inputs[0].tail.root)
-        alignments = [align_input(target, file, Generation.HIVE3) for file in inputs]
+        alignments = [aligned(target, file) for file in inputs]
         found = row_stripes(inputs, alignments, key_set(12, 13), ids(), options_for(inputs[0]))
         facts = [(s.facts.file, s.facts.number, s.facts.rows, s.facts.deleted, s.facts.no_copy) for s in found]
         assert facts == [(0, 0, 10, 0, None), (0, 1, 10, 2, None), (0, 2, 10, 0, None), (1, 0, 4, 0, None)]
-        assert [s.facts.adds for s in found] == [None, None, None, "row ids"]
+        assert [s.facts.regroup for s in found] == [None, None, None, "row ids that are added"]
         assert [s.facts.length for s in found[:3]] == [stripe.length for stripe in inputs[0].tail.stripes]
         assert {s.facts.timezone for s in found} == {"UTC"}
 
@@ -239,7 +238,7 @@ def test_stripes_without_timestamps_have_one_zone_and_others_their_writers(tmp_p
         layout = tables.Layout(stride=5, timezone="Asia/Tokyo")
         data = tables.acid_bytes(columns, tables.inserts(7, [row]), layout)
         with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
-            alignment = align_input(row_struct(inputs[0].tail.root), inputs[0], Generation.HIVE3)
+            alignment = aligned(row_struct(inputs[0].tail.root), inputs[0])
             found = row_stripes(inputs, [alignment], Keys.empty(), ids(), options_for(inputs[0]))
             assert found[0].facts.timezone == zone
 
@@ -247,6 +246,6 @@ def test_stripes_without_timestamps_have_one_zone_and_others_their_writers(tmp_p
 def test_a_stripe_of_another_bucket_stops_everything(tmp_path: Path) -> None:
     file = events(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", tables.inserts(7, rows(3), writer=1))
     with opened(file) as inputs:
-        alignment = align_input(row_struct(inputs[0].tail.root), inputs[0], Generation.HIVE3)
+        alignment = aligned(row_struct(inputs[0].tail.root), inputs[0])
         with pytest.raises(CorruptError, match="rows of bucket 1"):
             row_stripes(inputs, [alignment], key_set(0, bucket=B1), ids(), options_for(inputs[0]))

@@ -14,15 +14,12 @@ from judges import merge, tables
 from judges import orc_tail as o
 from orc_memory import tail_of, tree
 
-from acidlib.errors import CorruptError
 from acidlib.model.generation import Generation
 from acidlib.model.units import RewriteSettings, UnitResult
 from acidlib.orc.proto import Compression
 from acidlib.orc.tail import Tail
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.inputs import read_row_struct
 from acidlib.rewrite.output import file_options
-from acidlib.storage.datafiles import LocalDataFiles
 
 BASE = tail_of(tables.orc_bytes("struct<a:int>", [(1,)]))
 
@@ -139,19 +136,10 @@ def test_delete_files_have_the_tables_columns_too(tmp_path: Path) -> None:
         tables.write_dir(location, tables.delta_name(write_id, write_id, delete=True), COLUMNS, gone)
     before = merge.read(location, generation=4)
     made = compact_directory(location, MINOR, generation=4, row_type="struct<b:bigint,t:string,more:date>")
+    assert len(made.results[0].notes) == 1
     types = [o.read_orc(path).types for path in bucket_files(location, made.directories)]
     assert len(types) == 2
     assert types[0] == types[1]
     assert types[0][types[0][0].children[5]].names == ("b", "t", "more")
     found = merge.read(location, generation=4, strict=True)
     assert found == [(*row[:3], (*row[3], None)) for row in before]
-
-
-def test_columns_are_read_from_a_file_or_a_text_and_the_file(tmp_path: Path) -> None:
-    _, (unit,) = plan(table(tmp_path / "t"), MAJOR, generation=4)
-    data = LocalDataFiles()
-    assert str(read_row_struct(unit.schema, data)) == "struct<a:int,s:string>"
-    assert str(read_row_struct(unit.schema, data, "struct<a:bigint>")) == "struct<a:long,s:string>"
-    Path(unit.schema.path).write_bytes(b"x" * unit.schema.length)
-    with pytest.raises(CorruptError):
-        read_row_struct(unit.schema, data, "struct<a:bigint>")
