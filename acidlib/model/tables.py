@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL_TABLE", "MANAGED_TABLE"
-VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
+VIRTUAL_VIEW = "VIRTUAL_VIEW"
+"""A view without rows of its own. A materialized one has rows, and Hive compacts them as those of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from acidlib.model.generation import Generation
-from acidlib.model.tables import EXTERNAL_TABLE, VIEWS, Partition, Storage, Table
+from acidlib.model.tables import EXTERNAL_TABLE, VIRTUAL_VIEW, Partition, Storage, Table
 from acidlib.planning.decide import switched_off
 
 ORC_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
@@ -44,7 +44,7 @@ def why_not(
 
 def _wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
     cannot = f"Cannot compact {table.full_name}: because"
-    if table.kind in VIEWS:
+    if table.kind == VIRTUAL_VIEW:
         return f"{cannot} it is a view"
     if table.kind == EXTERNAL_TABLE or _is_true(table.properties, "EXTERNAL"):
         return f"{cannot} it is an external table"

@@ -259,6 +259,36 @@ def test_what_may_not_be_compacted_is_refused_with_the_reason(lake: Lake, servic
     assert all(any(word in note for note in scanned["notes"]) for word in words.values())
 
 
+def test_a_materialized_view_is_compacted_as_the_table_that_it_is(lake: Lake, service: Service, sql: Session) -> None:
+    """By Hive's user, by the initiator and by name: it has rows and transactions of its own."""
+    made = Made(database="lake", name="summed", location=Path(), places=())
+    sql.run("create table lake.orders (a int) stored as orc tblproperties('transactional'='true')")
+    sql.run("insert into lake.orders values (1)")
+    sql.run(
+        "create materialized view lake.summed stored as orc tblproperties('transactional'='true') "
+        "as select a from lake.orders where a > 0"
+    )
+    try:
+        for number, ask in enumerate(
+            (
+                lambda: sql.run(f"alter table {made.full} compact 'major'"),
+                lambda: service.good("initiator", "--table", made.full, *LOW),
+                None,
+            ),
+            start=2,
+        ):
+            sql.run(f"insert into lake.orders select {number}")
+            sql.run("alter materialized view lake.summed rebuild")
+            if ask is not None:
+                ask()
+            (done,) = service.good("major_compact", *(() if ask else ("--table", made.full))).compactions
+            assert (done["table"], done["state"], done["rows_out"]) == ("summed", "ready for cleaning", number), done
+            found = sql.run("select row__id.writeid, a from lake.summed order by a")
+            assert found == [(row, row) for row in range(1, number + 1)]
+    finally:
+        sql.run("drop materialized view lake.summed")
+
+
 def test_a_request_that_is_not_needed_is_refused_in_hives_words(lake: Lake, service: Service) -> None:
     made = lake.table("single", CRUD[:1])
     lake.request(made)
