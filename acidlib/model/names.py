@@ -123,8 +123,8 @@ def is_hidden(name: str) -> bool:
 
 
 def is_acid_directory_name(name: str) -> bool:
-    """Whether the name has the prefix of an ACID directory, parsable or not."""
-    return name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX))
+    """Whether the name has the prefix of an ACID directory, parsable or not. A partition's `base_id=1` is none."""
+    return name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX)) and "=" not in name
 
 
 def has_visibility_suffix(name: str) -> bool:

@@ -76,6 +76,25 @@ def test_values_with_spaces_and_two_keys(jobs: Jobs, tmp_path: Path) -> None:
     assert ran.compactions[0]["table"] == "t"
 
 
+def test_partition_keys_that_begin_as_acid_directories_do(jobs: Jobs, tmp_path: Path) -> None:
+    table = fixture("hive4/part_table", tmp_path / "p.db" / "t")
+    for outer in list(table.glob("p=*")):
+        for inner in list(outer.glob("q=*")):
+            inner.rename(outer / f"delete_delta_{inner.name}")
+        outer.rename(table / f"base_{outer.name}")
+    one = table / "base_p=1" / "delete_delta_q=x"
+    places = [str(path.relative_to(table)) for path in sorted(table.glob("*/*"))]
+    rows = {place: merge.read(table / place, generation=4) for place in places}
+    ran = jobs.good("major_compact", "--location", one, "--all-committed")
+    assert (ran.compactions[0]["table"], done_partitions(ran)) == ("t", ["base_p=1/delete_delta_q=x"])
+    ran = jobs.good("major_compact", "--warehouse", tmp_path, "--table", "p.t", "--all-committed")
+    assert sorted(done_partitions(ran)) == places
+    ran = jobs.good("cleaner", "--location", table, "--retention", "0s")
+    assert {entry["state"] for entry in ran.document["cleanings"]} == {"succeeded"}
+    assert visible(one) == ["base_0000006"]
+    assert {place: merge.read(table / place, generation=4) for place in places} == rows
+
+
 def test_no_partition_matches(jobs: Jobs, part: Path) -> None:
     before = tree(part)
     ran = jobs("major_compact", "--location", part, "--all-committed", "--partition", "dt=1999-*")

@@ -13,6 +13,7 @@ from acidlib.model.names import (
     SideFile,
     UnknownFile,
     has_visibility_suffix,
+    is_acid_directory_name,
     is_hidden,
     parse_directory,
     parse_file,
@@ -101,6 +102,13 @@ def test_what_begins_as_an_acid_directory_has_to_parse(name: str) -> None:
 @pytest.mark.parametrize("name", ["HIVE_UNION_SUBDIR_1", "p=1", "based", "deltas", "delete_deltas_1_1", "", "_tmp_x"])
 def test_other_directories(name: str) -> None:
     assert parse_directory(name, HIVE4) is None
+
+
+@pytest.mark.parametrize("name", ["base_id=1", "base_1=_v2", "delta_kind=a", "delta_1_1=1", "delete_delta_x=1"])
+def test_partitions_whose_keys_begin_as_acid_directories_do(name: str) -> None:
+    assert not is_acid_directory_name(name)
+    assert not has_visibility_suffix(name)
+    assert parse_directory(name, HIVE3) is None
 
 
 @pytest.mark.parametrize(
