@@ -73,8 +73,13 @@ class Prepared:
         )
 
 
-def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_major_bytes: int) -> Prepared | Refusal:
-    """List a target and find what a compaction of it would read and write, or why there is none."""
+def prepare(
+    fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_major_bytes: int, automatic: bool
+) -> Prepared | Refusal:
+    """List a target and find what a compaction of it would read and write, or why there is none.
+
+    automatic  an initiator asked for it, nobody by name
+    """
     listing = list_location(fs, target.location, missing=RefusedError)
     generation = target.generation(listing)
     if not target.is_insert_only and (columns := target.row_type()) is not None:
@@ -91,6 +96,7 @@ def prepare(fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_ma
         visible_on_commit=understood.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
         insert_only=target.is_insert_only,
+        automatic=automatic,
     )
     if isinstance(inputs, Refusal):
         unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(target, listing))

@@ -154,7 +154,8 @@ class Worker:
                 f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "
                 "no dry run finishes it"
             )
-        found = prepare(services.fs, target, one.job.kind, minor_as_major_bytes=self._limit(one.job))
+        limit, automatic = self._limit(one.job), one.job.why is not None
+        found = prepare(services.fs, target, one.job.kind, minor_as_major_bytes=limit, automatic=automatic)
         if isinstance(found, Refusal):
             one.result = self._left_to_the_cleaner(one, found) or self._result(one, Outcome.REFUSED, found.reason)
             return

@@ -1,8 +1,10 @@
 """Whether a compaction of a kind has enough to work on.
 
-Source: Hive 4 `Worker.isEnoughToCompact`, used for both generations (Hive 3.1 rewrites a single delta). A minor over a
-single write id is left out too: without statement ids in its names a reader no longer sees that one statement's delete
-events came after another's rows, and rows deleted within that transaction reappear.
+Source: Hive 4 `Worker.isEnoughToCompact`. Hive 3.1 asks less of a full-ACID table: `CompactorMR.run` leaves alone only
+what has neither deltas nor original files, so whoever asks it for a major gets a base of a single delta, without its
+aborted and deleted rows. (Its minor of a single delta replaces that directory; nothing here replaces one.) A minor over
+a single write id is left out too: without statement ids in its names a reader no longer sees that one statement's
+delete events came after another's rows, and rows deleted within that transaction reappear.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from acidlib.planning.state import AcidState
 REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"
 
 
-def not_enough(state: AcidState, kind: CompactionType) -> str | None:
-    """Why there is not enough to compact, or None when there is."""
+def not_enough(state: AcidState, kind: CompactionType, *, one_delta_will_do: bool = False) -> str | None:
+    """Why there is not enough to compact, or None when there is. `one_delta_will_do`: a major is as Hive 3.1's."""
     if kind is CompactionType.MAJOR:
-        return _not_enough_for_major(state)
+        return None if one_delta_will_do and state.deltas else _not_enough_for_major(state)
     return _not_enough_for_minor(state)
 
 

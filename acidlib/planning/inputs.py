@@ -1,6 +1,7 @@
 """What one compaction reads and what it is to write: directories, files, names of the results, way of publishing.
 
-Source: Hive `CompactorMR` (which directories and files, the range of the result), Hive 4 `Worker` (what is enough).
+Source: Hive `CompactorMR` (which directories and files, the range of the result; for Hive 3.1 what is enough), Hive 4
+`Worker` (what is enough).
 Where this differs from Hive on purpose:
 
 * `hive.compactor.max.num.delta` is of no concern: a merge here may have any number of inputs, so there are no
@@ -181,13 +182,15 @@ def compaction_inputs(
     visible_on_commit: bool = False,
     minor_as_major_bytes: int = 256 * 1024 * 1024,
     insert_only: bool = False,
+    automatic: bool = False,
 ) -> CompactionInputs | Refusal:
     """The inputs and results of a compaction, from a state computed with the compactor's list and the same listing.
 
     `visibility_txn` is the suffix of the results (Hive 4 only). With `visible_on_commit` it is our own open
     transaction, whose commit shows all results at once; else it has committed already and a rename shows them.
     `minor_as_major_bytes` is the size of a base up to which a mixed minor that needs two renames is done as a major
-    (0 = never). In an `insert_only` table files have any names, and nothing was ever deleted.
+    (0 = never). In an `insert_only` table files have any names, and nothing was ever deleted. What was queued by an
+    initiator is `automatic`: then what Hive 4 takes for too little is, whatever the generation.
 
     Raises CorruptError for files and directories among the inputs that are not understood, RefusedError for arguments
     that do not fit together.
@@ -196,7 +199,8 @@ def compaction_inputs(
         raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: because Hive 3 does not read it")
     if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
         raise RefusedError(f"Cannot compact {above[0]}: because it reaches above the mark {state.high_water_mark}")
-    if (reason := not_enough(state, kind)) is not None:
+    as_hive3 = generation == Generation.HIVE3 and not (insert_only or automatic)
+    if (reason := not_enough(state, kind, one_delta_will_do=as_hive3)) is not None:
         return Refusal(
             reason=f"{REFUSED_MESSAGE} ({reason})",
             cleaning_only=_removable(state, visibility_txn or 0, visible_on_commit),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from judges.merge import overlay, partitions
+
+from acidlib.model.requests import CompactionType
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OUR_TXN = 9_000_001
@@ -45,6 +48,13 @@ class HiveTable:
 
     def __str__(self) -> str:
         return f"hive{self.generation}/{self.name}" + (f"/{self.partition}" if self.partition else "")
+
+
+def hive_tables_by_kind() -> list[tuple[HiveTable, CompactionType]]:
+    """Every full-ACID table with both kinds of compaction, but for the minor that there is nothing to merge for."""
+    one_delta = hive_table("hive3/j_stream")
+    every = itertools.product(hive_tables(), (CompactionType.MAJOR, CompactionType.MINOR))
+    return [(table, kind) for table, kind in every if (table, kind) != (one_delta, CompactionType.MINOR)]
 
 
 @functools.cache

@@ -14,12 +14,13 @@ from judges.acid_dirs import directory_state
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionType
 from conformance.conftest import Case, Compaction
-from conformance.hive_tables import HiveTable, hive_results, hive_table, hive_tables
+from conformance.hive_tables import HiveTable, hive_results, hive_table, hive_tables, hive_tables_by_kind
 
 TABLES = [pytest.param(table, id=str(table)) for table in hive_tables()]
 KINDS = [pytest.param(MAJOR, id="major"), pytest.param(MINOR, id="minor")]
 STREAMING = hive_table("hive3/j_stream")
 COMPACTED = [pytest.param(table, id=str(table)) for table in hive_tables() if table != STREAMING]
+BY_KIND = [pytest.param(table, kind, id=f"{table}-{kind.label.lower()}") for table, kind in hive_tables_by_kind()]
 
 
 def rows_of(table: HiveTable, location: Path, *, strict: bool = True, write_ids: str | None = None) -> list[merge.Row]:
@@ -43,16 +44,14 @@ def test_all_full_acid_tables_of_hive_are_here() -> None:
 # --- the same rows ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("table", COMPACTED)
+@pytest.mark.parametrize(("table", "kind"), BY_KIND)
 def test_a_reader_sees_the_same_rows_and_row_ids(table: HiveTable, kind: CompactionType, compacted: Compaction) -> None:
     case = compacted(table, kind)
     assert case.compacted.inputs.kind is kind
     assert case.rows() == case.before
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("table", COMPACTED)
+@pytest.mark.parametrize(("table", "kind"), BY_KIND)
 def test_the_rows_are_those_that_hive_returned(table: HiveTable, kind: CompactionType, compacted: Compaction) -> None:
     case = compacted(table, kind)
     texts, keys = hive_rows(table), hive_row_ids(table)
@@ -61,8 +60,7 @@ def test_the_rows_are_those_that_hive_returned(table: HiveTable, kind: Compactio
     assert keys is None or Counter(row[:3] for row in rows) == keys
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("table", COMPACTED)
+@pytest.mark.parametrize(("table", "kind"), BY_KIND)
 def test_nothing_that_the_result_covers_is_needed_any_more(
     table: HiveTable, kind: CompactionType, compacted: Compaction, tmp_path: Path
 ) -> None:
@@ -220,7 +218,7 @@ def test_minor_after_minor(table: HiveTable, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("table", COMPACTED)
+@pytest.mark.parametrize("table", TABLES)
 def test_a_compacted_table_is_not_compacted_again(
     table: HiveTable, kind: CompactionType, compacted: Compaction, tmp_path: Path
 ) -> None:
@@ -243,10 +241,15 @@ def test_a_minor_of_a_minors_result_alone_is_refused(table: HiveTable, compacted
 # --- streaming ingest -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_delta_alone_is_not_compacted(kind: CompactionType, compacted: Compaction) -> None:
+def test_a_minor_has_nothing_to_do_for_one_delta(compacted: Compaction) -> None:
     with pytest.raises(RefusedPlanError, match="nothing to merge: 1 delta directories"):
-        compacted(STREAMING, kind)
+        compacted(STREAMING, MINOR)
+
+
+def test_a_major_rids_one_delta_of_its_aborted_rows_as_hive_3_does(compacted: Compaction) -> None:
+    case = compacted(STREAMING, MAJOR)
+    assert case.compacted.directories == ("base_0000005",)
+    assert [unit.rows_aborted for unit in case.compacted.results] == [1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

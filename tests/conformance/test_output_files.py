@@ -16,14 +16,13 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from conformance.checks import java_problems, statistics_problems, statistics_report
 from conformance.conftest import Case, Compaction
-from conformance.hive_tables import HiveTable, hive_tables
+from conformance.hive_tables import HiveTable, hive_tables_by_kind
 
 KINDS = [pytest.param(MAJOR, id="major"), pytest.param(MINOR, id="minor")]
-TABLES = [pytest.param(table, id=str(table)) for table in hive_tables() if table.name != "j_stream"]
+BY_KIND = [pytest.param(table, kind, id=f"{table}-{kind.label.lower()}") for table, kind in hive_tables_by_kind()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(("table", "kind"), BY_KIND)
 def test_every_statistic_is_exact(table: HiveTable, kind: CompactionType, compacted: Compaction) -> None:
     case = compacted(table, kind)
     assert case.files or not case.before
@@ -40,8 +39,7 @@ def files_with_copies(case: Case) -> list[tuple[Path, bool]]:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(("table", "kind"), BY_KIND)
 def test_java_reads_seeks_and_prunes(
     table: HiveTable, kind: CompactionType, compacted: Compaction, java: JavaOrc
 ) -> None:

@@ -19,14 +19,14 @@ from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.orc.hive_types import parse_row_type
 from conformance.checks import java_problems, statistics_problems
 from conformance.hive_ddl import row_type_of
-from conformance.hive_tables import FIXTURES, HiveTable, hive_table, hive_tables
+from conformance.hive_tables import FIXTURES, HiveTable, hive_table, hive_tables_by_kind
 
 COPY, RECODE = RewriteSettings(copy_bytes=0), RewriteSettings(copy_bytes=1 << 40)
 SETTINGS = [pytest.param(COPY, id="copy"), pytest.param(RECODE, id="recode")]
 KINDS = [pytest.param(MAJOR, id="major"), pytest.param(MINOR, id="minor")]
 EVERY_TYPE = [hive_table("hive3/d_types"), hive_table("hive4/all_types")]
 SIMPLE = [hive_table("hive3/a_crud"), hive_table("hive3/c_bucket"), hive_table("hive4/crud_table")]
-MERGED = [table for table in hive_tables() if str(table) != "hive3/j_stream"]  # that is a single delta
+BY_KIND = [pytest.param(table, kind, id=f"{table}-{kind.label.lower()}") for table, kind in hive_tables_by_kind()]
 ORC_TABLES = [
     folder
     for folder in sorted(FIXTURES.glob("hive[34]/*"))
@@ -106,8 +106,7 @@ def columns(file: o.OrcFile) -> tuple[str, ...]:
 
 @pytest.mark.usefixtures("steady_deflate")
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("table", MERGED, ids=str)
+@pytest.mark.parametrize(("table", "kind"), BY_KIND)
 def test_columns_that_the_files_have_change_nothing(
     table: HiveTable, kind: CompactionType, settings: RewriteSettings, tmp_path: Path
 ) -> None:

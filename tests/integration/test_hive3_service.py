@@ -39,7 +39,7 @@ pytestmark = pytest.mark.live
 
 LOW = ("--set", "hive.compactor.delta.num.threshold=1")
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
-ONE_DELTA = "j_stream"  # below its open transactions: too little to compact
+ONE_DELTA = "j_stream"  # below its open transactions: a major makes a base of it, a minor has nothing to do
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_every_table_from_the_request_to_the_cleaning(both: Site, kind: str) -> 
         assert laid.read() == laid.as_hive_read_it(), laid.name
         for place, expected in hives_names(laid, kind).items():
             entry = entries[laid.name, place.name if laid.partitions else None]
-            if laid.name == ONE_DELTA:
+            if laid.name == ONE_DELTA and kind == "minor":
                 assert (entry["state"], entry["output_directories"]) == ("refused", [])
                 assert entry["reason"]
                 continue
