@@ -223,6 +223,25 @@ def test_what_is_compact_already_is_refused_with_the_reason(jobs: Jobs, crud: Pa
         assert tree(crud, times=False) == {name: (*facts[:2], 0) for name, facts in before.items()}
 
 
+def test_a_major_of_a_single_delta_is_made_for_who_asks(jobs: Jobs, tmp_path: Path) -> None:
+    """As by Hive 3.1.3; not for an initiator, which would queue what is pointless."""
+    stream = fixture("hive3/j_stream", tmp_path / "default.db" / "j_stream")
+    write_ids = "default.j_stream:10:8:8,9,10:3,5"
+    rows = merge.read(stream, write_ids)
+    (tmp_path / "ids").write_text(f"{write_ids}\n")
+    low = ("--set", "hive.compactor.delta.num.threshold=0")
+    scanned = jobs.good("initiator", "--warehouse", tmp_path, "--write-ids-file", tmp_path / "ids", *low)
+    assert scanned.document["totals"]["queued"] == 1
+    (entry,) = jobs.good("major_compact").compactions
+    assert (entry["state"], "1 delta directories and no base" in entry["reason"]) == ("refused", True)
+    named = ("--location", stream, "--write-ids", write_ids)
+    (entry,) = jobs.good("major_compact", *named).compactions
+    assert (entry["state"], entry["output_directories"]) == ("ready for cleaning", ["base_0000005"])
+    assert merge.read(stream, write_ids, strict=True) == rows
+    (entry,) = jobs.good("major_compact", *named).compactions
+    assert (entry["state"], "a base and no delta" in entry["reason"]) == ("refused", True)
+
+
 def test_a_minor_of_inserts_and_deletes_is_a_major_unless_told_otherwise(jobs: Jobs, crud: Path) -> None:
     rows = merge.read(crud)
     (entry,) = jobs.good("minor_compact", "--location", crud, "--all-committed").compactions
