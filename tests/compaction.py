@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from acidlib.engine.prepare import newest_without_rows
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE
@@ -17,7 +18,7 @@ from acidlib.model.writeids import ValidWriteIdList, all_committed
 from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
 from acidlib.planning.order import highest_write_id
 from acidlib.planning.state import acid_state
-from acidlib.planning.units import FileFacts, compaction_units, data_file
+from acidlib.planning.units import FileFacts, compaction_units, data_file, deciding_files
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.join import run_join
 from acidlib.rewrite.unit import run_unit
@@ -104,7 +105,8 @@ def _facts(listing: Listing, inputs: CompactionInputs) -> FileFacts:
         if directory.role is Role.DELETE_DELTA
         for file in directory.files
     }
-    return FileFacts(lengths=lengths, delete_buckets=buckets)
+    deciding = deciding_files(inputs, listing.location, lengths)
+    return FileFacts(lengths=lengths, delete_buckets=buckets, without_rows=newest_without_rows(deciding, data))
 
 
 def compact_directory(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,15 +13,16 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.names import SIDE_FILE_SUFFIX
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import JoinUnit, RewriteSettings, Unit
+from acidlib.model.units import DataFile, JoinUnit, RewriteSettings, Unit
 from acidlib.model.writeids import CompactorWriteIdList
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.schema import is_acid
+from acidlib.orc.source import DataFiles
 from acidlib.orc.tail import read_tail
 from acidlib.planning.inputs import CompactionInputs, FileKind, Refusal, Role, compaction_inputs
 from acidlib.planning.insert_only import input_files, join_units, ways_of
 from acidlib.planning.state import AcidState, acid_state
-from acidlib.planning.units import FileFacts, compaction_units, delete_files
+from acidlib.planning.units import FileFacts, compaction_units, deciding_files, delete_files
 from acidlib.settings import Settings
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem
@@ -39,6 +40,7 @@ class Prepared:
     state: AcidState
     inputs: CompactionInputs
     lengths: dict[str, int]
+    without_rows: frozenset[str]
 
     def looks(self) -> tuple[Look, ...]:
         """What has to be looked into before units are known: delete files, or all files of an insert-only table."""
@@ -60,6 +62,7 @@ class Prepared:
         facts = FileFacts(
             lengths=self.lengths,
             delete_buckets={path.removeprefix(prefix): buckets for path, buckets in found.items()},
+            without_rows=self.without_rows,
         )
         return compaction_units(
             self.inputs,
@@ -82,7 +85,8 @@ def prepare(
     """
     listing = list_location(fs, target.location, missing=RefusedError)
     generation = target.generation(listing)
-    if not target.is_insert_only and (columns := target.row_type()) is not None:
+    columns = None if target.is_insert_only else target.row_type()
+    if columns is not None:
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
     write_ids = target.write_ids(listing).for_compactor()
     understood = target.understanding
@@ -102,9 +106,12 @@ def prepare(
         unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(target, listing))
         return replace(inputs, cleaning_only=False) if unproven else inputs
     lengths: dict[str, int] = {}
+    without_rows: frozenset[str] = frozenset()
     if not target.is_insert_only:
         lengths = _logical_lengths(fs, target, inputs)
         _prove_full_acid(target, inputs, lengths)
+        if columns is None:
+            without_rows = newest_without_rows(deciding_files(inputs, target.location, lengths), LocalDataFiles())
     return Prepared(
         target=target,
         listing=listing,
@@ -113,7 +120,22 @@ def prepare(
         state=state,
         inputs=inputs,
         lengths=lengths,
+        without_rows=without_rows,
     )
+
+
+def newest_without_rows(files: Iterable[DataFile], data: DataFiles) -> frozenset[str]:
+    """The paths of the first of these files, up to the one that has rows: mostly none, for one look."""
+    found = set()
+    for file in files:
+        source = data.open(file.path, file.length)
+        try:
+            if read_tail(source).rows:
+                break
+        finally:
+            source.close()
+        found.add(file.path)
+    return frozenset(found)
 
 
 def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -> dict[str, int]:

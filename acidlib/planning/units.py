@@ -24,10 +24,12 @@ class FileFacts:
 
     lengths         logical length in bytes of files that have a side file, by relative path
     delete_buckets  the buckets that the events of a delete file decode to, by relative path
+    without_rows    absolute paths of files that were found to hold no row, among `deciding_files`
     """
 
     lengths: Mapping[str, int]
     delete_buckets: Mapping[str, frozenset[int]]
+    without_rows: frozenset[str] = frozenset()
 
 
 def data_file(location: str, directory: InputDirectory, file: InputFile, lengths: Mapping[str, int]) -> DataFile:
@@ -54,6 +56,15 @@ def delete_files(inputs: CompactionInputs, location: str, lengths: Mapping[str, 
     )
 
 
+def deciding_files(inputs: CompactionInputs, location: str, lengths: Mapping[str, int]) -> tuple[DataFile, ...]:
+    """The files that may tell the table's columns where nobody else does, the newest first; the first with rows does.
+
+    A writer without rows need not have known the columns (`struct<>`), and its transaction changed none of them.
+    """
+    rows, _ = _files(inputs, location, lengths)
+    return tuple(file for file in reversed(rows) if file.length and not file.aborted)
+
+
 def compaction_units(
     inputs: CompactionInputs,
     facts: FileFacts,
@@ -73,7 +84,7 @@ def compaction_units(
     they are told; `matching`: how its readers find them.
     """
     rows, events = _files(inputs, location, facts.lengths)
-    schema = _schema(rows) or _schema(events)
+    schema = _schema(rows, facts.without_rows) or _schema(events)
     if schema is None:
         return ()
     paths = {file.path: path for path, file in _relative(inputs, location, facts.lengths)}
@@ -126,10 +137,11 @@ def _files(
     return rows, delete_files(inputs, location, lengths)
 
 
-def _schema(files: tuple[DataFile, ...]) -> DataFile | None:
-    """The file with the newest columns: the last that has any bytes, for inputs come by write id.
+def _schema(files: tuple[DataFile, ...], without_rows: frozenset[str] = frozenset()) -> DataFile | None:
+    """The file with the newest columns: the last that has rows, else any bytes, for inputs come by write id.
 
     A writer that was aborted may have died before its file was whole, so others are preferred.
     """
     filled = [file for file in reversed(files) if file.length]
-    return next((file for file in filled if not file.aborted), filled[0] if filled else None)
+    whole = [file for file in filled if not file.aborted]
+    return next((file for file in whole if file.path not in without_rows), next(iter(whole or filled), None))

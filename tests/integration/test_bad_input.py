@@ -10,7 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from judges import merge
+from judges import merge, tables
+from judges.values import open_orc
 
 from integration.children import without_rights
 from integration.harness import Jobs, added, fixture, names, tree
@@ -218,6 +219,27 @@ def test_only_zero_byte_files(jobs: Jobs, crud: Path) -> None:
     assert ran.status == 0
     assert "unexpected" not in ran.out
     assert merge.read(crud) == []
+
+
+@pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
+@pytest.mark.parametrize("empty", ["struct<>", "struct<a:int>", "struct<a:int,s:string,later:date>"])
+def test_the_columns_are_those_of_the_newest_file_with_rows(jobs: Jobs, tmp_path: Path, empty: str, kind: str) -> None:
+    """A writer without rows need not know the columns: Hive 3.1 may leave `struct<>`."""
+    for write_id, columns, row in ((1, "struct<a:int>", (1,)), (2, "struct<a:int,s:string>", (2, "two"))):
+        tables.write_dir(
+            tmp_path / "t", tables.delta_name(write_id, write_id), columns, tables.inserts(write_id, [row])
+        )
+    for write_id in (3, 4):
+        directory = tables.write_dir(tmp_path / "t", tables.delta_name(write_id, write_id), empty, [])
+        (directory / "bucket_00000").write_bytes(tables.acid_bytes(empty, []))
+    before = merge.read(tmp_path / "t")
+    assert [row[-1] for row in before] == [(1, None), (2, "s:two")]
+    for options in (["--dry-run"], []):
+        (entry,) = jobs.good(kind, *NAMED, tmp_path / "t", *options).compactions
+        assert entry["rows_out"] == 2
+    (file,) = (tmp_path / "t").glob("*_0000004/bucket_00000")
+    assert open_orc(file).schema.fields["row"].fields.keys() == {"a", "s"}
+    assert merge.read(tmp_path / "t", strict=True) == before
 
 
 @pytest.mark.parametrize("where", ["delta_0000001_0000001_0000/bucket_00000", "delta_0000001_0000001_0000", "."])

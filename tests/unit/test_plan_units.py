@@ -11,7 +11,7 @@ from acidlib.model.units import ColumnMatching, DataFile, FileForm, RewriteSetti
 from acidlib.model.writeids import all_committed
 from acidlib.planning.inputs import CompactionInputs, compaction_inputs
 from acidlib.planning.state import acid_state
-from acidlib.planning.units import FileFacts, compaction_units, delete_files
+from acidlib.planning.units import FileFacts, compaction_units, deciding_files, delete_files
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
@@ -37,13 +37,18 @@ def units(
     generation: Generation = HIVE3,
     deletes: dict[str, set[int]] | None = None,
     lengths: dict[str, int] | None = None,
+    without_rows: set[str] | None = None,
 ) -> dict[str, Unit]:
     """Units by `directory/file`."""
     inputs = planned(paths, kind, generation)
     routed = {f"{GONE}/bucket_00000": {0}} if deletes is None else deletes
     found = compaction_units(
         inputs,
-        FileFacts(lengths=lengths or {}, delete_buckets={path: frozenset(b) for path, b in routed.items()}),
+        FileFacts(
+            lengths=lengths or {},
+            delete_buckets={path: frozenset(b) for path, b in routed.items()},
+            without_rows=frozenset(without_rows or ()),
+        ),
         location="/t",
         generation=generation,
         write_ids=IDS,
@@ -137,6 +142,14 @@ def test_the_columns_are_those_of_the_last_file_that_has_bytes() -> None:
     routed = {path: {0} for path in only_events}
     (unit,) = units(only_events, MINOR, HIVE4, routed).values()
     assert unit.schema.path == f"/t/{only_events[1]}"
+
+
+def test_the_columns_are_those_of_the_last_file_that_has_rows() -> None:
+    inputs = planned(TABLE, MAJOR, HIVE3)
+    assert paths_of(deciding_files(inputs, "/t", {TABLE[2]: 0})) == [TABLE[1], TABLE[0]]
+    for empty, decides in (([], 2), ([2], 1), ([2, 1], 0), ([2, 1, 0], 2)):
+        found = units(without_rows={f"/t/{TABLE[number]}" for number in empty})
+        assert {unit.schema.path for unit in found.values()} == {f"/t/{TABLE[decides]}"}
 
 
 def test_without_any_bytes_there_is_no_unit() -> None:
