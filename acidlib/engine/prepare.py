@@ -142,9 +142,15 @@ def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -
     lengths = {}
     for directory in inputs.directories:
         for file in directory.files:
-            if file.side_file is not None:
+            if file.side_file is None:
+                continue
+            try:
                 lengths[file.path] = flush_length(fs, f"{target.location}/{file.side_file}", file.length)
-        for side in directory.lone_side_files:
+            except CorruptError:
+                if not directory.wholly_aborted:
+                    raise
+                lengths[file.path] = 0  # its writer died before it noted a length, and nobody wants its rows
+        for side in () if directory.wholly_aborted else directory.lone_side_files:
             data = side.removesuffix(SIDE_FILE_SUFFIX)
             if flush_length(fs, f"{target.location}/{side}", 1 << 62):
                 raise CorruptError(f"Cannot compact {target.location}: because {side} is there and {data} is missing")

@@ -222,6 +222,32 @@ def test_only_zero_byte_files(jobs: Jobs, crud: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
+@pytest.mark.parametrize("lone", [False, True], ids=["with its file", "alone"])
+@pytest.mark.parametrize("noted", [b"", b"\0" * 7, (1 << 40).to_bytes(8)], ids=["empty", "torn", "too much"])
+def test_a_side_file_of_a_writer_that_was_aborted(
+    jobs: Jobs, tmp_path: Path, kind: str, noted: bytes, lone: bool
+) -> None:
+    """Nobody wants its rows; of a writer that committed some, the side file has to tell which."""
+    stream = fixture("hive3/j_stream", tmp_path / "j_stream")
+    aborted = "default.j_stream:10:9223372036854775807::3,5,6,7,8,9,10"
+    before = merge.read(stream, aborted)
+    file = stream / "delta_0000006_0000010" / "bucket_00000"
+    side = file.with_name("bucket_00000_flush_length")
+    side.write_bytes(noted)
+    if lone:
+        file.unlink()
+    for some in ("3,5,7,8,9,10", "6"):
+        ran = jobs(kind, "--location", stream, "--write-ids", f"default.j_stream:10:9223372036854775807::{some}")
+        assert (ran.status, ran.states) == (1, ["failed"])
+        assert str(side.relative_to(stream)) in ran.compactions[0]["reason"]
+    (entry,) = jobs.good(kind, "--location", stream, "--write-ids", aborted).compactions
+    assert entry["state"] == "ready for cleaning"
+    for path in (stream / "delta_0000006_0000010").iterdir():
+        path.unlink()
+    assert merge.read(stream, aborted, strict=True) == before
+
+
+@pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
 @pytest.mark.parametrize("empty", ["struct<>", "struct<a:int>", "struct<a:int,s:string,later:date>"])
 def test_the_columns_are_those_of_the_newest_file_with_rows(jobs: Jobs, tmp_path: Path, empty: str, kind: str) -> None:
     """A writer without rows need not know the columns: Hive 3.1 may leave `struct<>`."""
