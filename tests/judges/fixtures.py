@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from judges import hive_text, merge
+from judges.hive_reader import HiveReader
 
 ROOT = Path(__file__).parents[1] / "fixtures"
+# columns whose type was changed after the widest file was written
+_CHANGED = {"hive4/schema_evolution": {"a": "bigint"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +62,34 @@ class Fixture:
         self, location: Path, *, generation: int | None = None, strict: bool = True
     ) -> tuple[Counter[str], Counter[tuple[str, ...]]]:
         """What a reader sees at ``location``, a copy of this table: rows and keys, printed as Hive prints them."""
+
+        def naive(partition: Path) -> list[merge.Row]:
+            return merge.read(partition, self.write_ids, generation=generation or self.generation, strict=strict)
+
+        return self._print(location, naive, self.style)
+
+    def read_by_hive(
+        self, location: Path, hive: HiveReader, *, vectorized: bool
+    ) -> tuple[Counter[str], Counter[tuple[str, ...]]]:
+        """``read`` by a reader of Hive itself. It gives days in the proleptic Gregorian calendar, as it prints them."""
+        found = {name: str(kind) for name, kind in merge.table_type(location).fields.items()}
+        columns = {**found, **_CHANGED.get(self.name, {})}
+
+        def asked(partition: Path) -> list[merge.Row]:
+            return hive.rows(partition, columns, write_ids=self.write_ids, vectorized=vectorized)
+
+        return self._print(location, asked, dataclasses.replace(self.style, hybrid=False))
+
+    def _print(
+        self, location: Path, reader: Callable[[Path], list[merge.Row]], style: hive_text.Style
+    ) -> tuple[Counter[str], Counter[tuple[str, ...]]]:
         texts: Counter[str] = Counter()
         keys: Counter[tuple[str, ...]] = Counter()
         fields = merge.table_type(location).fields.values()
         for partition in merge.partitions(location):
             parts = [part.partition("=")[2] for part in partition.relative_to(location).parts]
-            found = merge.read(partition, self.write_ids, generation=generation or self.generation, strict=strict)
-            for *key, row in found:
-                cells = [hive_text.render(v, k, self.style) for v, k in zip(row, fields, strict=True)]
+            for *key, row in reader(partition):
+                cells = [hive_text.render(v, k, style) for v, k in zip(row, fields, strict=True)]
                 texts["\t".join(cells + parts)] += 1
                 keys[(*map(str, key), cells[0])] += 1
         return texts, keys

@@ -1,6 +1,6 @@
-"""A JVM with pyspark's jars that answers requests line by line.
+"""A JVM that answers requests line by line: with pyspark's jars, or with those of a Hive release.
 
-The classes in ``java`` are compiled once into the cache folder of the checkout.
+The classes in ``java`` (or ``java_hive``) are compiled once into the cache folder of the checkout.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pyspark
 
-SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
+HERE = Path(__file__).parent
+PYSPARK = str(Path(pyspark.__file__).parent / "jars" / "*")
 CACHE = Path(__file__).parents[2] / ".cache" / "java-judges"
 
 
@@ -32,14 +34,15 @@ def _tool(name: str) -> str:
     return str(Path(home) / "bin" / name) if home else name
 
 
-def _classes(jars: str) -> Path:
-    """The folder of compiled classes, made if it is not there; named after the sources, so never stale."""
-    sources = b"".join(source.read_bytes() for source in SOURCES)
-    folder = CACHE / hashlib.sha256(sources).hexdigest()[:16]
+def _classes(jars: str, folder_of_sources: str) -> Path:
+    """The folder of compiled classes, made if it is not there; named after sources and jars, so never stale."""
+    sources = sorted((HERE / folder_of_sources).glob("*.java"))
+    texts = b"".join(source.read_bytes() for source in sources)
+    folder = CACHE / hashlib.sha256(texts + jars.encode()).hexdigest()[:16]
     if not folder.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=CACHE))
-        subprocess.run([_tool("javac"), "-nowarn", "-cp", jars, "-d", str(fresh), *map(str, SOURCES)], check=True)
+        subprocess.run([_tool("javac"), "-nowarn", "-cp", jars, "-d", str(fresh), *map(str, sources)], check=True)
         try:
             fresh.rename(folder)
         except OSError:  # another process was first
@@ -50,15 +53,24 @@ def _classes(jars: str) -> Path:
 class JavaProcess:
     """The JVM of one main class. Use as a context manager; every call raises JudgeError if Java cannot answer."""
 
-    def __init__(self, main: str, *, timeout: float = 300.0) -> None:
-        jars = str(Path(pyspark.__file__).parent / "jars" / "*")
-        classes = _classes(jars)
-        options = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"]
+    def __init__(
+        self,
+        main: str,
+        *,
+        timeout: float = 300.0,
+        sources: str = "java",
+        jars: Sequence[str] = (PYSPARK,),
+        options: Sequence[str] = (),
+    ) -> None:
+        """``sources`` is the folder of ``main`` beside this file, ``jars`` its class path in its order."""
+        path = os.pathsep.join(jars)
+        classes = _classes(path, sources)
+        options = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", *options]
         options += ["-Dfile.encoding=UTF-8", "-Dorg.apache.logging.log4j.level=OFF"]
         self._timeout = timeout
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the JVM
         self._process = subprocess.Popen(
-            [_tool("java"), *options, "-cp", f"{classes}{os.pathsep}{jars}", main],
+            [_tool("java"), *options, "-cp", f"{classes}{os.pathsep}{path}", main],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

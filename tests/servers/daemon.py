@@ -39,8 +39,9 @@ _OPENED = (
     "sun.security.action",
     "sun.util.calendar",
 )
+OPENED = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED)
 _JVM_OPTIONS = (
-    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    *OPENED,
     # or Hive 4's cleaner fails: Spring asks PostgreSQL for the types of parameters, which it cannot tell
     "-Dspring.jdbc.getParameterType.ignore=true",
 )
