@@ -8,9 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from judges import hive_text, merge
-from judges.hive_reader import HiveReader
+
+if TYPE_CHECKING:
+    from judges.hive_reader import HiveReader
 
 ROOT = Path(__file__).parents[1] / "fixtures"
 # columns whose type was changed after the widest file was written

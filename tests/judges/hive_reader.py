@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from judges.java_process import JavaProcess, JudgeError
-from judges.values import from_json
 from servers.daemon import OPENED
 from servers.jars import hive_release
+
+from judges.java_process import JavaProcess, JudgeError
+from judges.values import from_json
 
 __all__ = ["POSITIONAL", "HiveReader", "JudgeError", "hive_reader"]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.acid_dirs import Dir, ReaderError, WriteIds, all_files, directory_state, parse_dir, visible_names
+from judges.evolution import Columns
 from judges.values import canonical, open_orc
 
 Row = tuple[int, int, int, tuple[Any, ...]]
@@ -73,10 +74,20 @@ def is_acid(schema: Any) -> bool:
     return tuple(name.lower() for name in getattr(schema, "fields", {})) == ACID
 
 
-def raw_rows(path: Path, *, side_file: bool = False) -> list[tuple[Any, ...]]:
-    """All rows of one ORC file in canonical form (``values.canonical``). An empty file has none."""
+def raw_rows(path: Path, *, side_file: bool = False, columns: Columns | None = None) -> list[tuple[Any, ...]]:
+    """All rows of one ORC file in canonical form (``values.canonical``), with the columns of a table if they are given.
+
+    An empty file has none.
+    """
     data = logical_bytes(path, side_file=side_file)
-    return rows_of(data) if data else []
+    found = rows_of(data) if data else []
+    if columns is None or not found:
+        return found
+    kind = open_orc(data).schema
+    if not is_acid(kind):
+        return [columns.read(row, kind) for row in found]
+    kind = kind.fields["row"]
+    return [(*ids, None if row is None else columns.read(row, kind)) for *ids, row in found]
 
 
 def rows_of(data: bytes) -> list[tuple[Any, ...]]:
@@ -114,22 +125,22 @@ def _original_writer(path: Path) -> int:
     return int(name[1])
 
 
-def _read_raw(files: list[tuple[int, Path]], write_id: int, statement: int) -> list[Row]:
+def _read_raw(files: list[tuple[int, Path]], write_id: int, statement: int, columns: Columns | None) -> list[Row]:
     """Rows without ACID columns get synthetic keys: counted per writer over its files in path order."""
     counts: dict[int, int] = {}
     found: list[Row] = []
     for writer, path in sorted(files, key=lambda item: str(item[1])):
-        for row in raw_rows(path):
+        for row in raw_rows(path, columns=columns):
             number = counts.get(writer, 0)
             found.append((write_id, bucket_property(writer, statement), number, row))
             counts[writer] = number + 1
     return found
 
 
-def _read_acid(files: list[tuple[int, Path]], ids: WriteIds, side_files: bool) -> list[Row]:
+def _read_acid(files: list[tuple[int, Path]], ids: WriteIds, side_files: bool, columns: Columns | None) -> list[Row]:
     found: list[Row] = []
     for _, path in files:
-        for operation, original, bucket, row_id, current, row in raw_rows(path, side_file=side_files):
+        for operation, original, bucket, row_id, current, row in raw_rows(path, side_file=side_files, columns=columns):
             if operation != 0 or row is None:
                 raise ReaderError(f"{path} holds operation {operation} of row {(original, bucket, row_id)}")
             if ids.valid(current):
@@ -182,10 +193,12 @@ def read(
     generation: int = 3,
     hidden_txns: frozenset[int] = frozenset(),
     strict: bool = False,
+    columns: Columns | None = None,
 ) -> list[Row]:
     """The visible rows of one table or partition directory, sorted: (write id, bucket property, row id, values).
 
-    Values are canonical; rows of files with fewer columns than the widest are padded with nulls. ``strict`` also
+    Values are canonical. ``columns`` are those of the table; without them rows of files with fewer columns than the
+    widest are padded with nulls. ``strict`` also
     refuses what makes readers fail or answer wrongly but engines may meet in their input: two rows with one key,
     one delete event twice, a file out of order.
     """
@@ -198,15 +211,15 @@ def read(
     found: list[Row] = []
     if state.originals:
         files = [(_original_writer(p), p) for p in state.originals]
-        found += _without_deleted(_read_raw(files, 0, 0), valid_events, 0, -1, generation)
+        found += _without_deleted(_read_raw(files, 0, 0, columns), valid_events, 0, -1, generation)
     for directory in ([state.base] if state.base else []) + [d for d in state.deltas if not d.delete]:
         raw, files = _data_files(directory, generation)
         if raw:
             write_id = directory.high
-            rows = _read_raw(files, write_id, directory.statement) if ids.valid(write_id) else []
+            rows = _read_raw(files, write_id, directory.statement, columns) if ids.valid(write_id) else []
         else:
             side_files = directory.low not in (0, directory.high) and directory.visibility is None
-            rows = _read_acid(files, ids, side_files)
+            rows = _read_acid(files, ids, side_files, columns)
             if strict:
                 for _, path in files:
                     check_order(path, side_file=side_files)
