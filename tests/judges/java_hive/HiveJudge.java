@@ -132,6 +132,7 @@ public final class HiveJudge {
       conf.set("hive.acid.table.scan", "true");
       AcidUtils.setAcidOperationalProperties(conf, true, AcidUtils.AcidOperationalProperties.getDefault());
       conf.set("bucket_count", "-1");
+      conf.set("hive.txn.acid.dir.cache.duration", "0"); // Hive 4 remembers directories by the name of the table
       conf.set("hive.exec.orc.split.strategy", "BI");
       if (batches && !OLD) {
         MapWork work = new MapWork();
