@@ -145,10 +145,11 @@ def roll_forward(
     The caller must hold the partition's claim. With `visible_only` just those of which a reader can see something
     already. First its staging is taken from whoever recorded it: he may sleep, not be dead, and wake between any two
     steps. A half-visible publication is completed, unless a base covers it meanwhile; the lengths of staged files are
-    verified first. One of which nothing is visible yet is completed too, unless an input of it is gone or a
+    verified first. It is discarded where somebody has removed the visible half and all inputs still stand for its rows.
+    One of which nothing is visible yet is completed too, unless an input of it is gone or a
     name is taken: then it is discarded, since its inputs still stand for the same rows. Running it again is harmless.
-    Raises `CorruptError` for a damaged record or staged file, `ConflictError` when a foreign directory took a name that
-    is still to be published.
+    Raises `CorruptError` for a damaged record or staged file, and, with what to do by hand, for a half that was removed
+    and whose inputs are gone; `ConflictError` when a foreign directory took a name that is still to be published.
     """
     return tuple(
         _roll_one(fs, location, staging)
@@ -309,9 +310,12 @@ def _roll_one(fs: FileSystem, location: str, staging: str) -> RolledForward:
         outcome = "finished" if reason is None else "discarded"
     elif waiting and (covering := _covering(fs, location, names)) is not None:
         outcome, reason = "discarded", f"{covering} covers it: somebody else has compacted what was visible of it"
+    elif waiting and (gone := _gone_again(fs, location, record, waiting)) is not None:
+        _require_inputs(fs, location, staging, record, gone)
+        outcome, reason = "discarded", f"{gone} was removed after it was published, and all its inputs are still there"
     elif waiting:
         outcome = "finished"
-        _require_published(fs, location, staging, record, waiting)
+        _verify_published(fs, location, record, waiting)
     if outcome == "finished":
         for directory in waiting:
             _verify(fs, f"{staging}/{directory.name}", directory)
@@ -323,13 +327,16 @@ def _roll_one(fs: FileSystem, location: str, staging: str) -> RolledForward:
 
 
 def _reason_to_discard(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
-    for path in record.inputs:
-        if not fs.exists(f"{location}/{path}"):
-            return f"its input {path} is gone, so something else stands for those rows"
+    if (path := _missing_input(fs, location, record)) is not None:
+        return f"its input {path} is gone, so something else stands for those rows"
     for directory in record.directories:
         if fs.exists(f"{location}/{directory.name}"):
             return f"{directory.name} already exists"
     return None
+
+
+def _missing_input(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
+    return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
 
 
 def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | None:
@@ -345,16 +352,44 @@ def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | No
     return None
 
 
-def _require_published(
-    fs: FileSystem, location: str, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+def _gone_again(
+    fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+) -> str | None:
+    """The half that has left the staging directory and is not at its place either: somebody has removed it."""
+    published = (directory.name for directory in record.directories if directory not in waiting)
+    return next((name for name in published if not fs.is_directory(f"{location}/{name}")), None)
+
+
+def _require_inputs(fs: FileSystem, location: str, staging: str, record: PublicationRecord, gone: str) -> None:
+    """The inputs still stand for the rows of a half that is gone; else only a person can know what does."""
+    missing, wider = _missing_input(fs, location, record), _wider(fs, location, record, gone)
+    if missing is None and wider is None:
+        return
+    why = f"{missing}, one of its inputs, is gone as well" if missing is not None else f"{wider} covers its inputs"
+    raise CorruptError(
+        f"Cannot finish the publication in {staging}: because {gone}, its other half, was removed, and {why}. Put "
+        f"{location}/{gone} back and run again; or, if the rows in it are not missed, give the publication up by "
+        f"removing {staging} with all it holds"
+    )
+
+
+def _wider(fs: FileSystem, location: str, record: PublicationRecord, gone: str) -> str | None:
+    """A delta of others that hides the inputs from readers, as the half that is gone did."""
+    lost = parse_directory(gone, Generation.HIVE4)
+    if not isinstance(lost, DeltaDir):
+        return None
+    for entry in fs.list_directory(location, missing=ConflictError):
+        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
+        if isinstance(found, DeltaDir) and entry.name not in record.inputs:
+            if found.min_write_id <= lost.min_write_id and found.max_write_id >= lost.max_write_id:
+                return entry.name
+    return None
+
+
+def _verify_published(
+    fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
 ) -> None:
     """The half that has left the staging directory must still be what it was; the other half belongs to it."""
     for directory in record.directories:
-        if directory in waiting:
-            continue
-        path = f"{location}/{directory.name}"
-        if not fs.is_directory(path):
-            raise ConflictError(
-                f"Cannot finish the publication in {staging}: because {directory.name}, its other half, is gone"
-            )
-        _verify(fs, path, directory)
+        if directory not in waiting:
+            _verify(fs, f"{location}/{directory.name}", directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -322,6 +323,17 @@ def test_any_next_job_finishes_a_publication_that_broke(
     assert not [name for name in names(crud) if name.startswith("_")]
     jobs.good("cleaner", "--retention", "0s")
     assert merge.read(crud, strict=True) == rows
+
+
+@pytest.mark.parametrize("following", ["minor", "major", "initiator", "cleaner"])
+def test_a_half_that_somebody_removed_again_blocks_nothing(
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, following: str
+) -> None:
+    rows = half_published(jobs, crud, monkeypatch)
+    shutil.rmtree(crud / "delta_0000001_0000004")
+    jobs.good(*(word.format(crud) for word in NEXT_JOBS[following]))
+    assert merge.read(crud, strict=True) == rows
+    assert not [name for name in names(crud) if name.startswith("_")]
 
 
 def die() -> None:

@@ -359,6 +359,35 @@ def test_a_half_publication_that_a_base_covers_is_discarded(tmp_path: Path) -> N
     assert unfinished_publications(FS, str(tmp_path)) == ()
 
 
+@pytest.mark.parametrize("visible_only", [False, True])
+def test_a_half_that_was_removed_is_given_up_while_all_inputs_are_there(tmp_path: Path, visible_only: bool) -> None:
+    _recorded(tmp_path, renamed=(DELTA,))
+    shutil.rmtree(tmp_path / DELTA)
+    (done,) = roll_forward(FS, str(tmp_path), visible_only=visible_only)
+    assert done.outcome == "discarded"
+    assert done.reason == f"{DELTA} was removed after it was published, and all its inputs are still there"
+    assert visible(tmp_path) == set()
+    assert unfinished_publications(FS, str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize("fault", ["an input is gone", "a wider delta covers them"])
+def test_a_half_that_was_removed_with_what_stood_for_it_tells_what_to_do(tmp_path: Path, fault: str) -> None:
+    staging = Path(_recorded(tmp_path, renamed=(DELTA,)) + ".revoked")
+    (tmp_path / DELTA).rename(tmp_path / "_aside")
+    if fault == "an input is gone":
+        (tmp_path / INPUTS[1]).rmdir()
+    else:
+        (tmp_path / "delta_0000001_0000009").mkdir()
+    for _ in range(2):
+        with pytest.raises(CorruptError, match="its other half, was removed") as told:
+            roll_forward(FS, str(tmp_path))
+    assert (f"Put {tmp_path / DELTA} back" in str(told.value), f"removing {staging} " in str(told.value)) == (True,) * 2
+    assert (staging / "publish.json").exists()
+    shutil.rmtree(tmp_path / "delta_0000001_0000009", ignore_errors=True)
+    (tmp_path / "_aside").rename(tmp_path / DELTA)
+    assert [done.outcome for done in roll_forward(FS, str(tmp_path))] == ["finished"]
+
+
 def test_only_what_is_visible_already(tmp_path: Path) -> None:
     _recorded(tmp_path)
     assert roll_forward(FS, str(tmp_path), visible_only=True) == ()
@@ -386,7 +415,7 @@ def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path, mo
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [("staged", CorruptError), ("published", CorruptError), ("gone", ConflictError), ("target", ConflictError)],
+    [("staged", CorruptError), ("published", CorruptError), ("target", ConflictError)],
 )
 def test_a_half_that_is_not_what_was_recorded_is_not_finished(
     tmp_path: Path, fault: str, kind: type[AcidError]
@@ -396,8 +425,6 @@ def test_a_half_that_is_not_what_was_recorded_is_not_finished(
         (Path(staging) / DELETES / "bucket_00000").write_bytes(b"torn")
     elif fault == "published":
         (tmp_path / DELTA / "bucket_00000").write_bytes(b"torn")
-    elif fault == "gone":
-        (tmp_path / DELTA).rename(tmp_path / "_aside")
     else:
         (tmp_path / DELETES).mkdir()
     before = visible(tmp_path) - {"_tmp_run"}
