@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from acidlib.engine.backend import Taken, Waiting
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target
 from acidlib.errors import ConflictError
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.sql import SqlQueue
@@ -18,19 +17,14 @@ def accepted_id(services: Services, queue: SqlQueue, request: CompactionRequest)
     return answer.id
 
 
-def failed_attempts(
-    services: Services, queue: SqlQueue, request: CompactionRequest, target: Target, *, dry_run: bool
-) -> str | None:
+def failed_attempts(services: Services, queue: SqlQueue, request: CompactionRequest, *, dry_run: bool) -> str | None:
     """Why a place whose last compactions failed is left alone; unless it is a dry run, the history says so too."""
     prefix = "metastore.compactor.initiator.failed"
-    generation = target.understanding.generation
-    assert generation is not None
     reason = queue.failed_attempts(
         request,
         threshold=services.settings.integer(f"{prefix}.compacts.threshold"),
         retry_ms=services.settings.integer(f"{prefix}.retry.time"),
         now_ms=services.now_ms(),
-        generation=generation,
     )
     if reason is not None and not dry_run:
         queue.record_not_initiated(request, reason, services.now_ms())

@@ -94,11 +94,11 @@ class QueueReader:
         threshold: int,
         retry_ms: int,
         now_ms: int,
-        generation: Generation,
     ) -> str | None:
         """Why a place is not compacted automatically after failures; see `failed_attempts_reason`.
 
-        In a metastore the rule is that of Hive 3.1, which for a whole table counts the rows of its partitions too.
+        In tables of our own the rule is Hive 4's, which tries again, whatever the generation of the table is.
+        In a metastore it is Hive 3.1's, which for a whole table counts the rows of its partitions too.
         """
         history = self._tables.history
         of_hive = self._tables.metastore is not None
@@ -110,7 +110,7 @@ class QueueReader:
             threshold=threshold,
             retry_ms=retry_ms,
             now_ms=now_ms,
-            generation=Generation.HIVE3 if of_hive else generation,
+            generation=Generation.HIVE3 if of_hive else Generation.HIVE4,
         )
 
     def _now_ms(self, connection: Connection, callers_ms: int) -> int:

@@ -380,9 +380,10 @@ def _wider(fs: FileSystem, location: str, record: PublicationRecord, gone: str) 
         return None
     for entry in fs.list_directory(location, missing=ConflictError):
         found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
-        if isinstance(found, DeltaDir) and entry.name not in record.inputs:
-            if found.min_write_id <= lost.min_write_id and found.max_write_id >= lost.max_write_id:
-                return entry.name
+        if not isinstance(found, DeltaDir) or entry.name in record.inputs:
+            continue
+        if found.min_write_id <= lost.min_write_id and found.max_write_id >= lost.max_write_id:
+            return entry.name
     return None
 
 

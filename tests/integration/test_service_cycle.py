@@ -12,7 +12,7 @@ import pytest
 from judges import merge
 
 from acidlib.model.requests import CompactionRequest, CompactionType
-from integration.harness import Jobs, fixture, names, tree, visible
+from integration.harness import Jobs, at_time, fixture, names, tree, visible
 
 LISTS = (
     "db.f_abort:7:9223372036854775807::2,3,6\n"
@@ -141,6 +141,22 @@ def test_a_place_whose_last_attempts_failed_is_left_alone(jobs: Jobs, warehouse:
     assert len(jobs.shown()) == 3
     assert initiate(jobs, warehouse, *only, "--force").document["totals"]["queued"] == 1
     assert jobs.good("major_compact").states == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("version", ["3", "4"])
+def test_a_place_whose_last_attempts_failed_is_tried_again_after_a_while(
+    jobs: Jobs, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    place = warehouse["db.crud"]
+    (place / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(b"ORC, or so it says")
+    asked = ("initiator", "--location", place, "--all-committed", "--hive-version", version, *THRESHOLDS)
+    for _ in range(2):
+        assert jobs.good(*asked).document["totals"]["queued"] == 1
+        assert jobs("major_compact").states == ["failed"]
+    for days, queued in ((0, 0), (6.9, 0), (7.1, 1)):
+        with monkeypatch.context() as patch:
+            at_time(patch, days * DAY)
+            assert jobs.good(*asked).document["totals"]["queued"] == queued, days
 
 
 def test_a_named_compaction_is_not_held_back_by_failures(jobs: Jobs, warehouse: Warehouse) -> None:

@@ -234,7 +234,7 @@ def test_names_and_texts_are_never_statements(queue: SqlQueue) -> None:
         row = queue.find(number)
         assert row is not None
         assert (row.entity, row.run_as, row.property(name), row.error_message) == (wanted.entity, name, name, name)
-        limits = {"threshold": 1, "retry_ms": 0, "now_ms": 9, "generation": Generation.HIVE4}
+        limits = {"threshold": 1, "retry_ms": 0, "now_ms": 9}
         assert queue.failed_attempts(wanted, **limits) is not None
         assert queue.failed_attempts(replace(wanted, table=f"{name}x"), **limits) is None
     assert [state for _, state in states(queue)] == ["f"] * len(HOSTILE) + ["i"]
@@ -314,7 +314,7 @@ def test_failed_attempts_count_per_place(queue: SqlQueue) -> None:
         queue.mark_failed(number, "x", number, worker_id="w")
 
     def blocked(one: CompactionRequest) -> bool:
-        reason = queue.failed_attempts(one, threshold=2, retry_ms=DAY_MS, now_ms=9, generation=Generation.HIVE4)
+        reason = queue.failed_attempts(one, threshold=2, retry_ms=DAY_MS, now_ms=9)
         return reason is not None
 
     assert blocked(request(partition="p=1"))

@@ -82,7 +82,7 @@ class StandaloneBackend:
             properties=((LOCATION, target.location),),
             initiator_id=self._services.initiator_id,
         )
-        return failed_attempts(self._services, self._queue, request, target, dry_run=dry_run)
+        return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
 
     def finish(self, target: Target) -> None:
         """Under a claim of our own."""

@@ -84,7 +84,7 @@ class Hive3Backend:
         """The failed-attempt rule of Hive 3.1."""
         assert decision.kind is not None
         request = self._request(target, decision.kind, initiator=self._services.initiator_id)
-        return failed_attempts(self._services, self._queue, request, target, dry_run=dry_run)
+        return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
 
     def finish(self, target: Target) -> None:
         """Under a claim of our own and an exclusive lock, as the publication itself."""
