@@ -38,7 +38,7 @@ def _about(selection: Selection) -> str:
     if selection.location is None:
         return ",".join(selection.tables) or "queue"
     fs, path = open_filesystem(selection.location)
-    table = discover_location(fs, path)
+    table = discover_location(fs, path, may_be_empty=True)
     partition = table.partitions[0].name if len(table.partitions) == 1 else None
     return f"{table.database}.{table.table}" + (f".{partition.path}" if partition is not None else "")
 

@@ -64,6 +64,11 @@ class _Content:
     others: tuple[str, ...]
     links: tuple[str, ...]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether readers see nothing in it."""
+        return not (self.has_acid or self.has_files or self.levels or self.others or self.links)
+
 
 def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
     """The tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
@@ -88,18 +93,19 @@ def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
     return Discovery(tables=tuple(tables), skipped=tuple(skipped))
 
 
-def discover_location(fs: FileSystem, location: str) -> TableLocation:
+def discover_location(fs: FileSystem, location: str, *, may_be_empty: bool = False) -> TableLocation:
     """One table, or one partition of a table, at a location that the caller names.
 
     A location with ACID directories is one place to compact: a partition if its path ends in `k=v` directories (whose
     parent holds neither files nor ACID directories), else a table without partitions. Otherwise the `k=v` directories
     below are its partitions. The table is called by the last component of the path before the partition, its database
     by the one before, if that ends in `.db`, else `default`. Raises `RefusedError` when it is no ACID table or missing.
+    With `may_be_empty` it may hold nothing, nor its partitions: who asks knows it, and that all there was is cleaned.
     """
     content = _content(fs, location, missing=RefusedError)
-    if not content.has_acid:
+    if not content.has_acid and not (may_be_empty and content.is_empty):
         if content.levels:
-            return _partitioned(fs, location, content, [], _names(location))
+            return _partitioned(fs, location, content, [], _names(location), may_be_empty=may_be_empty)
         reason = _NOT_PROVEN if content.has_files else _NOTHING
         raise RefusedError(f"Cannot compact {location}: because {reason}")
     table, values = _split_partition(fs, location)
@@ -137,22 +143,37 @@ def _table(fs: FileSystem, path: str, skipped: list[Skipped]) -> TableLocation:
 
 
 def _partitioned(
-    fs: FileSystem, path: str, content: _Content, skipped: list[Skipped], names: tuple[str, str]
+    fs: FileSystem,
+    path: str,
+    content: _Content,
+    skipped: list[Skipped],
+    names: tuple[str, str],
+    *,
+    may_be_empty: bool = False,
 ) -> TableLocation:
-    leaves: list[tuple[tuple[str, ...], bool]] = []
+    leaves: list[tuple[tuple[str, ...], _Content]] = []
     _walk_levels(fs, path, (), content, leaves, skipped)
-    if not any(has_acid for _, has_acid in leaves):
+    filled = [values for values, leaf in leaves if not leaf.is_empty]
+    if not any(leaf.has_acid for _, leaf in leaves) and (filled or not may_be_empty):
         raise RefusedError(f"Cannot compact {path}: because {_NOTHING}")
-    partitions = tuple(
-        PartitionLocation(name=PartitionName.parse("/".join(values)), location=_join(path, "/".join(values)))
-        for values, _ in leaves
-    )
-    keys = {tuple(key.lower() for key, _ in part.name.pairs) for part in partitions if part.name is not None}
+    keys = {_keys(values) for values in filled or (values for values, _ in leaves)}
     if len(keys) > 1:
         shown = " and ".join(sorted("/".join(key) for key in keys))
         raise RefusedError(f"Cannot compact {path}: because its partitions have different keys: {shown}")
+    partitions = []
+    for values, _ in leaves:
+        here = _join(path, "/".join(values))
+        if _keys(values) in keys:
+            partitions.append(PartitionLocation(name=PartitionName.parse("/".join(values)), location=here))
+        else:
+            skipped.append(Skipped(location=here, reason="it is empty"))
     database, table = names
-    return TableLocation(database=database, table=table, location=path, partitions=partitions)
+    return TableLocation(database=database, table=table, location=path, partitions=tuple(partitions))
+
+
+def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The partition keys of a path, in lower case."""
+    return tuple(key.lower() for key, _ in PartitionName.parse("/".join(values)).pairs)
 
 
 def _walk_levels(
@@ -160,17 +181,14 @@ def _walk_levels(
     root: str,
     values: tuple[str, ...],
     content: _Content,
-    leaves: list[tuple[tuple[str, ...], bool]],
+    leaves: list[tuple[tuple[str, ...], _Content]],
     skipped: list[Skipped],
 ) -> None:
     here = _join(root, "/".join(values)) if values else root
     for name in content.links:
         skipped.append(Skipped(location=_join(here, name), reason="it is a symbolic link"))
     if not content.levels:
-        if content.has_acid or content.has_files or content.others:
-            leaves.append((values, content.has_acid))
-        else:
-            skipped.append(Skipped(location=here, reason="it is empty"))
+        leaves.append((values, content))
         return
     for name in content.others:
         skipped.append(Skipped(location=_join(here, name), reason="it lies beside partitions and is none itself"))

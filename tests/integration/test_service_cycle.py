@@ -322,6 +322,37 @@ def test_a_location_that_was_dropped_is_cleaned(jobs: Jobs, warehouse: Warehouse
     assert jobs.shown()[1]["state"] == "succeeded"
 
 
+@pytest.mark.parametrize("named", ["table", "partition", "partitions", "one of them"])
+def test_where_all_was_rolled_back_and_cleaned_there_is_nothing_to_do(jobs: Jobs, tmp_path: Path, named: str) -> None:
+    root = tmp_path / "w" / "t"
+    places = [root] if named == "table" else [root / "p=1", root / "p=2"]
+    for place in places:
+        fixture("hive4/crud_table", place)
+        for delete_delta in place.glob("delete_delta_*"):
+            shutil.rmtree(delete_delta)
+    aborted = ("--write-ids", "default.t:9:9223372036854775807::1,2,3,4,5,6,7,8,9", "--table-kind", "full")
+    asked = ("--location", places[0] if named == "partition" else root, *aborted)
+    if named == "one of them":
+        asked = (*asked, "--partition", "p=1")
+    assert set(jobs.good("major_compact", *asked).states) == {"ready for cleaning"}
+    jobs.good("cleaner", "--retention", "0s")
+    assert visible(places[0]) == []
+    for more in ((), ("--dry-run",)):
+        ran = jobs.good("major_compact", *asked, *more)
+        assert set(ran.states) == {"refused"}
+        assert all("there is nothing to merge" in entry["reason"] for entry in ran.compactions)
+    assert jobs.good("initiator", *asked).document["totals"] == {"looked_at": len(ran.states), "queued": 0, "failed": 0}
+
+
+def test_a_named_location_that_is_empty_and_not_known_is_an_error(jobs: Jobs, tmp_path: Path) -> None:
+    """A mount may be missing."""
+    (tmp_path / "t" / "p=1").mkdir(parents=True)
+    for place in (tmp_path / "t", tmp_path / "t" / "p=1"):
+        ran = jobs("major_compact", "--location", place, "--all-committed")
+        assert (ran.status, ran.out) == (1, "")
+        assert "neither it nor a partition below it holds" in ran.err
+
+
 def test_a_queued_location_that_was_dropped_is_refused(jobs: Jobs, warehouse: Warehouse) -> None:
     """Not failed: that would hold back a partition of this name which is made anew."""
     place = warehouse["db.crud"]

@@ -17,7 +17,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import METASTORE, Target, Understanding, request_of, target_of
 from acidlib.errors import AcidError
 from acidlib.model.listing import Listing
-from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.decide import Decision
 from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
@@ -40,7 +40,9 @@ class StandaloneBackend:
     def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
         """The ACID tables and partitions below the named directory."""
         del automatic
-        targets, notes = select_targets(self._services, selection, self._understanding)
+        targets, notes = select_targets(
+            self._services, selection, self._understanding, may_be_empty=self._was_cleaned(selection.location)
+        )
         return [Selected(target=target) for target in targets], notes
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
@@ -95,6 +97,13 @@ class StandaloneBackend:
         mark = target.write_ids(listing).for_compactor().high_water_mark
         request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
         return accepted_id(self._services, self._queue, request)
+
+    def _was_cleaned(self, location: str | None) -> bool:
+        """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""
+        if location is None:
+            return False
+        cleaned = [row.property(LOCATION) or "" for row in self._queue.show() if row.state is State.SUCCEEDED]
+        return any(place == location or place.startswith(f"{location}/") for place in cleaned)
 
     def purge_history(self) -> None:
         """By Hive's settings of retention."""

@@ -13,15 +13,17 @@ from acidlib.storage.discover import TableLocation, discover_location, discover_
 
 
 def select_targets(
-    services: Services, selection: Selection, understanding: Understanding
+    services: Services, selection: Selection, understanding: Understanding, *, may_be_empty: bool = False
 ) -> tuple[list[Target], list[str]]:
     """The targets in path order, and what was passed over with the reason.
 
-    Raises RefusedError when a named location is no ACID table, or nothing in the warehouse matches a table's name.
+    may_be_empty: what is known of the named location explains that nothing is in it. Raises RefusedError when a named location is no ACID table, or nothing in the warehouse matches a table's name.
     """
     notes: list[str] = []
     if selection.location is not None:
-        tables: Sequence[TableLocation] = (discover_location(services.fs, selection.location),)
+        tables: Sequence[TableLocation] = (
+            discover_location(services.fs, selection.location, may_be_empty=may_be_empty),
+        )
     else:
         assert selection.warehouse is not None
         found = discover_warehouse(services.fs, selection.warehouse)
