@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.processes import has_ended
+from acidlib.queue.rules import PROCESS
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage.claims import STALE_SECONDS, read_claim
 from acidlib.storage.filesystem import FileSystem
@@ -44,9 +46,12 @@ def give_back_dead(
 def is_dead_at(services: Services, location: str, request: CompactionRequest, *, now_ms: int) -> bool:
     """Whether the run that took a request is dead, as far as the place tells; `now_ms` by the clock of the queue.
 
-    Dead is one whose claim on the place is stale, or that took the request longer ago than a claim may be silent and
-    holds none: a worker tells the queue how a request ended before it releases the claim.
+    Dead is one whose process is known to have ended, or whose claim on the place is stale, or that took the request
+    longer ago than a claim may be silent and holds none: a worker tells the queue how a request ended before it
+    releases the claim.
     """
+    if is_known_dead(request):
+        return True
     if request.start_ms is None:
         return False
     try:
@@ -57,6 +62,11 @@ def is_dead_at(services: Services, location: str, request: CompactionRequest, *,
         return False  # what cannot be looked at from here proves nothing
     is_stale = holder is None or holder.is_stale(services.clock())
     return is_stale and (took_long(request, now_ms) or (holder is not None and holder.owner == request.worker_id))
+
+
+def is_known_dead(request: CompactionRequest) -> bool:
+    """Whether the run that made a request for itself ran on this machine, and has ended."""
+    return has_ended(request.property(PROCESS) or "")
 
 
 def took_long(request: CompactionRequest, now_ms: int) -> bool:

@@ -6,9 +6,21 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionRequest
+from acidlib.processes import process_identity
 
 WORKER_PREFIX = "acidlib-"
 """Every worker id, and every private pool, of this engine begins with it."""
+
+
+def private_pool(unique: str) -> str:
+    """A pool that only this run takes from; it tells which process that is."""
+    return f"{WORKER_PREFIX}{process_identity()}-{unique}"
+
+
+def process_of_pool(pool: str | None) -> str:
+    """The process that a private pool belongs to; empty for any other pool."""
+    own = (pool or "").partition(WORKER_PREFIX)
+    return own[2].rpartition("-")[0] if not own[0] else ""
 
 
 def nowhere(request: CompactionRequest) -> Target:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from acidlib.engine.backend import Taken, Waiting
 from acidlib.engine.services import Services
 from acidlib.errors import ConflictError
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.processes import process_identity
+from acidlib.queue.rules import PROCESS
 from acidlib.queue.sql import SqlQueue
 
 
@@ -44,17 +48,17 @@ def refuse_waiting(services: Services, queue: SqlQueue, waiting: Waiting, reason
 
 
 def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequest) -> CompactionRequest:
-    """A request for this place that is now ours; ConflictError while another one is in the way."""
-    answer = queue.enqueue(request, now_ms=services.now_ms())
-    if not answer.accepted and answer.state is not State.INITIATED:
-        raise ConflictError(f"Cannot compact {request.full_name}: because {answer.reason}")
-    waiting = None if answer.accepted else queue.find(answer.id)
-    if waiting is not None and waiting.type is not request.type:
+    """A request for this place that is now ours, and ends with this run; ConflictError while another is in the way."""
+    request = replace(request, properties=(*request.properties, (PROCESS, process_identity())))
+    answer = queue.enqueue(request, now_ms=services.now_ms(), worker_id=services.worker_id)
+    if answer.taken is not None:
+        return answer.taken
+    waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
+    if waiting is None or waiting.type is not request.type:
         raise ConflictError(f"Cannot compact {request.full_name}: because {answer.reason}")
     claimed = queue.claim_id(answer.id, services.worker_id, services.now_ms())
     if claimed is None:
         raise ConflictError(f"Cannot compact {request.full_name}: because another worker has taken request {answer.id}")
-    if waiting is not None:
-        # what is stated now is newer than what the waiting request was made with
-        queue.set_properties(answer.id, services.worker_id, dict(request.properties))
+    # what is stated now is newer than what the waiting request was made with
+    queue.set_properties(answer.id, services.worker_id, dict(request.properties))
     return claimed

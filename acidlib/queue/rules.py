@@ -10,6 +10,9 @@ from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 
 LOCATION = "location"
+PROCESS = "acidlib.process"
+"""Property of a request that a run made for itself, of what was named: its process. If it waits, the run has ended."""
+
 DAY_MS = 86_400_000
 
 Entity = tuple[str, str, str | None, str | None]
@@ -69,6 +72,19 @@ def duplicate_reason(request: CompactionRequest, waiting: Iterable[CompactionReq
             reason = f"Compaction is already scheduled with state='{other.state.label}' and id={other.id}"
             return other.id, reason
     return None
+
+
+def makes_room(waiting: CompactionRequest, request: CompactionRequest) -> bool:
+    """Whether a request that waits keeps no other one from being queued: it was named for a run that has ended.
+
+    Whoever drains the queue may do it; but without such a job it would wait for ever.
+    """
+    return (
+        waiting.state is State.INITIATED
+        and waiting.property(PROCESS) is not None
+        and waiting.type is not request.type
+        and same_entity(waiting, request)
+    )
 
 
 def failed_attempts_reason(

@@ -16,20 +16,24 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.cleaned import CHUNK
 from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, next_id
 from acidlib.queue.reader import QueueReader
-from acidlib.queue.rules import Retention, duplicate_reason, rows_to_purge
-from acidlib.queue.statements import change_one, complete, has_id, in_state, of_entity, read_one
+from acidlib.queue.rules import Retention, duplicate_reason, makes_room, rows_to_purge
+from acidlib.queue.statements import change_one, complete, has_id, in_state, move, of_entity, read_one
 
 _SERVICE_WAIT_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """The answer to a request: its id, or that of the request it duplicates, and why it was not accepted."""
+    """The answer to a request: its id, or that of the request it duplicates, and why it was not accepted.
+
+    `taken` is the request where a worker has it from the beginning on.
+    """
 
     id: int
     accepted: bool
     state: State
     reason: str | None = None
+    taken: CompactionRequest | None = None
 
 
 class SqlQueue(QueueReader):
@@ -46,8 +50,10 @@ class SqlQueue(QueueReader):
     driver that is not installed, and for a metastore that is not one of Hive 3.1.
     """
 
-    def enqueue(self, request: CompactionRequest, *, now_ms: int) -> Enqueued:
+    def enqueue(self, request: CompactionRequest, *, now_ms: int, worker_id: str | None = None) -> Enqueued:
         """Adds a request in state initiated under a new id, unless one for the same place makes it needless.
+
+        With a `worker_id` it is that worker's at once. A waiting one that `makes_room` is ended as refused.
 
         Its `highest_write_id`, if given, is the current high-water mark: a request that is ready for cleaning with the
         same one refuses it. The location property, if both name one, is part of what "the same place" means.
@@ -60,17 +66,18 @@ class SqlQueue(QueueReader):
             refusal = self._duplicate(connection, wanted)
             if refusal is not None:
                 return refusal
+            self._make_room(connection, wanted, now_ms)
             new = replace(
                 wanted,
                 id=next_id(connection, tables),
-                state=State.INITIATED,
+                state=State.INITIATED if worker_id is None else State.WORKING,
                 enqueue_ms=now_ms,
                 highest_write_id=None,
-                worker_id=None,
-                start_ms=None,
+                worker_id=worker_id,
+                start_ms=None if worker_id is None else self._now_ms(connection, now_ms),
             )
             connection.execute(insert(tables.queue.table).values(tables.queue.values(new)))
-            return Enqueued(id=new.id, accepted=True, state=State.INITIATED)
+            return Enqueued(id=new.id, accepted=True, state=new.state, taken=None if worker_id is None else new)
 
         make_mutex(self._database, tables, SCHEDULER)
         return self._database.write("add to", work)
@@ -253,7 +260,7 @@ class SqlQueue(QueueReader):
         rows = connection.execute(queue.select().where(of_entity(connection, queue, request))).all()
         unread = {row.id: row for row in map(queue.unreadable, rows) if row is not None} if queue.of_hive else {}
         waiting = [queue.request(row) for row in rows if row._mapping[queue.column("ID")] not in unread]
-        waiting.sort(key=lambda other: other.id)
+        waiting = sorted((row for row in waiting if not makes_room(row, request)), key=lambda other: other.id)
         duplicate = duplicate_reason(request, waiting)
         if duplicate is not None:
             state = next(other.state for other in waiting if other.id == duplicate[0])
@@ -263,6 +270,15 @@ class SqlQueue(QueueReader):
                 reason = f"Compaction is already scheduled with state='{other.state.label}' and id={other.id}"
                 return Enqueued(id=other.id, accepted=False, state=other.state, reason=f"{reason}; {other.reason}")
         return None
+
+    def _make_room(self, connection: Connection, request: CompactionRequest, now_ms: int) -> None:
+        tables = self._tables
+        for row in self._requests(connection, tables.queue, of_entity(connection, tables.queue, request)):
+            if makes_room(row, request):
+                guard = and_(has_id(tables.queue, row.id), in_state(tables.queue, State.INITIATED))
+                reason = f"its run has ended, and a {request.type.label} compaction was asked for since"
+                now = self._now_ms(connection, now_ms)
+                move(connection, tables, guard, row.id, State.REFUSED, reason=reason, now_ms=now)
 
     def _change(
         self, request_id: int, owner: str | None, *, merge: Mapping[str, str] | None = None, **fields: object

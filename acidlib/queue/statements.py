@@ -94,8 +94,24 @@ def complete(
 
     In a metastore a success also forgets the writes that are merged, up to a write id: the row's, or the one given.
     """
+    guard = owned(tables.queue, request_id, worker_id)
+    request = move(connection, tables, guard, request_id, state, reason=reason, now_ms=now_ms)
+    if state is State.SUCCEEDED and tables.metastore is not None:
+        forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
+
+
+def move(
+    connection: Connection,
+    tables: QueueTables,
+    guard: ColumnElement[bool],
+    request_id: int,
+    state: State,
+    *,
+    reason: str | None,
+    now_ms: int,
+) -> CompactionRequest:
+    """Queue row to history row, if `guard` holds for it, else ConflictError; returns it as it was in the queue."""
     queue, history = tables.queue, tables.history
-    guard = owned(queue, request_id, worker_id)
     row = connection.execute(queue.select().where(guard).with_for_update()).one_or_none()
     if row is None:
         raise not_ours(request_id)
@@ -103,8 +119,7 @@ def complete(
     require_one(connection.execute(delete(queue.table).where(guard)).rowcount, request_id)
     done = replace(request, state=state, end_ms=now_ms, error_message=reason)
     connection.execute(insert(history.table).values({**history.values(done), **queue.meta_info(row)}))
-    if state is State.SUCCEEDED and tables.metastore is not None:
-        forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
+    return request
 
 
 def require_one(count: int, request_id: int) -> None:

@@ -21,7 +21,7 @@ from judges.plain_rows import insert_only_rows
 from servers.fleet import Servers
 from servers.metastore import Metastore
 
-from acidlib.engine import units, worker
+from acidlib.engine import leftovers, units, worker
 from acidlib.metastore import holds
 from acidlib.model.generation import Generation
 from acidlib.points import Point
@@ -1158,13 +1158,23 @@ def test_killed_at_any_point_the_next_job_makes_it_whole_before_anything_else(bo
     assert both.client.locks() == []
 
 
+@pytest.mark.parametrize(("first", "then"), [("minor", "major"), ("major", "minor")])
+def test_a_named_run_that_was_killed_blocks_no_later_one_of_the_other_kind(both: Site, first: str, then: str) -> None:
+    laid = both.lay()
+    assert killed_at(Point.TAKEN, lambda: both(f"{first}_compact", "--table", laid.full_name))
+    assert both.states() == ["working"]
+    assert both.good(f"{then}_compact", "--table", laid.full_name).states == ["ready for cleaning"]
+    assert both.states() == ["refused", "ready for cleaning"]
+    assert laid.read() == laid.as_hive_read_it()
+
+
 @pytest.mark.parametrize("moment", ["before the rename", "after the rename"])
 @pytest.mark.parametrize("queue", [METASTORES, OWN])
 def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
     jobs: Jobs, hasty_metastore: Metastore, monkeypatch: pytest.MonkeyPatch, queue: str, moment: str
 ) -> None:
     """On another machine: only time tells that it is dead."""
-    for module in (claims, holds):
+    for module in (claims, holds, leftovers):
         monkeypatch.setattr(module, "has_ended", lambda process: False)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()

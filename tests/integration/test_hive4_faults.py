@@ -557,6 +557,21 @@ def test_a_killed_run_is_ended_by_a_later_one(
         assert ended.error_message
 
 
+@pytest.mark.parametrize("point", [Point.TAKEN, Point.STAGED, Point.PUBLISHED])
+@pytest.mark.parametrize(("first", "then"), [("minor", "major"), ("major", "minor")])
+def test_a_named_run_that_was_killed_blocks_no_later_one(
+    lake: Lake, direct: Service, monkeypatch: pytest.MonkeyPatch, point: Point, first: str, then: str
+) -> None:
+    """Not even for the ten minutes after which a run of another machine is taken for dead."""
+    made = lake.table("killed")
+    assert killed_at(point, lambda: direct(f"{first}_compact", "--table", made.full))
+    assert lake.states(made) == ["working"]
+    assert direct.compact(made, then).states == ["ready for cleaning"]
+    assert [txn for txn in lake.hms.open_txns_info() if txn.state == "open"] == []
+    assert sorted(lake.states(made)) == ["failed", "ready for cleaning"]
+    settle(lake, direct, made, monkeypatch)
+
+
 def test_the_result_of_an_aborted_transaction_is_an_orphan(lake: Lake, direct: Service, tmp_path: Path) -> None:
     made = lake.table("orphaned")
     lake.request(made)

@@ -13,8 +13,9 @@ import pytest
 from judges import merge
 
 from acidlib.errors import RetryError
+from acidlib.points import Point
 from acidlib.storage.local import LocalFileSystem
-from integration.children import forked
+from integration.children import forked, killed_at
 from integration.harness import Jobs, Ran, added, at_time, fixture, names, results_alike, tree, visible
 
 PARTITIONS = [f"dt=2024-01-0{day}" for day in (1, 2, 3)]
@@ -364,10 +365,62 @@ def test_a_run_that_was_killed_between_the_renames_is_finished(
     jobs("cleaner", "--dry-run", queue_url=same)
     assert merge.read(crud) != rows
     ran = jobs(*(word.format(crud) for word in NEXT_JOBS[following]), queue_url=same)
-    # as in Hive: a minor that waits (the dead run's, given back) keeps a major from being queued
-    assert ran.status == (1 if following == "major" else 0), ran
+    assert ran.status == 0, ran
     assert merge.read(crud, strict=True) == rows
     assert not [name for name in names(crud) if name.startswith("_")]
+
+
+KINDS = {"minor": "minor_compact", "major": "major_compact"}
+
+
+@pytest.mark.parametrize("how", ["killed here", "killed elsewhere", "interrupted"])
+@pytest.mark.parametrize(("first", "then"), [("minor", "major"), ("major", "minor")])
+def test_a_named_run_that_has_ended_blocks_no_later_one_of_the_other_kind(
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str, how: str
+) -> None:
+    rows = merge.read(crud)
+    asked = ("--location", crud, "--all-committed")
+    if how == "interrupted":
+        with monkeypatch.context() as patch:
+            patch.setattr("acidlib.engine.worker.prepare", interrupt)
+            assert jobs(KINDS[first], *asked).status == 1
+        assert [row["state"] for row in jobs.shown().values()] == ["initiated"]
+    else:
+        if how == "killed elsewhere":
+            for module in ("storage.claims", "engine.requesting"):
+                monkeypatch.setattr(f"acidlib.{module}.process_identity", lambda: "elsewhere.1.1")
+        assert killed_at(Point.STAGED, lambda: jobs(KINDS[first], *asked))
+        assert [row["state"] for row in jobs.shown().values()] == ["working"]
+    if how == "killed elsewhere":
+        now = jobs(KINDS[then], *asked)
+        assert (now.status, now.states) == (1, ["conflict"])  # alive, as far as anybody here knows
+        at_time(monkeypatch, 601)
+    ran = jobs.good(KINDS[then], *asked)
+    assert ran.states == ["ready for cleaning"]
+    assert merge.read(crud, strict=True) == rows
+    ended = jobs.shown()[1]
+    assert (ended["type"], ended["state"]) == (first.upper(), "refused")
+    assert ended["error_message"] == f"its run has ended, and a {then.upper()} compaction was asked for since"
+    assert jobs.good(KINDS[first]).compactions == []
+
+
+def interrupt(*_: object, **more: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_what_a_dead_run_was_to_do_waits_for_whoever_drains_the_queue(jobs: Jobs, crud: Path) -> None:
+    assert killed_at(Point.TAKEN, lambda: jobs("minor_compact", "--location", crud, "--all-committed"))
+    queued = jobs.good("initiator", "--location", crud, "--all-committed").document["decisions"][0]
+    assert queued["type"] is None
+    assert [row["state"] for row in jobs.shown().values()] == ["initiated"]
+    assert jobs.good("minor_compact").states == ["ready for cleaning"]
+
+
+def test_a_dead_named_minor_keeps_no_major_from_being_queued(jobs: Jobs, crud: Path) -> None:
+    assert killed_at(Point.TAKEN, lambda: jobs("minor_compact", "--location", crud, "--all-committed"))
+    over = ("--set", "hive.compactor.delta.num.threshold=1")
+    (decision,) = jobs.good("initiator", "--location", crud, "--all-committed", *over).document["decisions"]
+    assert (decision["type"], decision["queued"]) == ("major", 2)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, at: int | None) -> list[str]:

@@ -17,7 +17,8 @@ def select_targets(
 ) -> tuple[list[Target], list[str]]:
     """The targets in path order, and what was passed over with the reason.
 
-    may_be_empty: what is known of the named location explains that nothing is in it. Raises RefusedError when a named location is no ACID table, or nothing in the warehouse matches a table's name.
+    may_be_empty: what is known of the named location explains that nothing is in it. Raises RefusedError when a named
+    location is no ACID table, or nothing in the warehouse matches a table's name.
     """
     notes: list[str] = []
     if selection.location is not None:

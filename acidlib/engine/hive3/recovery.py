@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.hive3.connected import Connected3, alone_with
-from acidlib.engine.leftovers import finish_publications, give_back_dead, give_back_timed_out, is_dead_at, took_long
+from acidlib.engine.leftovers import (
+    finish_publications,
+    give_back_dead,
+    give_back_timed_out,
+    is_dead_at,
+    is_known_dead,
+    took_long,
+)
 from acidlib.engine.names import WORKER_PREFIX
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError, RefusedError
@@ -39,6 +46,8 @@ def finish_alone(services: Services, connected: Connected3, entity: Entity, loca
 def _is_dead(services: Services, connected: Connected3, catalog: Catalog, row: CompactionRequest) -> bool:
     if not (row.worker_id or "").startswith(WORKER_PREFIX):
         return False
+    if is_known_dead(row):
+        return True
     now_ms = connected.queue.now_ms(services.now_ms())
     try:
         return is_dead_at(services, catalog.place(row).location, row, now_ms=now_ms)

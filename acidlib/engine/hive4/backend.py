@@ -15,7 +15,7 @@ from acidlib.engine.hive4.connected import POOL, Connected, pool_of
 from acidlib.engine.hive4.hold import Hive4Hold
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.leftovers import finish_publications
-from acidlib.engine.names import WORKER_PREFIX, nowhere, run_as_user
+from acidlib.engine.names import nowhere, private_pool, run_as_user
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
@@ -90,7 +90,7 @@ class Hive4Backend:
         """Through a pool that only this run takes from, so that what is handed out is what was asked for."""
         del listing
         # one of its own for each request: after a lost answer nothing else can be handed out for it
-        pool = f"{WORKER_PREFIX}{self._services.unique()}"
+        pool = private_pool(self._services.unique())
         request = self._request(target, kind, initiator=f"{self._services.host}-manual", pool=pool)
         try:
             answer = self._hms.compact(request)

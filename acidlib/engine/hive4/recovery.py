@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
-from acidlib.engine.names import WORKER_PREFIX
+from acidlib.engine.names import WORKER_PREFIX, process_of_pool
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import ShownRequest
+from acidlib.metastore.values import ShownRequest, TxnType
 from acidlib.model.requests import State
 from acidlib.model.txnids import ValidTxnList
+from acidlib.processes import has_ended
 from acidlib.storage.claims import STALE_SECONDS
 
 
@@ -29,6 +31,9 @@ def recover(services: Services, hms: Hms) -> list[str]:
             if row.state is State.INITIATED:
                 hms.abort_compactions([row.id])
             else:
+                if row.state is State.WORKING and row.txn_id is not None:
+                    with suppress(AcidError):  # it ends by itself, but later, and keeps cleaners waiting until then
+                        hms.abort_txn(row.txn_id, TxnType.COMPACTION)
                 hms.mark_failed(replace(row, error_message=problem))
         except AcidError as error:
             notes.append(f"request {row.id} for {row.full_name} could not be ended: {error}")
@@ -42,6 +47,8 @@ def _dead(services: Services, row: ShownRequest, txns: ValidTxnList) -> str | No
     if row.state is State.READY_FOR_CLEANING:
         lost = row.txn_id is not None and row.next_txn_id is None and txns.is_txn_aborted(row.txn_id)
         return f"its transaction {row.txn_id} was aborted after it was marked as compacted" if lost else None
+    if row.state in (State.INITIATED, State.WORKING) and has_ended(process_of_pool(row.pool)):
+        return "its run is dead"
     since = row.start_ms if row.state is State.WORKING else row.enqueue_ms
     # a worker tells its transaction soon after it took a request
     if since is None or services.now_ms() - since < STALE_SECONDS * 1000:
