@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from acidlib.engine.attempts import Attempts
 from acidlib.engine.names import nowhere
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Target
@@ -85,8 +86,11 @@ class Hold(Protocol):
         ConflictError when they can never count, UnknownOutcomeError when it is not known whether they do.
         """
 
-    def end(self, outcome: Outcome, reason: str, *, named: bool) -> str | None:
-        """Tell the queue how it ended; a note where more came of it than that."""
+    def end(self, outcome: Outcome, reason: str, *, named: bool, files: str | None) -> str | None:
+        """Tell the queue how it ended; a note where more came of it than that.
+
+        files  the fingerprint of what it was refused or failed for, to be kept; see `attempts`
+        """
 
     def abandon(self) -> None:
         """The run is interrupted: another may do it."""
@@ -128,6 +132,9 @@ class Backend(Protocol):
 
     def hold(self, taken: Taken) -> Hold:
         """What works on a request that is ours."""
+
+    def attempts(self) -> Attempts:
+        """What the queue and its history know of places now."""
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """Why a place that is over its thresholds is not queued, after failures; None when it may be."""

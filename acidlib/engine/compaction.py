@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from acidlib.engine.attempts import Attempts, fingerprint
 from acidlib.engine.backend import Backend, Taken, Waiting
 from acidlib.engine.selection import Budget, Looked, Order, Selection, Spending, look_at, ordered
 from acidlib.engine.services import Services
@@ -14,6 +15,7 @@ from acidlib.engine.worker import Job, Worker
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import RewriteSettings
+from acidlib.planning.enough import refused_message
 from acidlib.report.results import CompactionResult, Outcome
 
 Entity = tuple[str, str, str | None]
@@ -81,20 +83,72 @@ def _named_jobs(
     selected, more = backend.select(run.selection, automatic=False)
     notes += more
     early += [skipped(one.target, run.kind, one.skipped) for one in selected if one.skipped is not None]
-    targets = [one.target for one in selected if one.skipped is None]
-    for one in spending.within(ordered(look_at(services, targets, run.selection), run.order)):
-        if one.listing is None or one.error is not None:
-            assert one.error is not None
-            early.append(ended(one.target, run.kind, one.error))
-            continue
+    looked = look_at(services, [one.target for one in selected if one.skipped is None], run.selection)
+    early += [ended(one.target, run.kind, one.error) for one in looked if one.error is not None]
+    found = _in_turn(backend.attempts(), [one for one in looked if one.error is None], run, lambda _: False)
+    for one in found:
+        if one.done is not None and one.looked.leaves_nothing:
+            early.append(ended(one.looked.target, run.kind, RefusedError(refused_message(one.done))))
+    notes += _left(found)
+    todo = [one for one in found if one.done is None or not one.looked.leaves_nothing]
+    for place in _within(spending, todo):
+        assert place.listing is not None
+        files = fingerprint(place.target, place.listing)
         if run.dry_run:
-            yield Job(target=one.target, kind=run.kind, taken=None, named=True)
+            yield Job(target=place.target, kind=run.kind, taken=None, named=True, files=files)
             continue
         try:
-            taken = backend.submit(one.target, run.kind, one.listing)
-            yield Job(target=taken.target, kind=run.kind, taken=taken, named=True)
+            taken = backend.submit(place.target, run.kind, place.listing)
+            yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, files=files)
         except AcidError as error:
-            early.append(ended(one.target, run.kind, error))
+            early.append(ended(place.target, run.kind, error))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """A place in the order in which it is begun.
+
+    done   why there is nothing to merge, where there is not: it costs no budget and goes first
+    tried  the request that was refused or failed before for what the place still is: it goes last, the oldest first
+    """
+
+    looked: Looked
+    done: str | None
+    tried: CompactionRequest | None
+
+    @property
+    def key(self) -> tuple[bool, bool, int]:
+        later = self.tried is not None or self.looked.is_claimed or self.looked.error is not None
+        return self.done is None, later, 0 if self.tried is None else self.tried.id
+
+
+def _in_turn(
+    attempts: Attempts, looked: Sequence[Looked], run: CompactionRun, is_automatic: Callable[[Looked], bool]
+) -> list[_Turn]:
+    """So that a run that is repeated gets further each time, whatever its budget: what always fails blocks no other."""
+    found = []
+    for one in ordered(looked, run.order):
+        done = one.nothing_to_merge(run.kind, automatic=is_automatic(one))
+        tried = None if done or one.listing is None else attempts.last(one.target, run.kind, one.listing)
+        found.append(_Turn(looked=one, done=done, tried=tried))
+    return sorted(found, key=lambda one: one.key)
+
+
+def _within(spending: Spending, turns: Iterable[_Turn]) -> Iterator[Looked]:
+    """As many places as the budget lets start; those with nothing to merge cost none."""
+    for turn in turns:
+        if not any(spending.within([turn.looked], is_free=turn.done is not None)):
+            return
+        yield turn.looked
+
+
+def _left(found: Sequence[_Turn]) -> list[str]:
+    """Of many places, when none is left that was not done or tried before."""
+    tried = sum(one.tried is not None for one in found)
+    if len(found) < 2 or any(one.done is None and one.tried is None for one in found):
+        return []
+    but = f" but {tried} that were refused or failed before, and have not changed since" if tried else ""
+    return [f"nothing is left to do of {len(found)} places{but}"]
 
 
 def _chosen_jobs(
@@ -104,12 +158,17 @@ def _chosen_jobs(
     found = _understood(backend, backend.waiting(run.kind), run, early)
     by_place = {_place(one.target): one for one in found}
     looked = look_at(services, [one.target for one in found], run.selection)
-    for one in spending.within(ordered(looked, run.order)):
+
+    def is_automatic(one: Looked) -> bool:
+        return by_place[_place(one.target)].request.property(REASON) is not None
+
+    for one in _within(spending, _in_turn(backend.attempts(), looked, run, is_automatic)):
         waiting = by_place[_place(one.target)]
+        files = None if one.listing is None else fingerprint(one.target, one.listing)
         if run.dry_run:
             yield _job(run.kind, waiting.target, None, waiting.request)
         elif (taken := backend.take(waiting)) is not None:
-            yield _job(run.kind, taken.target, taken, taken.request)
+            yield replace(_job(run.kind, taken.target, taken, taken.request), files=files)
 
 
 def _jobs_in_order(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Backend
+from acidlib.engine.prepare import prepare
 from acidlib.engine.selection import Looked, Selection, look_at
 from acidlib.engine.services import Services
 from acidlib.engine.target import BYTES, DELTAS, REASON, Target
-from acidlib.errors import AcidError, ConflictError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.requests import CompactionType
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.aborted import aborted_present
 from acidlib.planning.decide import Decision, decide
+from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
 from acidlib.points import Point, passing
 from acidlib.report.decisions import InitiatorResult
@@ -28,30 +32,37 @@ def run_initiator(
 ) -> tuple[list[InitiatorResult], list[str]]:
     """Look at everything selected and queue what needs compaction; a dry run queues nothing.
 
-    force: also past the rule that a place whose last compactions failed is left alone.
+    What a worker would refuse is not queued, nor what one refused before and has not changed since.
+
+    force: also past what the history says: that the last compactions failed, or were refused.
     """
     notes: list[str] = []
     if not dry_run:
         notes += backend.recover()
     selected, more = backend.select(selection, automatic=True)
+    attempts = backend.attempts()
     results = [
         replace(_result(one.target, None, None), reason=one.skipped) for one in selected if one.skipped is not None
     ]
     looked = look_at(services, [one.target for one in selected if one.skipped is None], selection)
-    results += [_initiate(services, backend, one, dry_run=dry_run, force=force) for one in looked]
+    results += [_initiate(services, backend, attempts, one, dry_run=dry_run, force=force) for one in looked]
     return results, notes + more
 
 
-def _initiate(services: Services, backend: Backend, one: Looked, *, dry_run: bool, force: bool) -> InitiatorResult:
+def _initiate(
+    services: Services, backend: Backend, attempts: Attempts, one: Looked, *, dry_run: bool, force: bool
+) -> InitiatorResult:
     try:
         if one.error is not None:
             raise one.error
-        return _decided(services, backend, one, dry_run=dry_run, force=force)
+        return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
     except AcidError as error:
         return replace(_result(one.target, None, None), reason=str(error), failed=True)
 
 
-def _decided(services: Services, backend: Backend, one: Looked, *, dry_run: bool, force: bool) -> InitiatorResult:
+def _decided(
+    services: Services, backend: Backend, attempts: Attempts, one: Looked, *, dry_run: bool, force: bool
+) -> InitiatorResult:
     assert one.listing is not None
     target, listing = one.target, one.listing
     if unfinished_publications(services.fs, target.location):
@@ -63,7 +74,11 @@ def _decided(services: Services, backend: Backend, one: Looked, *, dry_run: bool
     decision = decision_about(services, target, listing)
     if decision.kind is None:
         return _result(target, decision, None)
-    reason = None if force else backend.held_back(target, decision, dry_run=dry_run)
+    reason = _refused(services, attempts, target, listing, decision.kind)
+    if reason is None and not force:
+        reason = attempts.refusal(target, decision.kind, listing) or backend.held_back(
+            target, decision, dry_run=dry_run
+        )
     if reason is not None:
         return replace(_result(target, decision, None), reason=reason)
     if dry_run:
@@ -75,6 +90,22 @@ def _decided(services: Services, backend: Backend, one: Looked, *, dry_run: bool
         return _result(target, decision, queued)
     except ConflictError as error:
         return replace(_result(target, decision, None), reason=str(error))
+
+
+def _refused(
+    services: Services, attempts: Attempts, target: Target, listing: Listing, kind: CompactionType
+) -> str | None:
+    """Why a worker would refuse the place as it is: the same question that it asks. None when it would not."""
+    limit = services.settings.integer("acidlib.minor.as.major.bytes")
+    try:
+        found = prepare(services.fs, target, listing, kind, minor_as_major_bytes=limit, automatic=True)
+    except RefusedError as error:
+        return str(error)
+    except AcidError:
+        return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
+    if isinstance(found, Refusal) and (not found.cleaning_only or attempts.awaits_cleaning(target)):
+        return found.reason
+    return None
 
 
 def decision_about(services: Services, target: Target, listing: Listing) -> Decision:

@@ -1,4 +1,4 @@
-"""From a target to a plan's inputs: listed once, its state computed once, before any output exists."""
+"""From a target and its one listing to a plan's inputs: its state computed once, before any output exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from acidlib.planning.units import FileFacts, compaction_units, deciding_files, 
 from acidlib.settings import Settings
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem
-from acidlib.storage.listing import flush_length, list_location
+from acidlib.storage.listing import flush_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +77,20 @@ class Prepared:
 
 
 def prepare(
-    fs: FileSystem, target: Target, kind: CompactionType, *, minor_as_major_bytes: int, automatic: bool
+    fs: FileSystem,
+    target: Target,
+    listing: Listing,
+    kind: CompactionType,
+    *,
+    minor_as_major_bytes: int,
+    automatic: bool,
 ) -> Prepared | Refusal:
-    """List a target and find what a compaction of it would read and write, or why there is none.
+    """What a compaction of a target, as it is listed, would read and write, or why there is none.
 
     automatic  an initiator asked for it, nobody by name
+
+    RefusedError for what no compaction can be made of until its owner changes it.
     """
-    listing = list_location(fs, target.location, missing=RefusedError)
     generation = target.generation(listing)
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:

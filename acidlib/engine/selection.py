@@ -13,7 +13,11 @@ from acidlib.engine.target import Target
 from acidlib.engine.tasks import listing_task
 from acidlib.errors import AcidError
 from acidlib.model.listing import Listing
-from acidlib.planning.state import acid_state
+from acidlib.model.requests import CompactionType
+from acidlib.planning.enough import not_enough, one_delta_will_do
+from acidlib.planning.state import AcidState, acid_state
+from acidlib.storage.claims import CLAIM_FILE
+from acidlib.storage.staging import STAGING_PREFIX
 
 
 class Order(enum.Enum):
@@ -59,10 +63,34 @@ class Looked:
 
     target: Target
     listing: Listing | None
+    state: AcidState | None = None
     deltas: int = 0
     bytes: int = 0
     modified: float = 0.0
     error: AcidError | None = None
+
+    def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
+        """Why a compaction would be refused because the place is compact already; None when it is not, or not known.
+
+        automatic  an initiator asked for it, nobody by name
+        """
+        if self.state is None or self.listing is None:
+            return None
+        generation, insert_only = self.target.generation(self.listing), self.target.is_insert_only
+        one_will_do = one_delta_will_do(generation, insert_only=insert_only, automatic=automatic)
+        return not_enough(self.state, kind, one_delta_will_do=one_will_do)
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether there is nothing obsolete for a cleaner, and no staging that an unfinished publication may lie in."""
+        if self.state is None or self.listing is None or self.state.obsolete or self.state.aborted:
+            return False
+        return not any(path.startswith(STAGING_PREFIX) for path in self.listing.directories)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether somebody was at work there when it was listed, or died there."""
+        return self.listing is not None and any(file.path == CLAIM_FILE for file in self.listing.files)
 
 
 def look_at(services: Services, targets: Sequence[Target], selection: Selection) -> list[Looked]:
@@ -105,6 +133,7 @@ def _measured(target: Target, done: Done[Listing]) -> Looked:
     return Looked(
         target=target,
         listing=listing,
+        state=state,
         deltas=len(state.deltas),
         bytes=sum(file.length for file in listing.files if file.directory in names),
         modified=listing.newest_modification() or 0.0,
@@ -132,14 +161,15 @@ class Spending:
         self._bytes = 0
         self.stopped: str | None = None
 
-    def within(self, looked: Iterable[Looked]) -> Iterator[Looked]:
-        """As many as the budget lets start."""
+    def within(self, looked: Iterable[Looked], *, is_free: bool = False) -> Iterator[Looked]:
+        """As many as the budget lets start; what is free costs nothing but time."""
         for one in looked:
-            self.stopped = self._reason(one)
+            self.stopped = self._late() if is_free else self._reason(one)
             if self.stopped is not None:
                 return
-            self._partitions += 1
-            self._bytes += _input_bytes(one)
+            if not is_free:
+                self._partitions += 1
+                self._bytes += _input_bytes(one)
             yield one
 
     def _reason(self, one: Looked) -> str | None:
@@ -148,9 +178,11 @@ class Spending:
             return f"--max-partitions {budget.partitions} is reached"
         if budget.bytes is not None and self._partitions and self._bytes + _input_bytes(one) > budget.bytes:
             return f"--max-bytes {budget.bytes} is reached"
-        if budget.deadline is not None and self._clock() >= budget.deadline:
-            return "the time budget is spent"
-        return None
+        return self._late()
+
+    def _late(self) -> str | None:
+        late = self._budget.deadline is not None and self._clock() >= self._budget.deadline
+        return "the time budget is spent" if late else None
 
 
 def _input_bytes(one: Looked) -> int:

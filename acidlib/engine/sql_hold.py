@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+from acidlib.engine.attempts import FILES
 from acidlib.engine.backend import Taken
 from acidlib.engine.services import Services
 from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
@@ -82,13 +83,14 @@ class SqlHold:
                 "and right, and stay; clean it with a new compaction"
             ) from error
 
-    def end(self, outcome: Outcome, reason: str, *, named: bool) -> str | None:
+    def end(self, outcome: Outcome, reason: str, *, named: bool, files: str | None) -> str | None:
         """Refused and failed requests go to the history, conflicts back to the queue unless they were named."""
         worker, now_ms = self._services.worker_id, self._services.now_ms()
+        noted = None if files is None else {FILES: files}
         if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
-            self._queue.mark_refused(self._id, reason, now_ms, worker_id=worker)
+            self._queue.mark_refused(self._id, reason, now_ms, worker_id=worker, properties=noted)
         elif outcome is Outcome.FAILED:
-            self._queue.mark_failed(self._id, reason, now_ms, worker_id=worker)
+            self._queue.mark_failed(self._id, reason, now_ms, worker_id=worker, properties=noted)
         elif outcome is Outcome.CONFLICT:
             self.abandon()
         return None

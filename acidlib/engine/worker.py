@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from acidlib.engine.attempts import fingerprint
 from acidlib.engine.backend import Backend, Hold, Taken
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
@@ -52,6 +53,7 @@ class Job:
     taken  our request; None plans only (dry run)
     named  asked for by name in this run: after a conflict it is not left in the queue
     why    the initiator's reason, where there is one
+    files  the fingerprint of the place, where it was looked at before
     """
 
     target: Target
@@ -59,11 +61,12 @@ class Job:
     taken: Taken | None
     named: bool
     why: str | None = None
+    files: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    """One compaction on its way through a wave."""
+    """One compaction on its way through a wave; `files` is the fingerprint of what the compaction itself has listed."""
 
     job: Job
     target: Target
@@ -75,6 +78,7 @@ class _Running:
     done: list[Done[UnitResult]] = field(default_factory=list)
     result: CompactionResult | None = None
     closed: bool = False
+    files: str | None = None
 
 
 class Worker:
@@ -154,9 +158,13 @@ class Worker:
                 f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "
                 "no dry run finishes it"
             )
+        listing = list_location(services.fs, target.location, missing=RefusedError)
+        one.files = fingerprint(target, listing)
         limit, automatic = self._limit(one.job), one.job.why is not None
-        found = prepare(services.fs, target, one.job.kind, minor_as_major_bytes=limit, automatic=automatic)
+        found = prepare(services.fs, target, listing, one.job.kind, minor_as_major_bytes=limit, automatic=automatic)
         if isinstance(found, Refusal):
+            if found.cleaning_only:
+                one.files = None  # it is not for the files alone that there is nothing to do
             one.result = self._left_to_the_cleaner(one, found) or self._result(one, Outcome.REFUSED, found.reason)
             return
         one.prepared = found
@@ -344,7 +352,7 @@ class Worker:
             try:
                 note = None
                 if one.hold is not None:
-                    note = one.hold.end(result.state, result.reason, named=one.job.named)
+                    note = one.hold.end(result.state, result.reason, named=one.job.named, files=self._ended_for(one))
                 passing(Point.ENDED)
                 if note is not None:
                     one.result = replace(result, reason=f"{result.reason}; {note}")
@@ -356,6 +364,17 @@ class Worker:
             self._services.progress.note(f"{result.name}: {error}")
             if result.state is not Outcome.READY_FOR_CLEANING:
                 one.result = replace(result, reason=f"{result.reason}; then: {error}")
+
+    @staticmethod
+    def _ended_for(one: _Running) -> str | None:
+        """The fingerprint of what a compaction was refused or failed for.
+
+        A refusal before the place was listed is about the request: it may have been made for another table.
+        """
+        assert one.result is not None
+        if one.result.state is Outcome.REFUSED:
+            return one.files
+        return one.files or one.job.files if one.result.state is Outcome.FAILED else None
 
     def _let_go(self, one: _Running) -> None:
         """Give the place back, as far as that was not done; it goes stale by itself, so no error of this one counts."""

@@ -9,17 +9,28 @@ delete events came after another's rows, and rows deleted within that transactio
 
 from __future__ import annotations
 
+from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.planning.state import AcidState
 
 REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"
 
 
+def refused_message(reason: str) -> str:
+    """What is told where there is not enough, for a reason."""
+    return f"{REFUSED_MESSAGE} ({reason})"
+
+
 def not_enough(state: AcidState, kind: CompactionType, *, one_delta_will_do: bool = False) -> str | None:
-    """Why there is not enough to compact, or None when there is. `one_delta_will_do`: a major is as Hive 3.1's."""
+    """Why there is not enough to compact, or None when there is; see `one_delta_will_do`."""
     if kind is CompactionType.MAJOR:
         return None if one_delta_will_do and state.deltas else _not_enough_for_major(state)
     return _not_enough_for_minor(state)
+
+
+def one_delta_will_do(generation: Generation, *, insert_only: bool, automatic: bool) -> bool:
+    """Whether a major is made of a single delta: where somebody asks for it by the rules of Hive 3.1."""
+    return generation is Generation.HIVE3 and not (insert_only or automatic)
 
 
 def single_write_id(state: AcidState) -> int | None:

@@ -39,7 +39,7 @@ from acidlib.model.names import (
     side_file_name,
 )
 from acidlib.model.requests import CompactionType
-from acidlib.planning.enough import REFUSED_MESSAGE, not_enough
+from acidlib.planning.enough import not_enough, one_delta_will_do, refused_message
 from acidlib.planning.order import uri_order
 from acidlib.planning.state import AcidState
 
@@ -199,10 +199,10 @@ def compaction_inputs(
         raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: because Hive 3 does not read it")
     if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
         raise RefusedError(f"Cannot compact {above[0]}: because it reaches above the mark {state.high_water_mark}")
-    as_hive3 = generation == Generation.HIVE3 and not (insert_only or automatic)
-    if (reason := not_enough(state, kind, one_delta_will_do=as_hive3)) is not None:
+    one_will_do = one_delta_will_do(generation, insert_only=insert_only, automatic=automatic)
+    if (reason := not_enough(state, kind, one_delta_will_do=one_will_do)) is not None:
         return Refusal(
-            reason=f"{REFUSED_MESSAGE} ({reason})",
+            reason=refused_message(reason),
             cleaning_only=_removable(state, visibility_txn or 0, visible_on_commit),
             high_water_mark=state.high_water_mark,
         )

@@ -146,13 +146,29 @@ class SqlQueue(QueueReader):
         """The worker did not carry it out and another may: initiated again."""
         self._change(request_id, worker_id, state=State.INITIATED, worker_id=None, start_ms=None)
 
-    def mark_failed(self, request_id: int, reason: str, now_ms: int, *, worker_id: str | None) -> None:
-        """Moves a request to the history as failed: by its worker, or with None by the cleaner."""
-        self._complete(request_id, State.FAILED, now_ms, reason=reason, worker_id=worker_id)
+    def mark_failed(
+        self,
+        request_id: int,
+        reason: str,
+        now_ms: int,
+        *,
+        worker_id: str | None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Moves a request to the history as failed, with more properties: by its worker, with None by the cleaner."""
+        self._complete(request_id, State.FAILED, now_ms, reason=reason, worker_id=worker_id, merge=properties)
 
-    def mark_refused(self, request_id: int, reason: str, now_ms: int, *, worker_id: str | None) -> None:
-        """Moves a request to the history as refused: by its worker, or with None by the cleaner."""
-        self._complete(request_id, State.REFUSED, now_ms, reason=reason, worker_id=worker_id)
+    def mark_refused(
+        self,
+        request_id: int,
+        reason: str,
+        now_ms: int,
+        *,
+        worker_id: str | None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Moves a request to the history as refused; see `mark_failed`."""
+        self._complete(request_id, State.REFUSED, now_ms, reason=reason, worker_id=worker_id, merge=properties)
 
     def mark_cleaned(self, request_id: int, now_ms: int, *, up_to: int | None = None) -> None:
         """Moves a request that was ready for cleaning to the history as succeeded.
@@ -297,12 +313,15 @@ class SqlQueue(QueueReader):
         reason: str | None,
         worker_id: str | None,
         up_to: int | None = None,
+        merge: Mapping[str, str] | None = None,
     ) -> None:
         """Queue row to history row in one transaction; the queue row must be where the caller believes it to be."""
         tables = self._tables
 
         def work(connection: Connection) -> None:
             now = self._now_ms(connection, now_ms)
-            complete(connection, tables, request_id, worker_id, state, reason=reason, now_ms=now, up_to=up_to)
+            complete(
+                connection, tables, request_id, worker_id, state, reason=reason, now_ms=now, up_to=up_to, merge=merge
+            )
 
         self._database.write("write to", work)

@@ -89,13 +89,15 @@ def complete(
     reason: str | None,
     now_ms: int,
     up_to: int | None = None,
+    merge: Mapping[str, str] | None = None,
 ) -> None:
-    """Queue row to history row; the queue row must be `owned`. The order of the statements is Hive's.
+    """Queue row to history row, with properties added or replaced; the queue row must be `owned`.
 
-    In a metastore a success also forgets the writes that are merged, up to a write id: the row's, or the one given.
+    The order of the statements is Hive's. In a metastore a success also forgets the writes that are merged, up to a
+    write id: the row's, or the one given.
     """
     guard = owned(tables.queue, request_id, worker_id)
-    request = move(connection, tables, guard, request_id, state, reason=reason, now_ms=now_ms)
+    request = move(connection, tables, guard, request_id, state, reason=reason, now_ms=now_ms, merge=merge)
     if state is State.SUCCEEDED and tables.metastore is not None:
         forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
 
@@ -109,6 +111,7 @@ def move(
     *,
     reason: str | None,
     now_ms: int,
+    merge: Mapping[str, str] | None = None,
 ) -> CompactionRequest:
     """Queue row to history row, if `guard` holds for it, else ConflictError; returns it as it was in the queue."""
     queue, history = tables.queue, tables.history
@@ -117,7 +120,8 @@ def move(
         raise not_ours(request_id)
     request = queue.request(row)
     require_one(connection.execute(delete(queue.table).where(guard)).rowcount, request_id)
-    done = replace(request, state=state, end_ms=now_ms, error_message=reason)
+    properties = tuple({**dict(request.properties), **(merge or {})}.items())
+    done = replace(request, state=state, end_ms=now_ms, error_message=reason, properties=properties)
     connection.execute(insert(history.table).values({**history.values(done), **queue.meta_info(row)}))
     return request
 

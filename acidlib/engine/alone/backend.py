@@ -8,6 +8,7 @@ from dataclasses import replace
 from acidlib.engine.alone.hold import StandaloneHold
 from acidlib.engine.alone.recovery import recover
 from acidlib.engine.alone.selecting import select_targets
+from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.leftovers import finish_publications
 from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
@@ -71,6 +72,10 @@ class StandaloneBackend:
     def hold(self, taken: Taken) -> Hold:
         """A request in our queue."""
         return StandaloneHold(self._services, self._queue, taken)
+
+    def attempts(self) -> Attempts:
+        """By our queue."""
+        return Attempts(self._queue.show())
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.hive3.connected import Connected3
@@ -79,6 +80,10 @@ class Hive3Backend:
     def hold(self, taken: Taken) -> Hold:
         """A request that is ours."""
         return Hive3Hold(self._services, self._connected, self._catalog, taken)
+
+    def attempts(self) -> Attempts:
+        """By whichever queue it is."""
+        return Attempts(row for row in self._queue.show() if self._connected.ours(row))
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule of Hive 3.1."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib import __version__
+from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.hive4.connected import POOL, Connected, pool_of
@@ -123,6 +124,10 @@ class Hive4Backend:
     def hold(self, taken: Taken) -> Hold:
         """A request that was handed out to us."""
         return Hive4Hold(self._services, self._connected, self._catalog, taken)
+
+    def attempts(self) -> Attempts:
+        """By the metastore's own queue."""
+        return Attempts(self._hms.show_compactions())
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over the metastore's history (Hive Initiator)."""

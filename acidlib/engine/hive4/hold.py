@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from acidlib.engine.attempts import with_note
 from acidlib.engine.backend import Taken
 from acidlib.engine.catalog import Catalog
 from acidlib.engine.hive4.connected import Connected
@@ -147,8 +148,9 @@ class Hive4Hold:
             self._settle(self._txn, error)
         passing(Point.COMMITTED)
 
-    def end(self, outcome: Outcome, reason: str, *, named: bool) -> str | None:
+    def end(self, outcome: Outcome, reason: str, *, named: bool, files: str | None) -> str | None:
         """Tell the metastore what it does not know from the commit."""
+        noted = with_note(reason, files)
         if outcome is Outcome.READY_FOR_CLEANING or self._unknown:
             return None
         if outcome is Outcome.REFUSED and not self._marked:
@@ -161,21 +163,21 @@ class Hive4Hold:
         undone = row is not None and row.state in (State.WORKING, State.READY_FOR_CLEANING) and row.txn_id == txn_id
         if self._marked and undone:
             # a row that is ready for cleaning and whose transaction was aborted blocks its place for ever (HIVE-29572)
-            self._hms.mark_failed(replace(self._request, error_message=reason))
+            self._hms.mark_failed(replace(self._request, error_message=noted))
         elif not ours:
             return "the request is not ours any more and was left alone"
         elif outcome is Outcome.FAILED:
-            self._hms.mark_failed(replace(self._request, error_message=reason))
+            self._hms.mark_failed(replace(self._request, error_message=noted))
         elif outcome is Outcome.CONFLICT and not named and not (self._request.pool or "").startswith(WORKER_PREFIX):
             return self._give_back(reason)
         else:
-            self._hms.mark_refused(replace(self._request, error_message=reason))
+            self._hms.mark_refused(replace(self._request, error_message=noted))
         return None
 
     def abandon(self) -> None:
         """Back to the queue, as a new request: nothing in the protocol undoes a claim."""
         if not self._marked:
-            self.end(Outcome.CONFLICT, "the run was interrupted", named=False)
+            self.end(Outcome.CONFLICT, "the run was interrupted", named=False, files=None)
 
     def close(self) -> None:
         """Release the claim, and abort what was not committed."""

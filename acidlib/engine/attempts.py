@@ -1,0 +1,157 @@
+"""What was tried at places before: which requests were refused or failed there, and for which files.
+
+A place that was refused for what only its owner can mend, or that failed, is the same place as long as nothing changes
+there. So a request that ends like that notes a fingerprint of the place, and whoever comes next can tell: the initiator
+does not ask again for what was refused, and a run that is asked for places by name begins with the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from acidlib import __version__
+from acidlib.engine.target import Target
+from acidlib.errors import AcidError
+from acidlib.model.listing import Listing, has_hidden_part
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import Storage
+from acidlib.planning.state import acid_state
+from acidlib.queue.rules import LOCATION
+
+FILES = "acidlib.files"
+"""Property of a request that was refused or has failed: the fingerprint of what it was refused or failed for."""
+
+_NOTE = re.compile(r"(.*) \[files ([0-9a-f]{16})\]", re.DOTALL)
+_OWN_PREFIX = "acidlib."
+# what Hive's statements and statistics change in the properties of a table without changing what it is
+# (StatsSetupConst, hive_metastoreConstants)
+_VOLATILE = frozenset(
+    {
+        "COLUMN_STATS_ACCURATE",
+        "DO_NOT_UPDATE_STATS",
+        "STATS_GENERATED",
+        "STATS_GENERATED_VIA_STATS_TASK",
+        "last_modified_by",
+        "last_modified_time",
+        "numFiles",
+        "numFilesErasureCoded",
+        "numPartitions",
+        "numRows",
+        "rawDataSize",
+        "totalSize",
+        "transient_lastDdlTime",
+    }
+)
+
+
+def fingerprint(target: Target, listing: Listing) -> str:
+    """A short digest of all that decides how a compaction of a place ends, but for the surroundings.
+
+    The files that readers see (path, length, modification), which of them the list of write ids lets a compaction read,
+    the columns and properties of the table where a metastore tells them, how the caller wants the table understood, and
+    the version of this library, for the next one may do more.
+    """
+    seen = [
+        __version__,
+        sorted((file.path, file.length, file.modified) for file in listing.files if not has_hidden_part(file.path)),
+        sorted(path for path in listing.directories if not has_hidden_part(path)),
+        _read(target, listing),
+        target.understanding.table_kind,
+        target.understanding.columns,
+        _facts(target),
+        sorted(
+            (key, value)
+            for key, value in target.request_properties.items()
+            if key != LOCATION and not key.startswith(_OWN_PREFIX)
+        ),
+    ]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+
+
+def _read(target: Target, listing: Listing) -> Any:
+    try:
+        generation = target.generation(listing)
+        state = acid_state(
+            listing,
+            target.write_ids(listing).for_compactor(),
+            generation=generation,
+            txns=target.understanding.txns,
+            ignore_empty_files=True,
+        )
+    except AcidError as error:
+        return str(error)
+    return [
+        int(generation),
+        None if state.base is None else state.base.path,
+        [(delta.path, delta.wholly_aborted) for delta in state.deltas],
+        state.aborted,
+        [entry.path for entry in state.ignored],
+    ]
+
+
+def _facts(target: Target) -> Any:
+    if target.facts is None:
+        return None
+    table, partition = target.facts.table, target.facts.partition
+    properties = sorted((key, value) for key, value in table.properties.items() if key not in _VOLATILE)
+    return [_storage(table.storage), None if partition is None else _storage(partition.storage), properties]
+
+
+def _storage(storage: Storage) -> Any:
+    columns = [(column.name, column.type) for column in storage.columns]
+    return [columns, storage.input_format, storage.serde, storage.buckets, storage.bucket_columns, storage.sort_columns]
+
+
+def with_note(reason: str, files: str | None) -> str:
+    """Why a request ended, with the fingerprint behind it: for Hive 4, which keeps nothing else of such a request."""
+    return reason if files is None else f"{reason} [files {files}]"
+
+
+def _noted(row: CompactionRequest) -> tuple[str | None, str]:
+    """The fingerprint that a request ended for, if it is known, and the reason."""
+    reason = row.error_message or ""
+    if (noted := row.property(FILES)) is not None:
+        return noted, reason
+    match = _NOTE.fullmatch(reason)
+    return (match[2], match[1]) if match else (None, reason)
+
+
+class Attempts:
+    """The queue and its history, by place."""
+
+    def __init__(self, rows: Iterable[CompactionRequest]) -> None:
+        self._rows: dict[Any, list[CompactionRequest]] = {}
+        for row in rows:
+            # without a metastore another run may have called the same place by another name
+            self._rows.setdefault(row.property(LOCATION) or row.entity, []).append(row)
+
+    def last(self, target: Target, kind: CompactionType, listing: Listing) -> CompactionRequest | None:
+        """The newest request of a kind that was refused or failed at a place for what it still is; None without one."""
+        rows = [
+            row
+            for row in self._at(target)
+            if row.type is kind and row.state in (State.REFUSED, State.FAILED) and _noted(row)[0] is not None
+        ]
+        if not rows:
+            return None
+        files = fingerprint(target, listing)
+        return max((row for row in rows if _noted(row)[0] == files), key=lambda row: row.id, default=None)
+
+    def refusal(self, target: Target, kind: CompactionType, listing: Listing) -> str | None:
+        """Why a compaction would be refused as it was before; None when that is not known."""
+        row = self.last(target, kind, listing)
+        if row is None or row.state is not State.REFUSED:
+            return None
+        return f"request {row.id} was refused, and nothing has changed there since: {_noted(row)[1]}"
+
+    def awaits_cleaning(self, target: Target) -> bool:
+        """Whether a request for a place is ready for cleaning."""
+        return any(row.state is State.READY_FOR_CLEANING for row in self._at(target))
+
+    def _at(self, target: Target) -> list[CompactionRequest]:
+        entity = (target.database, target.table, target.partition)
+        return self._rows.get(target.location, []) + self._rows.get(entity, [])

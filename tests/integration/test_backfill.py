@@ -1,0 +1,215 @@
+"""Runs that are repeated until nothing is left: what is done, or always fails, keeps no other place from its turn."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from judges import merge
+
+from acidlib.storage.claims import Claim, claim
+from acidlib.storage.local import LocalFileSystem
+from integration.harness import Jobs, Ran, at_time, fixture, visible
+
+DELTA = Path("delta_0000001_0000001_0000") / "bucket_00000"
+OVER = ("--set", "hive.compactor.delta.num.threshold=1")
+
+
+class Places:
+    """A table of many partitions, all alike."""
+
+    def __init__(self, root: Path, count: int) -> None:
+        self.root = root
+        self.names = [f"p={number:02d}" for number in range(count)]
+        one = fixture("hive3/a_crud", root.parent / "one")
+        for name in self.names:
+            shutil.copytree(one, root / name)
+        self.rows = merge.read(one)
+        self.asked = ("--location", root, "--all-committed")
+
+    def damage(self, *names: str) -> None:
+        for name in names:
+            (self.root / name / DELTA).write_bytes(b"ORC, or so it says")
+
+    def compacted(self) -> set[str]:
+        return {name for name in self.names if any(path.startswith("base_") for path in visible(self.root / name))}
+
+    def check(self) -> None:
+        for name in self.compacted():
+            assert merge.read(self.root / name, strict=True) == self.rows, name
+
+
+def ended(ran: Ran, state: str) -> set[str]:
+    return {entry["partition"] for entry in ran.compactions if entry["state"] == state}
+
+
+def another_at_work(place: Path) -> Claim:
+    return claim(LocalFileSystem(), str(place), owner="another", token="t", clock=time.time)
+
+
+@pytest.mark.parametrize("order", ["name", "bytes", "deltas", "age"])
+@pytest.mark.parametrize("cleaned", [True, False])
+def test_a_backfill_gets_further_until_nothing_is_left(jobs: Jobs, tmp_path: Path, order: str, cleaned: bool) -> None:
+    """Of twenty places five are done already and three always fail; each run may start five."""
+    places = Places(tmp_path / "t", 20)
+    done = places.names[1:10:2]
+    for name in done:
+        jobs.good("major_compact", "--location", places.root / name, "--all-committed")
+    if cleaned:
+        jobs.good("cleaner", "--retention", "0s")
+    broken = {"p=00", "p=02", "p=19"}
+    for number, name in enumerate(sorted(broken)):
+        places.damage(name)
+        longer = places.root / name / "delta_0000001_0000001_0000" / f"bucket_0000{number + 1}"
+        longer.write_bytes(bytes(1 << 20))  # first by bytes, too
+    run = ("major_compact", *places.asked, "--order", order, "--max-partitions", "5")
+    for number in (1, 2, 3):
+        planned = jobs(*run, "--dry-run")
+        ran = jobs(*run)
+        started = ended(ran, "ready for cleaning") - set(done) | ended(ran, "failed")
+        assert len(started) == 5, number
+        assert ended(planned, "planned") | ended(planned, "failed") == started
+        assert ended(ran, "refused") == set(done) | (places.compacted() - started)
+    assert places.compacted() == set(places.names) - broken
+    places.check()
+    fourth = jobs(*run)
+    assert fourth.status == 3
+    assert ended(fourth, "failed") == broken
+    assert ended(fourth, "ready for cleaning") == set()
+    assert fourth.document["notes"] == [
+        "nothing is left to do of 20 places but 3 that were refused or failed before, and have not changed since"
+    ]
+
+
+def test_what_failed_takes_turns_and_what_was_mended_is_first_again(jobs: Jobs, tmp_path: Path) -> None:
+    places = Places(tmp_path / "t", 4)
+    whole = (places.root / "p=00" / DELTA).read_bytes()
+    places.damage("p=00", "p=01", "p=02")
+    run = ("major_compact", *places.asked, "--order", "name", "--max-partitions", "1")
+    tried = [(ran := jobs(*run)).compactions[-1]["partition"] for _ in range(6)]
+    assert tried == ["p=00", "p=01", "p=02", "p=03", "p=00", "p=01"]
+    assert "--max-partitions 1 is reached" in ran.document["notes"][-1]
+    (places.root / "p=00" / DELTA).write_bytes(whole)
+    assert ended(jobs.good(*run), "ready for cleaning") == {"p=00"}
+    assert ended(jobs(*run), "failed") == {"p=02"}
+
+
+def test_a_budget_of_bytes_is_for_what_is_to_do(jobs: Jobs, tmp_path: Path) -> None:
+    places = Places(tmp_path / "t", 4)
+    size = sum(path.stat().st_size for path in (places.root / "p=00").rglob("*") if path.is_file())
+    run = ("major_compact", *places.asked, "--order", "name", "--max-bytes", str(2 * size))
+    assert len(ended(jobs.good(*run), "ready for cleaning")) == 2
+    last = jobs.good(*run)
+    assert places.compacted() == set(places.names)
+    assert last.document["notes"] == []
+    nothing = jobs.good(*run)
+    assert set(nothing.states) == {"refused"}
+    assert nothing.document["notes"] == ["nothing is left to do of 4 places"]
+
+
+def test_where_somebody_works_is_left_for_later(jobs: Jobs, tmp_path: Path) -> None:
+    places = Places(tmp_path / "t", 3)
+    with another_at_work(places.root / "p=00"), another_at_work(places.root / "p=01"):
+        ran = jobs.good("major_compact", *places.asked, "--order", "name", "--max-partitions", "1")
+    assert ended(ran, "ready for cleaning") == {"p=02"}
+
+
+def test_a_place_that_is_done_is_not_even_claimed(jobs: Jobs, tmp_path: Path) -> None:
+    """It costs its listing: no request, no claim."""
+    places = Places(tmp_path / "t", 1)
+    jobs.good("major_compact", *places.asked)
+    jobs.good("cleaner", "--retention", "0s")
+    before = jobs.shown()
+    with another_at_work(places.root / "p=00"):
+        (entry,) = jobs.good("major_compact", *places.asked).compactions
+    assert (entry["state"], entry["id"]) == ("refused", None)
+    assert "there is nothing to merge: a base and no delta" in entry["reason"]
+    assert jobs.shown() == before
+
+
+def test_what_waits_in_the_queue_gets_its_turn_too(jobs: Jobs, tmp_path: Path) -> None:
+    """Queued again after a failure, it goes after what has not failed; what needs nothing any more costs no budget."""
+    places = Places(tmp_path / "t", 6)
+    places.damage("p=00", "p=01")
+    run = ("major_compact", "--order", "name", "--max-partitions", "2")
+    jobs.good("initiator", *places.asked, *OVER)
+    assert ended(jobs(*run), "failed") == {"p=00", "p=01"}
+    jobs.good("initiator", *places.asked, *OVER)
+    jobs("major_compact", "--location", places.root / "p=02", "--all-committed", queue_url=f"{jobs.queue_url}2")
+    assert places.compacted() == {"p=02"}
+    ran = jobs.good(*run)
+    assert ended(ran, "refused") | ended(ran, "ready for cleaning") == {"p=02", "p=03", "p=04"}
+    assert places.compacted() == {"p=02", "p=03", "p=04"}
+
+
+# --- what is refused is not asked for again ---------------------------------------------------------------------------
+
+
+def parquet(place: Path) -> Path:
+    for write_id in (1, 2, 3):
+        folder = place / f"delta_{write_id:07d}_{write_id:07d}_0000"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [write_id]}), folder / "000000_0")
+    return place
+
+
+def test_the_initiator_asks_what_the_worker_asks(jobs: Jobs, tmp_path: Path) -> None:
+    """Insert-only tables of Parquet files, which prove nothing."""
+    place = parquet(tmp_path / "t")
+    asked = ("initiator", "--location", place, "--all-committed", *OVER)
+    for more in ((), ("--dry-run",), ("--force",)):
+        (entry,) = jobs.good(*asked, *more).document["decisions"]
+        assert (entry["type"], entry["queued"], entry["failed"]) == ("major", None, False)
+        assert "no file proves whether the table is full ACID or insert-only; give --table-kind" in entry["reason"]
+    assert jobs.shown() == {}
+    (entry,) = jobs.good(*asked, "--table-kind", "insert-only").document["decisions"]
+    assert entry["queued"] == 1
+    assert jobs.good("major_compact").states == ["ready for cleaning"]
+
+
+def test_what_only_the_rows_refuse_is_not_asked_for_again_until_it_changes(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two directories whose row ids interleave, which is seen when they are merged."""
+    place = tmp_path / "t"
+    for number in (1, 2):
+        (place / f"delta_000000{number}_000000{number}_0000").mkdir(parents=True)
+        source = fixture("hive3/a_crud", tmp_path / f"s{number}") / DELTA
+        shutil.copy(source, place / f"delta_000000{number}_000000{number}_0000" / "bucket_00000")
+    asked = ("initiator", "--location", place, "--all-committed", *OVER)
+    assert jobs.good(*asked).document["totals"]["queued"] == 1
+    (refused,) = jobs.good("major_compact").compactions
+    assert refused["state"] == "refused"
+    assert "interleave" in refused["reason"]
+    for days in (0, 30):
+        with monkeypatch.context() as patch:
+            at_time(patch, days * 86_400)
+            (entry,) = jobs.good(*asked).document["decisions"]
+        assert entry["queued"] is None
+        assert entry["reason"] == f"request 1 was refused, and nothing has changed there since: {refused['reason']}"
+    assert len(jobs.shown()) == 1
+    assert jobs.good(*asked, "--force").document["totals"]["queued"] == 1
+    assert jobs.good("major_compact").states == ["refused"]
+    shutil.rmtree(place / "delta_0000002_0000002_0000")
+    fixture("hive3/a_crud", tmp_path / "s3")
+    for path in (tmp_path / "s3").glob("del*_000000[34]_*"):
+        shutil.copytree(path, place / path.name)
+    assert jobs.good(*asked).document["totals"]["queued"] == 1
+    assert jobs.good("major_compact").states == ["ready for cleaning"]
+
+
+def test_a_request_for_a_table_that_was_made_anew_says_nothing_of_the_new_one(jobs: Jobs, tmp_path: Path) -> None:
+    place = fixture("hive3/a_crud", tmp_path / "t")
+    asked = ("initiator", "--location", place, "--all-committed", *OVER)
+    jobs.good(*asked)
+    shutil.rmtree(place)
+    fixture("hive3/a_crud", place)
+    for path in place.rglob("bucket_*"):
+        path.touch()
+    assert jobs.good("major_compact").states == ["refused"]
+    assert jobs.good(*asked).document["totals"]["queued"] == 1
+    assert jobs.good("major_compact").states == ["ready for cleaning"]
