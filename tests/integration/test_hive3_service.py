@@ -361,6 +361,28 @@ def test_what_failed_twice_is_not_asked_for_again(both: Site) -> None:
     assert laid.read() == laid.as_hive_read_it()
 
 
+def test_what_was_refused_is_not_asked_for_again_until_it_changes(both: Site) -> None:
+    """Row ids that interleave, as only the merging of the files finds."""
+    laid = both.lay()
+    one, other = (laid.location / f"delta_000000{number}_000000{number}_0000" / "bucket_00000" for number in (1, 3))
+    whole = other.read_bytes()
+    other.write_bytes(one.read_bytes())
+    scan = ("initiator", "--table", laid.full_name, *LOW)
+    assert both.good(*scan).document["totals"]["queued"] == 1
+    (refused,) = both.good("major_compact").compactions
+    assert (refused["state"], "interleave" in refused["reason"]) == ("refused", True)
+    (entry,) = both.good(*scan).document["decisions"]
+    assert entry["queued"] is None
+    begins = entry["reason"].partition(" was refused, and nothing has changed there since: ")[2]
+    assert refused["reason"].startswith(begins.removesuffix("..."))
+    assert begins.startswith("Cannot compact")
+    assert both.states() == ["refused"]
+    other.write_bytes(whole)
+    assert both.good(*scan).document["totals"]["queued"] == 1
+    assert both.good("major_compact").states == ["ready for cleaning"]
+    assert laid.read() == laid.as_hive_read_it()
+
+
 def test_a_dry_run_asks_for_nothing_and_locks_nothing(both: Site) -> None:
     laid = both.lay("b_part")
     before, mark = tree(laid.location), both.client.locks()

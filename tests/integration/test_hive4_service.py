@@ -476,6 +476,38 @@ def test_after_failures_the_initiator_leaves_it_alone(lake: Lake, service: Servi
     lake.check(made)
 
 
+def test_what_was_refused_is_not_asked_for_again_until_it_changes(lake: Lake, service: Service) -> None:
+    """Row ids that interleave, as only the merging of the files finds; statistics of the table do not count."""
+    made = lake.table("refused")
+    one, other = (made.place.location / f"delta_000000{number}_000000{number}_0000" for number in (1, 2))
+    (file,) = other.glob("bucket_*")
+    whole = file.read_bytes()
+    file.write_bytes(next(one.glob("bucket_*")).read_bytes())
+    assert decided(service, *LOW)["refused"]["queued"]
+    (refused,) = service.good("major_compact").compactions
+    assert (refused["state"], "interleave" in refused["reason"]) == ("refused", True)
+    request = lake.of(made)[0]
+    entry = decided(service, *LOW)["refused"]
+    assert entry["queued"] is None
+    since = f"request {request.id} was refused, and nothing has changed there since: {refused['reason']}"
+    assert entry["reason"] == since
+    assert lake.states(made) == ["refused"]
+    file.write_bytes(whole)
+    assert decided(service, *LOW)["refused"]["queued"]
+    assert service.good("major_compact").states == ["ready for cleaning"]
+    lake.check(made)
+
+
+def test_a_backfill_by_name_begins_with_what_has_not_failed(lake: Lake, service: Service) -> None:
+    made = lake.table("backfill", partitions=["1", "2", "3"])
+    (made.places[0].location / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(b"ORC, or so it says")
+    run = ("major_compact", "--table", made.full, "--order", "name", "--max-partitions", "1")
+    turns = [service(*run).compactions[-1] for _ in range(4)]
+    assert [(entry["partition"], entry["state"]) for entry in turns] == [
+        ("p=1", "failed"), ("p=2", "ready for cleaning"), ("p=3", "ready for cleaning"), ("p=1", "failed"),
+    ]  # fmt: skip
+
+
 def test_thousands_of_partitions_cost_few_calls(lake: Lake, service: Service, proxy: Proxy) -> None:
     made = lake.table("many", partitions=[f"{number:04d}" for number in range(MANY)], filled=3)
     proxy.calls.clear()
