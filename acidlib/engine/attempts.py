@@ -21,6 +21,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import Storage
 from acidlib.planning.state import acid_state
 from acidlib.queue.rules import LOCATION
+from acidlib.settings import Settings
 
 FILES = "acidlib.files"
 """Property of a request that was refused or has failed: the fingerprint of what it was refused or failed for."""
@@ -48,18 +49,19 @@ _VOLATILE = frozenset(
 )
 
 
-def fingerprint(target: Target, listing: Listing) -> str:
+def fingerprint(target: Target, listing: Listing, settings: Settings) -> str:
     """A short digest of all that decides how a compaction of a place ends, but for the surroundings.
 
     The files that readers see (path, length, modification), which of them the list of write ids lets a compaction read,
-    the columns and properties of the table where a metastore tells them, how the caller wants the table understood, and
-    the version of this library, for the next one may do more.
+    the columns and properties of the table where a metastore tells them, how the caller wants the table understood, how
+    its readers find columns by the `settings` of the run, and the version of this library, as the next may do more.
     """
     seen = [
         __version__,
         sorted((file.path, file.length, file.modified) for file in listing.files if not has_hidden_part(file.path)),
         sorted(path for path in listing.directories if not has_hidden_part(path)),
         _read(target, listing),
+        repr(target.matching(settings, target.generation(listing))),
         target.understanding.table_kind,
         target.understanding.columns,
         _facts(target),
@@ -123,7 +125,8 @@ def _noted(row: CompactionRequest) -> tuple[str | None, str]:
 class Attempts:
     """The queue and its history, by place."""
 
-    def __init__(self, rows: Iterable[CompactionRequest]) -> None:
+    def __init__(self, rows: Iterable[CompactionRequest], settings: Settings) -> None:
+        self._settings = settings
         self._rows: dict[Any, list[CompactionRequest]] = {}
         for row in rows:
             # without a metastore another run may have called the same place by another name
@@ -138,7 +141,7 @@ class Attempts:
         ]
         if not rows:
             return None
-        files = fingerprint(target, listing)
+        files = fingerprint(target, listing, self._settings)
         return max((row for row in rows if _noted(row)[0] == files), key=lambda row: row.id, default=None)
 
     def refusal(self, target: Target, kind: CompactionType, listing: Listing) -> str | None:

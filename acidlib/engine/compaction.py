@@ -93,7 +93,7 @@ def _named_jobs(
     todo = [one for one in found if one.done is None or not one.looked.leaves_nothing]
     for place in _within(spending, todo):
         assert place.listing is not None
-        files = fingerprint(place.target, place.listing)
+        files = fingerprint(place.target, place.listing, services.settings)
         if run.dry_run:
             yield Job(target=place.target, kind=run.kind, taken=None, named=True, files=files)
             continue
@@ -164,7 +164,7 @@ def _chosen_jobs(
 
     for one in _within(spending, _in_turn(backend.attempts(), looked, run, is_automatic)):
         waiting = by_place[_place(one.target)]
-        files = None if one.listing is None else fingerprint(one.target, one.listing)
+        files = None if one.listing is None else fingerprint(one.target, one.listing, services.settings)
         if run.dry_run:
             yield _job(run.kind, waiting.target, None, waiting.request)
         elif (taken := backend.take(waiting)) is not None:

@@ -159,7 +159,7 @@ class Worker:
                 "no dry run finishes it"
             )
         listing = list_location(services.fs, target.location, missing=RefusedError)
-        one.files = fingerprint(target, listing)
+        one.files = fingerprint(target, listing, services.settings)
         limit, automatic = self._limit(one.job), one.job.why is not None
         found = prepare(services.fs, target, listing, one.job.kind, minor_as_major_bytes=limit, automatic=automatic)
         if isinstance(found, Refusal):

@@ -75,7 +75,7 @@ class StandaloneBackend:
 
     def attempts(self) -> Attempts:
         """By our queue."""
-        return Attempts(self._queue.show())
+        return Attempts(self._queue.show(), self._services.settings)
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""

@@ -83,7 +83,7 @@ class Hive3Backend:
 
     def attempts(self) -> Attempts:
         """By whichever queue it is."""
-        return Attempts(row for row in self._queue.show() if self._connected.ours(row))
+        return Attempts((row for row in self._queue.show() if self._connected.ours(row)), self._services.settings)
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule of Hive 3.1."""

@@ -127,7 +127,7 @@ class Hive4Backend:
 
     def attempts(self) -> Attempts:
         """By the metastore's own queue."""
-        return Attempts(self._hms.show_compactions())
+        return Attempts(self._hms.show_compactions(), self._services.settings)
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over the metastore's history (Hive Initiator)."""
