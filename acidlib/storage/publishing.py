@@ -315,6 +315,7 @@ def _roll_one(fs: FileSystem, location: str, staging: str) -> RolledForward:
         outcome, reason = "discarded", f"{gone} was removed after it was published, and all its inputs are still there"
     elif waiting:
         outcome = "finished"
+        _require_not_merged(fs, location, staging, record, waiting)
         _verify_published(fs, location, record, waiting)
     if outcome == "finished":
         for directory in waiting:
@@ -332,11 +333,46 @@ def _reason_to_discard(fs: FileSystem, location: str, record: PublicationRecord)
     for directory in record.directories:
         if fs.exists(f"{location}/{directory.name}"):
             return f"{directory.name} already exists"
+    wider = _wider_delta(fs, location, record)
+    return None if wider is None else f"{wider} covers it"
+
+
+def _wider_delta(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
+    """A delta of either kind that makes what is recorded obsolete, and is neither an input of it nor a part."""
+    own = {directory.name for directory in record.directories}
+    names = [found for name in own if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
+    if not names:
+        return None
+    low, high = min(name.min_write_id for name in names), max(name.max_write_id for name in names)
+    for entry in fs.list_directory(location, missing=ConflictError):
+        if not entry.is_directory or entry.name in own or entry.name in record.inputs:
+            continue
+        found = parse_directory(entry.name, Generation.HIVE4)
+        if isinstance(found, DeltaDir) and found.min_write_id <= low and high <= found.max_write_id:
+            return entry.name
     return None
 
 
 def _missing_input(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
     return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
+
+
+def _require_not_merged(
+    fs: FileSystem, location: str, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+) -> None:
+    """Nobody has merged the visible half into a wider delta, which would hide the other half for ever.
+
+    Such a result lacks what the other half holds (deleted rows are back in it), and a record that is gone tells nobody.
+    """
+    if (wider := _wider_delta(fs, location, record)) is None:
+        return
+    left = " and ".join(directory.name for directory in waiting)
+    half = " and ".join(item.name for item in record.directories if item not in waiting)
+    raise CorruptError(
+        f"Cannot finish the publication in {staging}: because {wider} was made of {half} without {left}, so that rows "
+        f"which are deleted there are back. While all directories that {wider} was made of are still there, remove it "
+        f"and its twin and run again; else delete these rows again, and remove {staging}"
+    )
 
 
 def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | None:
@@ -362,7 +398,7 @@ def _gone_again(
 
 def _require_inputs(fs: FileSystem, location: str, staging: str, record: PublicationRecord, gone: str) -> None:
     """The inputs still stand for the rows of a half that is gone; else only a person can know what does."""
-    missing, wider = _missing_input(fs, location, record), _wider(fs, location, record, gone)
+    missing, wider = _missing_input(fs, location, record), _wider_delta(fs, location, record)
     if missing is None and wider is None:
         return
     why = f"{missing}, one of its inputs, is gone as well" if missing is not None else f"{wider} covers its inputs"
@@ -371,20 +407,6 @@ def _require_inputs(fs: FileSystem, location: str, staging: str, record: Publica
         f"{location}/{gone} back and run again; or, if the rows in it are not missed, give the publication up by "
         f"removing {staging} with all it holds"
     )
-
-
-def _wider(fs: FileSystem, location: str, record: PublicationRecord, gone: str) -> str | None:
-    """A delta of others that hides the inputs from readers, as the half that is gone did."""
-    lost = parse_directory(gone, Generation.HIVE4)
-    if not isinstance(lost, DeltaDir):
-        return None
-    for entry in fs.list_directory(location, missing=ConflictError):
-        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
-        if not isinstance(found, DeltaDir) or entry.name in record.inputs:
-            continue
-        if found.min_write_id <= lost.min_write_id and found.max_write_id >= lost.max_write_id:
-            return entry.name
-    return None
 
 
 def _verify_published(

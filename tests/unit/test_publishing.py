@@ -388,6 +388,41 @@ def test_a_half_that_was_removed_with_what_stood_for_it_tells_what_to_do(tmp_pat
     assert [done.outcome for done in roll_forward(FS, str(tmp_path))] == ["finished"]
 
 
+@pytest.mark.parametrize(
+    "wider", ["delta_0000001_0000007", "delete_delta_0000001_0000007", "delta_0000001_0000009_v0000012"]
+)
+@pytest.mark.parametrize("visible_only", [False, True])
+def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, wider: str, visible_only: bool) -> None:
+    """Hive's compactor came between: its result lacks the events of the other half, and would hide them for ever."""
+    staging = Path(_recorded(tmp_path, renamed=(DELTA,)) + ".revoked")
+    (tmp_path / wider).mkdir()
+    for _ in range(2):
+        with pytest.raises(CorruptError, match=f"because {wider} was made of {DELTA} without {DELETES}") as told:
+            roll_forward(FS, str(tmp_path), visible_only=visible_only)
+        assert visible(tmp_path) == {DELTA, wider, staging.name}
+    assert str(staging) in str(told.value)
+    (tmp_path / wider).rmdir()
+    (done,) = roll_forward(FS, str(tmp_path))
+    assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES})
+
+
+def test_what_is_not_visible_and_was_merged_by_somebody_else_is_discarded(tmp_path: Path) -> None:
+    _recorded(tmp_path)
+    wider = "delta_0000001_0000007"
+    (tmp_path / wider).mkdir()
+    (done,) = roll_forward(FS, str(tmp_path))
+    assert (done.outcome, done.reason) == ("discarded", f"{wider} covers it")
+    assert visible(tmp_path) == {wider}
+
+
+@pytest.mark.parametrize("other", ["delta_0000005_0000009", "delta_0000002_0000002_0000", "base_0000000"])
+def test_a_directory_that_does_not_cover_a_half_is_in_nobodys_way(tmp_path: Path, other: str) -> None:
+    _recorded(tmp_path, renamed=(DELTA,))
+    (tmp_path / other).mkdir()
+    (done,) = roll_forward(FS, str(tmp_path))
+    assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES, other})
+
+
 def test_only_what_is_visible_already(tmp_path: Path) -> None:
     _recorded(tmp_path)
     assert roll_forward(FS, str(tmp_path), visible_only=True) == ()
