@@ -208,7 +208,9 @@ class StripeKeys:
             if others:
                 raise CorruptError(
                     f"Cannot compact {self.where}: because it holds rows of bucket {min(others)}, not only of "
-                    f"{self.file.file.bucket} as its name says"
+                    f"{self.file.file.bucket} as its name says. Hive shows such rows whatever deletes them, and cannot "
+                    "compact them either; INSERT OVERWRITE of the table, or partition, with a SELECT of all its rows "
+                    "writes those that Hive shows anew, with new row ids"
                 )
 
     def buckets(self) -> frozenset[int]:
