@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
 
 from acidlib.orc import compression
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What file systems can do; a test that uses it is run for each."""
+    if request.param == NO_FLAG:
+        refuse_flag(monkeypatch)
+    return str(request.param)
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Path]:
+    """A directory on a mount of FUSE, which knows no rename that never replaces."""
+    with fuse_mount(tmp_path) as path:
+        yield path
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from acidlib.errors import AcidError, CorruptError, RefusedError
 class Promises:
     """What a file system guarantees to the commit protocol."""
 
-    atomic_rename_noreplace: bool  # files and directories; fails when the target exists, even an empty directory
+    atomic_rename_noreplace: bool  # files and directories; fails when the target exists
     exclusive_create: bool  # of two creators of one name exactly one succeeds, and readers see whole contents only
     compare_and_swap: bool  # a small file is replaced or removed only while it still has the expected contents
     durable: bool  # what was synced survives a loss of power
@@ -113,7 +113,10 @@ class FileSystem(Protocol):
         """Makes everything below a directory, and the directory itself, durable."""
 
     def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        """Renames a file or directory atomically and durably; an existing target raises `ConflictError`."""
+        """Renames a file or directory atomically and durably; an existing target raises `ConflictError`.
+
+        An empty directory that becomes the target in this very moment may be replaced, nothing else ever.
+        """
 
     def remove_tree(self, root: str, relative: str) -> None:
         """Removes a file or directory below `root` with all it holds; symbolic links are never followed.

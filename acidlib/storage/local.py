@@ -1,7 +1,8 @@
 """The local file system: Linux, every promise of the commit protocol kept by the kernel.
 
 Renames go through renameat2 with RENAME_NOREPLACE, because a plain rename silently replaces an empty directory and any
-file. Small shared files are compared and swapped under a lock on the file itself.
+file. Many mounts (NFS, most of FUSE) do not know that flag; each rename finds out by trying, and does without it where
+it must (see `_rename_without_flag`). Small shared files are compared and swapped under a lock on the file itself.
 """
 
 import ctypes
@@ -9,6 +10,7 @@ import errno
 import fcntl
 import os
 import pwd
+import re
 import shutil
 import stat
 import time
@@ -24,16 +26,18 @@ from acidlib.storage.oserrors import as_acid_error, told_as_acid_error
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_NO_LINKS = _UNSUPPORTED | {errno.EPERM, errno.EMLINK}
+_NO_LOCKS = _UNSUPPORTED | {errno.ENOLCK, errno.EBADF}
 _LOCK_TRIES = 100
 _LOCK_PAUSE_SECONDS = 0.02
 
 _Rename = Callable[[int, bytes, int, bytes, int], int]
 
 
-def _find_renameat2() -> _Rename | None:
+def _find_renameat2() -> _Rename:
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is None:
-        return None
+        return lambda *_: errno.ENOSYS
     function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     function.restype = ctypes.c_int
 
@@ -53,7 +57,7 @@ class LocalFileSystem:
 
     @property
     def promises(self) -> Promises:
-        """All of them; where the kernel or a mount cannot do the rename, the rename is refused, never weakened."""
+        """All of them; where a mount can neither rename without replacing nor make links, nothing can be created."""
         return Promises(atomic_rename_noreplace=True, exclusive_create=True, compare_and_swap=True, durable=True)
 
     def uri(self, path: str) -> str:
@@ -153,10 +157,17 @@ class LocalFileSystem:
     def create(self, path: str, data: bytes) -> None:
         temporary = _write_beside(path, data)
         try:
-            self.rename_noreplace(temporary, path)
+            with told_as_acid_error("write", path):
+                code = _renameat2(temporary, path)
+                if code in _UNSUPPORTED:
+                    _link(temporary, path)
+                    Path(temporary).unlink()
+                elif code:
+                    raise OSError(code, os.strerror(code))
         except BaseException:
             _unlink_quietly(temporary)
             raise
+        self.sync(str(Path(path).parent))
 
     def replace_if(self, path: str, expected: bytes, data: bytes) -> bool:
         with _locked(path) as handle, told_as_acid_error("write", path):
@@ -199,18 +210,16 @@ class LocalFileSystem:
         self.sync(path)
 
     def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        if _RENAMEAT2 is None:
-            raise RefusedError(f"Cannot rename {source} to {target}: because this system has no renameat2 (Linux has)")
-        code = _RENAMEAT2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
-        if code in _UNSUPPORTED:
-            raise RefusedError(
-                f"Cannot rename {source} to {target}: because the file system there cannot rename without replacing "
-                f"an existing target ({os.strerror(code)})"
-            )
-        if code in (errno.EEXIST, errno.ENOTEMPTY):
-            raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists")
-        if code:
-            raise as_acid_error(OSError(code, os.strerror(code)), "rename", f"{source} to {target}", missing=missing)
+        try:
+            code = _renameat2(source, target)
+            if code in _UNSUPPORTED:
+                _rename_without_flag(source, target)
+            elif code:
+                raise OSError(code, os.strerror(code))
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
+            raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
         for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
             self.sync(parent)
 
@@ -228,6 +237,72 @@ class LocalFileSystem:
             else:
                 os.unlink(parts[-1], dir_fd=parent)
             os.fsync(parent)
+
+
+def _renameat2(source: str, target: str) -> int:
+    return _RENAMEAT2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+
+
+def _rename_without_flag(source: str, target: str) -> None:
+    """A rename where the file system does not know the flag that keeps it from replacing anything.
+
+    The name of a file is reserved by creating it. That of a directory cannot be, since readers would see it empty; but
+    a plain rename fails on everything that holds something. All that it can replace is an empty directory that came
+    after the look at the target, and nobody makes one under the names that are published.
+    """
+    before = os.lstat(source)
+    reserved = not stat.S_ISDIR(before.st_mode)
+    if reserved:
+        with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL):
+            pass
+    elif os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    try:
+        Path(source).rename(target)
+    except OSError as error:
+        if not os.path.lexists(source) and _is(target, before):
+            return  # a server had done it, and answered anew to a question whose answer was lost
+        if reserved:
+            _unlink_quietly(target)
+        elif os.path.lexists(target):  # it came meanwhile; a file or a link there is told as "not a directory"
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        raise
+
+
+def _link(source: str, target: str) -> None:
+    """Gives a new file of ours a second name, which nobody must have: a file that is whole from the first moment."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        linked = os.lstat(source)
+        if linked.st_nlink < 2 or not _is(target, linked):  # else as above: it was our own link that the server saw
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise RetryError(
+            f"Cannot create {target}: because the file system of {_mount(target)} can neither rename without replacing "
+            f"an existing target nor make a hard link ({error.strerror}), and of two runs both would have made it"
+        ) from error
+
+
+def _is(path: str, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), wanted)
+    except OSError:
+        return False
+
+
+def _mount(path: str) -> str:
+    """The mount point that a path lies below and the kind of its file system, for people."""
+    found = "/", "of a kind that is not known"
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            mounted, _, about = line.partition(" - ")
+            point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mounted.split()[4])
+            if len(point) >= len(found[0]) and f"{path}/".startswith(f"{point.rstrip('/')}/"):
+                found = point, about.split()[0]
+    return f"{found[0]} ({found[1]})"
 
 
 def _entry(path: str, name: str, status: os.stat_result) -> Entry:
@@ -297,7 +372,7 @@ def _locked(path: str) -> Iterator[int | None]:
     handle: int | None = None
     with told_as_acid_error("lock", path):
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = _open_to_lock(path)
         except FileNotFoundError:
             handle = None
     if handle is None:
@@ -310,6 +385,14 @@ def _locked(path: str) -> Iterator[int | None]:
         yield handle if current else None
     finally:
         os.close(handle)
+
+
+def _open_to_lock(path: str) -> int:
+    """Opens for writing as well where that is allowed: NFS gives no exclusive lock on what is open for reading only."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except PermissionError:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _still_names(path: str, handle: int) -> bool:
@@ -326,6 +409,12 @@ def _flock(handle: int, path: str) -> None:
             return
         except BlockingIOError:
             time.sleep(_LOCK_PAUSE_SECONDS)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            raise RetryError(
+                f"Cannot lock {path}: because the file system of {_mount(path)} locks no files ({error.strerror})"
+            ) from error
     raise RetryError(f"Cannot lock {path}: because another process has held its lock for too long")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from judges import merge
+from mounts import FLAG, NO_FLAG
 
 from acidlib.points import Point
 from integration.children import killed_at
@@ -48,7 +49,18 @@ RUNS = {
     "major of Hive 4": ("major_compact", (), "hive4/crud_table", COMMON),
     "minor of two renames": ("minor_compact", TWO_RENAMES, "hive3/a_crud", PAIR),
 }
-CASES = [pytest.param(name, point, id=f"{name}, {point}") for name, run in RUNS.items() for point in run[3]]
+CASES = [pytest.param(FLAG, name, point, id=f"{name}, {point}") for name, run in RUNS.items() for point in run[3]]
+# what a file system without the flag of renameat2 does in another way
+OTHERWISE = [
+    Point.CLAIMED,
+    Point.ACCEPTED,
+    Point.SEALED,
+    Point.RECORDED,
+    Point.FIRST_RENAMED,
+    Point.SECOND_RENAMED,
+    Point.UNRECORDED,
+]
+CASES += [pytest.param(NO_FLAG, "minor of two renames", point, id=f"{NO_FLAG}, {point}") for point in OTHERWISE]
 
 
 def read(place: Path, *, strict: bool = True) -> list[object]:
@@ -78,8 +90,8 @@ def settle(jobs: Jobs, place: Path, kind: str, options: tuple[str, ...], rows: l
     assert [name for name in names(place) if name.startswith(("_tmp", "_acidlib"))] == []
 
 
-@pytest.mark.parametrize(("run", "point"), CASES)
-def test_killed_while_it_compacts(jobs: Jobs, tmp_path: Path, run: str, point: str) -> None:
+@pytest.mark.parametrize(("way", "run", "point"), CASES, indirect=["way"])
+def test_killed_while_it_compacts(jobs: Jobs, tmp_path: Path, way: str, run: str, point: str) -> None:
     kind, options, table, _ = RUNS[run]
     place = fixture(table, tmp_path / "t")
     rows = read(place, strict=False)

@@ -1,4 +1,7 @@
-"""Claims on a partition: exclusive, renewed, taken over by one only. Time is a number the tests set."""
+"""Claims on a partition: exclusive, renewed, taken over by one only. Time is a number the tests set.
+
+All of it on file systems that can rename without replacing, and on those that cannot.
+"""
 
 import json
 import multiprocessing
@@ -7,14 +10,19 @@ import time
 from pathlib import Path
 
 import pytest
+from integration.children import forked
+from mounts import NO_FLAG, refuse_flag_for_good
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.processes import process_identity
 from acidlib.storage.claims import CLAIM_FILE, ClaimInfo, claim, is_claimed, read_claim
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.staging import find_litter
 
 FS: FileSystem = LocalFileSystem()
+
+pytestmark = pytest.mark.usefixtures("way")
 
 
 class Clock:
@@ -159,8 +167,8 @@ def _try_to_claim(location: str, token: str, go: float) -> str | None:
 
 
 @pytest.mark.parametrize("stale", [True, False])
-def test_of_many_takers_exactly_one_wins(tmp_path: Path, stale: bool) -> None:
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
+def test_of_many_takers_exactly_one_wins(tmp_path: Path, stale: bool, way: str) -> None:
+    with multiprocessing.get_context("spawn").Pool(3, refuse_flag_for_good if way == NO_FLAG else None) as pool:
         for round_number in range(8):
             location = tmp_path / str(round_number)
             location.mkdir()
@@ -203,3 +211,21 @@ def test_a_process_of_this_machine_that_has_ended_holds_nothing(tmp_path: Path) 
     with claim(FS, str(tmp_path), owner="worker-2", token="t2", clock=lambda: 1000.0) as held:
         assert is_claimed(FS, str(tmp_path), 1000.0)
         held.assert_mine()
+
+
+@pytest.mark.parametrize("way", [NO_FLAG], indirect=True)
+def test_killed_while_the_claim_gets_its_name(tmp_path: Path) -> None:
+    """Between link and unlink the file has two names; the one that is left over is litter."""
+
+    def claims_and_dies() -> None:
+        Path.unlink = lambda *_, **__: os._exit(7)  # type: ignore[method-assign]
+        claim(FS, str(tmp_path), owner="worker-1", token="t1", clock=lambda: 1000.0)
+
+    assert forked(claims_and_dies) == 7
+    assert len(list(tmp_path.iterdir())) == 2
+    with claim(FS, str(tmp_path), owner="worker-2", token="t2", clock=lambda: 1000.0) as held:
+        held.assert_mine()
+    for left in tmp_path.iterdir():
+        os.utime(left, (1000.0, 1000.0))
+    (litter,) = find_litter(FS, str(tmp_path), now=200_000.0)
+    assert litter.name.startswith(f"{CLAIM_FILE}.")

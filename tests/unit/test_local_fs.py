@@ -1,14 +1,18 @@
 """The local file system, the listing with its marker files, and discovery by directories."""
 
 import errno
+import fcntl
 import os
 import pickle
 import shutil
 import stat
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mounts import refuse_flag
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.storage import local
@@ -99,7 +103,7 @@ def test_reading_ranges_and_short_files(tmp_path: Path) -> None:
         FS.read(f"{tmp_path}/absent", missing=ConflictError)
 
 
-def test_create_is_exclusive_and_leaves_nothing_beside(tmp_path: Path) -> None:
+def test_create_is_exclusive_and_leaves_nothing_beside(tmp_path: Path, way: str) -> None:
     FS.create(f"{tmp_path}/f", b"first")
     with pytest.raises(ConflictError, match="already exists"):
         FS.create(f"{tmp_path}/f", b"second")
@@ -107,7 +111,7 @@ def test_create_is_exclusive_and_leaves_nothing_beside(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
-def test_compare_and_swap(tmp_path: Path) -> None:
+def test_compare_and_swap(tmp_path: Path, way: str) -> None:
     path = f"{tmp_path}/_f"
     assert not FS.replace_if(path, b"", b"new")
     FS.create(path, b"one")
@@ -120,28 +124,156 @@ def test_compare_and_swap(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rename_never_replaces_not_even_an_empty_directory(tmp_path: Path) -> None:
-    put(tmp_path, "staged/bucket_00000", "empty/", "file")
-    for target in ("empty", "file"):
-        with pytest.raises(ConflictError, match="already exists"):
-            FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/{target}")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "staged"]
-    FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/base_0000005")
-    assert (tmp_path / "base_0000005/bucket_00000").is_file()
-    with pytest.raises(CorruptError, match="no such file"):
-        FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/x")
+def take(path: Path, how: str) -> None:
+    """Let something have a name."""
+    if how == "file":
+        path.write_bytes(b"theirs")
+    elif how.endswith("link"):
+        path.symlink_to("_outside" if how == "link" else "_nowhere")
+    else:
+        path.mkdir()
+        if how == "full directory":
+            (path / "theirs").touch()
 
 
-@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EINVAL])
-def test_rename_is_refused_where_it_could_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+TAKEN = ["empty directory", "full directory", "file", "link", "dangling link"]
+
+
+@pytest.mark.parametrize("how", TAKEN)
+@pytest.mark.parametrize("source", ["directory", "file"])
+def test_rename_never_replaces_anything(tmp_path: Path, way: str, source: str, how: str) -> None:
+    put(tmp_path, "_outside/", "staged/bucket_00000")
+    staged = tmp_path / ("staged" if source == "directory" else "staged/bucket_00000")
+    take(tmp_path / "target", how)
+    before = sorted((str(path), path.lstat().st_ino) for path in tmp_path.rglob("*"))
+    with pytest.raises(ConflictError, match="target already exists"):
+        FS.rename_noreplace(str(staged), f"{tmp_path}/target")
+    assert sorted((str(path), path.lstat().st_ino) for path in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("source", ["directory", "file"])
+def test_rename_moves_what_it_finds(tmp_path: Path, way: str, source: str) -> None:
     put(tmp_path, "staged/bucket_00000")
-    monkeypatch.setattr(local, "_RENAMEAT2", lambda *arguments: code)
-    with pytest.raises(RefusedError, match="without replacing"):
-        FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/x")
-    monkeypatch.setattr(local, "_RENAMEAT2", None)
-    with pytest.raises(RefusedError, match="renameat2"):
-        FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/x")
-    assert (tmp_path / "staged").is_dir()
+    staged = tmp_path / ("staged" if source == "directory" else "staged/bucket_00000")
+    number = staged.stat().st_ino
+    FS.rename_noreplace(str(staged), f"{tmp_path}/base_0000005")
+    assert (tmp_path / "base_0000005").stat().st_ino == number
+    assert not staged.exists()
+    with pytest.raises(CorruptError, match="no such file"):
+        FS.rename_noreplace(str(staged), f"{tmp_path}/x")
+    with pytest.raises(ConflictError, match="no such file"):
+        FS.rename_noreplace(str(staged), f"{tmp_path}/x", missing=ConflictError)
+    with pytest.raises(CorruptError, match="no such file"):
+        FS.rename_noreplace(f"{tmp_path}/base_0000005", f"{tmp_path}/absent/x")
+    assert not (tmp_path / "x").exists()
+    assert (tmp_path / "base_0000005").stat().st_ino == number
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("how", [name for name in TAKEN if name != "empty directory"])
+def test_what_takes_the_name_at_the_last_moment_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, how: str
+) -> None:
+    """Without the flag there is a moment between the look at a directory's new name and the rename."""
+    put(tmp_path, "_outside/", "staged/bucket_00000")
+    real = os.rename
+
+    def late(source: str, target: str) -> None:
+        take(Path(target), how)
+        real(source, target)
+
+    refuse_flag(monkeypatch, code)
+    monkeypatch.setattr(os, "rename", late)
+    with pytest.raises(ConflictError, match="already exists"):
+        FS.rename_noreplace(f"{tmp_path}/staged", f"{tmp_path}/target")
+    assert (tmp_path / "staged/bucket_00000").is_file()
+    assert os.path.lexists(tmp_path / "target/theirs") is (how == "full directory")
+
+
+def test_of_many_renames_of_files_to_one_name_one_wins(tmp_path: Path, way: str) -> None:
+    for number in range(20):
+        put(tmp_path, *(f"{number}/{index}" for index in range(4)))
+
+        def rename(index: int, place: str = f"{tmp_path}/{number}") -> bool:
+            try:
+                FS.rename_noreplace(f"{place}/{index}", f"{place}/target")
+            except ConflictError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            won = list(pool.map(rename, range(4)))
+        assert won.count(True) == 1
+        assert (tmp_path / f"{number}/target").read_text() == f"{number}/{won.index(True)}"
+        assert len(list((tmp_path / str(number)).iterdir())) == 4
+
+
+@pytest.mark.parametrize("step", ["link", "rename"])
+@pytest.mark.parametrize("source", ["directory", "file"])
+def test_an_answer_that_was_lost_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, source: str
+) -> None:
+    """A client of NFS asks again when no answer comes, and may be told that what it has done cannot be done."""
+    put(tmp_path, "directory/file")
+    real = getattr(os, step)
+
+    def twice(*arguments: Any, **more: Any) -> None:
+        real(*arguments, **more)
+        real(*arguments, **more)
+
+    refuse_flag(monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, step, twice)
+        FS.create(f"{tmp_path}/created", b"whole")
+        where = "directory" if source == "directory" else "directory/file"
+        FS.rename_noreplace(f"{tmp_path}/{where}", f"{tmp_path}/target")
+    assert (tmp_path / "created").read_bytes() == b"whole"
+    assert (tmp_path / ("target/file" if source == "directory" else "target")).read_text() == "directory/file"
+    assert not (tmp_path / where).exists()
+
+
+def test_a_mount_with_neither_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*arguments: object, **more: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    refuse_flag(monkeypatch)
+    monkeypatch.setattr(os, "link", no_links)
+    point = next(path for path in [tmp_path, *tmp_path.parents] if path.is_mount())
+    with pytest.raises(RetryError, match=rf"because the file system of {point} \([a-z0-9.]+\) can neither rename"):
+        FS.create(f"{tmp_path}/_acidlib_claim", b"{}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_mount_is_named_that_a_path_lies_on(mount: Path) -> None:
+    (mount / "a b").mkdir()
+    assert local._mount(f"{mount}/a b/x") == f"{mount} (fuse)"
+    assert local._mount(f"{mount}2/x") != f"{mount} (fuse)"
+
+
+def test_what_nfs_locks_is_open_for_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It locks the bytes of a file in place of flock, which one that is open for reading may not do exclusively."""
+    real = fcntl.flock
+
+    def nfs(handle: int, operation: int) -> None:
+        if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY and operation & fcntl.LOCK_EX:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", nfs)
+    path = f"{tmp_path}/_f"
+    FS.create(path, b"one")
+    assert FS.replace_if(path, b"one", b"two")
+    assert FS.remove_if(path, b"two")
+
+
+def test_a_mount_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    FS.create(f"{tmp_path}/_f", b"one")
+    monkeypatch.setattr(fcntl, "flock", none)
+    with pytest.raises(RetryError, match=r"because the file system of /.* locks no files \(No locks available\)"):
+        FS.replace_if(f"{tmp_path}/_f", b"one", b"two")
 
 
 @pytest.mark.parametrize(

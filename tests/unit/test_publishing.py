@@ -1,13 +1,19 @@
-"""Staging and publishing: whole or not at all, a crash at every step, and rolling forward."""
+"""Staging and publishing: whole or not at all, a crash at every step, and rolling forward.
+
+All of it on file systems that can rename without replacing, and on those that cannot.
+"""
 
 import contextlib
 import errno
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mounts import FLAG
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError, UnknownOutcomeError
 from acidlib.storage import local
@@ -25,6 +31,8 @@ from acidlib.storage.staging import (
     find_litter,
     remove_staging,
 )
+
+pytestmark = pytest.mark.usefixtures("way")
 
 FS: FileSystem = LocalFileSystem()
 DELTA = "delta_0000001_0000004"
@@ -218,40 +226,59 @@ class KilledError(BaseException):
     """Stands for SIGKILL: nothing in the library may catch it as a failure."""
 
 
-def _steps(location: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int, error: BaseException | None) -> int:
-    """Publishes two directories, failing before the n-th rename of the operating system; returns the renames seen."""
+def _before_each_rename(patched: pytest.MonkeyPatch, way: str, look: Callable[[str], None]) -> None:
+    """Calls `look` with the new name before the operating system gives it; what that raises ends the call."""
+    if way == FLAG:
+        renameat2 = local._RENAMEAT2
+
+        def told(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
+            try:
+                look(os.fsdecode(target))
+            except OSError as error:
+                return error.errno or 0
+            return renameat2(one, source, two, target, flags)
+
+        patched.setattr(local, "_RENAMEAT2", told)
+        return
+    for name in ("link", "rename"):
+        real = getattr(os, name)
+
+        def looked(source: str, target: str, *, real: Callable[..., None] = real, **more: Any) -> None:
+            look(os.fspath(target))
+            real(source, target, **more)
+
+        patched.setattr(os, name, looked)
+
+
+def _steps(location: Path, monkeypatch: pytest.MonkeyPatch, way: str, fail_at: int) -> int:
+    """Publishes two directories, killed before the n-th rename of the operating system; returns the renames seen."""
     staging, staged = stage(location, DELETES, DELTA)
     seen = 0
-    real = local._RENAMEAT2
-    assert real is not None
 
-    def counted(*arguments: object) -> int:
+    def count(_: str) -> None:
         nonlocal seen
         seen += 1
         if seen == fail_at:
-            if isinstance(error, OSError):
-                return error.errno or 0
             raise KilledError
-        return real(*arguments)  # type: ignore[arg-type] # the arguments of renameat2, passed on
 
     with monkeypatch.context() as patched:
-        patched.setattr(local, "_RENAMEAT2", counted)
-        with contextlib.suppress(KilledError, AcidError):
+        _before_each_rename(patched, way, count)
+        with contextlib.suppress(KilledError):
             publish(FS, str(location), staging, staged, inputs=INPUTS, last_check=fine)
     return seen
 
 
 def test_killed_at_any_rename_it_is_whole_after_rolling_forward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     (tmp_path / "whole").mkdir()
-    steps = _steps(tmp_path / "whole", monkeypatch, 0, None)
+    steps = _steps(tmp_path / "whole", monkeypatch, way, 0)
     assert steps == 5  # two markers, the record, two directories
     outcomes = []
     for step in range(1, steps + 1):
         location = tmp_path / str(step)
         location.mkdir()
-        assert _steps(location, monkeypatch, step, None) == step
+        assert _steps(location, monkeypatch, way, step) == step
         seen = visible(location) - {"_tmp_run"}
         assert seen == ({DELTA} if step == 5 else set())
         done = roll_forward(FS, str(location))
@@ -263,19 +290,17 @@ def test_killed_at_any_rename_it_is_whole_after_rolling_forward(
 
 @pytest.mark.parametrize("back_too", [False, True])
 def test_a_passing_error_takes_the_first_back_or_leaves_it_to_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back_too: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back_too: bool, way: str
 ) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
-    real = local._RENAMEAT2
-    assert real is not None
     wrong = [tmp_path / DELETES, *([Path(staging) / DELTA] if back_too else [])]
 
-    def failing(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
-        broken = Path(os.fsdecode(target)) in wrong
-        return errno.EIO if broken else real(one, source, two, target, flags)
+    def fail(target: str) -> None:
+        if Path(target) in wrong:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patched:
-        patched.setattr(local, "_RENAMEAT2", failing)
+        _before_each_rename(patched, way, fail)
         if not back_too:
             with pytest.raises(RetryError, match="Input/output"):
                 publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
