@@ -34,7 +34,7 @@ class Services:
     """One run's surroundings.
 
     host       of the driver, for names
-    worker_id  unique to the run; no host name is a prefix of it
+    worker_id  unique to the run: `acidlib-<host>-<run>`; no host name is a prefix of it
     clock      epoch seconds
     pause      waits for so many seconds
     unique     a new text at each call
@@ -65,8 +65,8 @@ class Services:
 
     @property
     def initiator_id(self) -> str:
-        """Who queues what is decided automatically."""
-        return f"{self.host}-{self.worker_id}"
+        """Who queues what is decided automatically: `<host>-acidlib-<run>`."""
+        return f"{self.host}-acidlib-{self.worker_id.rpartition('-')[2]}"
 
     def now_ms(self) -> int:
         """Epoch milliseconds."""

@@ -2,12 +2,13 @@
 
 Source: columns, order and the mark for "nothing" of Hive 4 `ShowCompactionsOperation`; host and thread of an id by
 `MetaStoreUtils.getHostFromId` and `getThreadIdFromId`. Differences on purpose: a duration is shown only if both of its
-ends are known (Hive takes an unknown start for the epoch), and what is not known (a transaction, a pool) is shown as
-nothing, where Hive 4's metastore fills in 0 and "default".
+ends are known (Hive takes an unknown start for the epoch), what is not known (a transaction, a pool) is shown as
+nothing, where Hive 4's metastore fills in 0 and "default", and of this engine's own ids the host is the host alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,15 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.report.text import aligned, one_line
 
 NOTHING = " --- "
+
+_WORKERS = (
+    re.compile(r"acidlib-(?P<host>.+)-(?P<run>[0-9a-f]{16})"),
+    re.compile(r"acidlib-(?P<run>[0-9a-f]{12})-(?P<host>.+)"),  # as it was once
+)
+_INITIATORS = (
+    re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{16})"),
+    re.compile(r"(?P<host>.+)-acidlib-(?P<run>[0-9a-f]{12})-(?P=host)"),
+)
 
 _COLUMNS = (
     ("CompactionId", "id"),
@@ -71,15 +81,15 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
         "partition": request.partition,
         "type": request.type.label,
         "state": request.state.label_of(generation),
-        "worker_host": host_of(request.worker_id),
-        "worker": thread_of(request.worker_id),
+        "worker_host": worker_of(request.worker_id)[0],
+        "worker": worker_of(request.worker_id)[1],
         "enqueue_ms": request.enqueue_ms,
         "start_ms": request.start_ms,
         "duration_ms": (request.end_ms or 0) - (request.start_ms or 0) if known else None,
         "hadoop_job_id": request.hadoop_job_id,
         "error_message": request.error_message,
-        "initiator_host": host_of(request.initiator_id),
-        "initiator": thread_of(request.initiator_id),
+        "initiator_host": initiator_of(request.initiator_id)[0],
+        "initiator": initiator_of(request.initiator_id)[1],
         "pool": request.pool,
         "txn_id": request.txn_id,
         "next_txn_id": request.next_txn_id,
@@ -88,17 +98,24 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
     }
 
 
-def host_of(identity: str | None) -> str | None:
-    """What is before the last hyphen of a worker's or an initiator's id; all of it when there is none."""
+def worker_of(identity: str | None) -> tuple[str | None, str | None]:
+    """Host and name of a worker: of Hive's ids what is before and behind the last hyphen, the whole where is none."""
+    return _split(identity, _WORKERS)
+
+
+def initiator_of(identity: str | None) -> tuple[str | None, str | None]:
+    """The same of whoever queued a request."""
+    return _split(identity, _INITIATORS)
+
+
+def _split(identity: str | None, ours: Sequence[re.Pattern[str]]) -> tuple[str | None, str | None]:
     if identity is None:
-        return None
+        return None, None
+    for pattern in ours:
+        if match := pattern.fullmatch(identity):
+            return match["host"], f"acidlib-{match['run']}"
     host, hyphen, thread = identity.rpartition("-")
-    return host if hyphen else thread
-
-
-def thread_of(identity: str | None) -> str | None:
-    """What is behind the last hyphen; all of it when there is none."""
-    return None if identity is None else identity.rpartition("-")[2]
+    return host if hyphen else thread, thread
 
 
 def blockers_text(blockers: Sequence[dict[str, Any]]) -> str:

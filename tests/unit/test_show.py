@@ -1,12 +1,14 @@
 """SHOW COMPACTIONS against the lines that Hive itself prints."""
 
+import dataclasses
 import json
 
 import pytest
 
+from acidlib.engine.services import Services
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.report.show import host_of, show_document, show_text, thread_of
+from acidlib.report.show import initiator_of, show_document, show_text, worker_of
 
 # ShowCompactionsOperation.writeHeader of Hive 4.0
 HIVE4_HEADER = (
@@ -17,6 +19,7 @@ HIVE4_HEADER = (
 # the start of a line in the expected output of Hive's own test dbtxnmgr_showlocks
 HIVE_LINE = "1\tdefault\tpartitioned_acid_table\tp=abc\tMINOR\tinitiated\t --- \t --- \t"
 
+REST = [field.name for field in dataclasses.fields(Services) if field.name not in ("host", "worker_id")]
 WAITING = CompactionRequest(
     id=1, database="default", table="partitioned_acid_table", partition="p=abc", type=CompactionType.MINOR
 )
@@ -147,4 +150,25 @@ def test_the_document_has_the_same_facts_and_is_json() -> None:
     ],
 )
 def test_an_id_is_split_at_its_last_hyphen(identity: str | None, host: str | None, thread: str | None) -> None:
-    assert (host_of(identity), thread_of(identity)) == (host, thread)
+    assert worker_of(identity) == initiator_of(identity) == (host, thread)
+
+
+RUN, EARLIER = "0123456789abcdef", "0123456789ab"
+HOSTS = ["node", "node-1.example.org", "0123456789ab", "0123456789ab-x", "x-0123456789ab", "acidlib-1", "1-acidlib"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_of_our_own_ids_the_host_is_told_whatever_it_is(host: str) -> None:
+    services = Services(host=host, worker_id=f"acidlib-{host}-{RUN}", **dict.fromkeys(REST))
+    assert worker_of(services.worker_id) == (host, f"acidlib-{RUN}")
+    assert initiator_of(services.initiator_id) == (host, f"acidlib-{RUN}")
+    # Hive's own SHOW COMPACTIONS splits both at the last hyphen
+    assert services.worker_id.rpartition("-")[2] == services.initiator_id.rpartition("-")[2] == RUN
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_of_the_ids_of_earlier_runs_too(host: str) -> None:
+    worker = f"acidlib-{EARLIER}-{host}"
+    assert worker_of(worker) == (host, f"acidlib-{EARLIER}")
+    assert initiator_of(f"{host}-{worker}") == (host, f"acidlib-{EARLIER}")
+    assert initiator_of(f"{host}-manual") == (host, "manual")
