@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acidlib.engine.target import Target
+from acidlib.engine.target import FULL, Target
 from acidlib.engine.tasks import Look
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.generation import Generation
@@ -16,6 +16,7 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, JoinUnit, RewriteSettings, Unit
 from acidlib.model.writeids import CompactorWriteIdList
 from acidlib.orc.hive_types import parse_row_type
+from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid
 from acidlib.orc.source import DataFiles
 from acidlib.orc.tail import read_tail
@@ -27,6 +28,9 @@ from acidlib.settings import Settings
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import flush_length
+
+_FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b"RCF": "RCFile"}
+"""Formats by the first bytes of their files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +170,7 @@ def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -
 
 def _holds_events(target: Target, listing: Listing) -> bool:
     """Whether a file proves the table full ACID, or the caller says so: else nothing of it may be removed either."""
-    if target.understanding.table_kind == "full":
+    if target.understanding.table_kind == FULL:
         return True
     for file in listing.files:
         if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
@@ -202,8 +206,30 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str
                 f"Cannot compact {target.name}: because {file.path} has no ACID columns; if the table is insert-only, "
                 "give --table-kind insert-only"
             )
-    if files and target.understanding.table_kind != "full":
+    if target.understanding.table_kind == FULL:
+        first = next((file for file, _ in files if file.length), None)
+        if first is not None:
+            _refuse_other_formats(target, first.path, first.length)
+    elif files:
         raise RefusedError(
             f"Cannot compact {target.name}: because no file proves whether the table is full ACID or insert-only; give "
             "--table-kind"
         )
+
+
+def _refuse_other_formats(target: Target, path: str, length: int) -> None:
+    """Rows of a table that is said to be full ACID can only be in ORC files."""
+    source = LocalDataFiles().open(f"{target.location}/{path}", length)
+    try:
+        head = source.read(0, min(length, 4))
+    finally:
+        source.close()
+    cannot, instead = (
+        f"Cannot compact {target.name}: because",
+        "if the table is insert-only, give --table-kind insert-only",
+    )
+    found = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
+    if found is not None:
+        raise RefusedError(f"{cannot} {path} is {found}, and a full ACID table is ORC; {instead}")
+    if not head.startswith(MAGIC):
+        raise CorruptError(f"{cannot} {path} does not begin as an ORC file does; {instead}")
