@@ -3,30 +3,58 @@
 A message reads "Cannot X: because Y" and names the table, partition, path or transaction it is about.
 """
 
+from typing import ClassVar
+
 
 class AcidError(Exception):
-    """Anything this library refuses or fails to do. Never raised itself."""
+    """Anything this library refuses or fails to do. Never raised itself. `kind` is what JSON calls it."""
+
+    kind: ClassVar[str]
 
 
 class RetryError(AcidError):
     """The surroundings failed (no space, no permission, a server away): the same call may succeed later."""
 
+    kind = "retry"
+
 
 class RefusedError(AcidError):
     """The request makes no sense or is not supported here: the same call will be refused again."""
+
+    kind = "refused"
+
+
+class UsageError(RefusedError):
+    """The command line is wrong, or contradicts what it names: another one has to be given."""
+
+    kind = "usage"
+
+
+class MissingError(RefusedError):
+    """What is named does not exist: a location, a table, or any partition that matches."""
+
+    kind = "missing"
 
 
 class ConflictError(AcidError):
     """Somebody else works on, or has changed, the same partition: look again, then decide."""
 
+    kind = "conflict"
+
 
 class CorruptError(AcidError):
     """An input is damaged, truncated, missing or of a kind this version does not understand."""
+
+    kind = "corrupt"
 
 
 class UnknownOutcomeError(AcidError):
     """An effect was asked for and its result is not known: look before anything is undone."""
 
+    kind = "unknown outcome"
+
 
 class DefectError(AcidError):
     """This library is at fault, not the caller or the data: please report it."""
+
+    kind = "defect"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, UsageError
 from acidlib.model.thresholds import Thresholds
 from acidlib.setting_files import HIVE_SITE, METASTORE_SITE, read_site, read_toml
 from acidlib.setting_keys import (
@@ -63,8 +63,8 @@ _LABELS = {
 
 _THRESHOLD_PREFIX = "compactorthreshold."
 _COMPACTOR_PREFIX = "compactor."
-_DURATION = re.compile(r"(-?[0-9]+)\s*([a-z]*)")
-_SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(?:i?b)?")
+_DURATION = re.compile(r"(-?[0-9]{1,18})\s*([a-z]*)")
+_SIZE = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
 _MILLISECONDS = {
     **dict.fromkeys(("d", "day", "days"), 86_400_000.0),
     **dict.fromkeys(("h", "hour", "hours"), 3_600_000.0),
@@ -191,6 +191,15 @@ def parse_duration(text: str, unit: str = "s") -> int:
     return math.floor(int(match[1]) * factor)
 
 
+def duration_text(seconds: float) -> str:
+    """`1d`, `90m`, `30s`, `0.5s`: a duration in the largest unit that takes it as a whole number, as it is given."""
+    for unit in ("d", "h", "m", "s"):
+        size = _MILLISECONDS[unit] / 1000
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
 def parse_size(text: str) -> int:
     """Bytes of `1024`, `256m`, `1GiB`; the units are powers of 1024. Raises `ValueError`."""
     match = _SIZE.fullmatch(text.strip().lower())
@@ -215,7 +224,7 @@ def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
         return key, None
     if not is_hives(name):
         if layer is Layer.COMMAND_LINE:
-            raise RefusedError(f"Cannot set {name}: because there is no such setting")
+            raise UsageError(f"Cannot set {name}: because there is no such setting")
         return None, f"{name} in {layer.label} is not known and has no effect"
     return None, f"{name} in {layer.label} has no effect here" if layer >= Layer.TOML else None
 
@@ -241,13 +250,16 @@ def _setting(key: Key, text: str, layer: Layer) -> Setting:
     try:
         value = _parse(key, text)
     except ValueError as error:
-        raise RefusedError(
-            f"Cannot use {key.name}={text} from {layer.label}: because it is not {key.kind.value}"
-        ) from error
+        raise _wrong(key, text, layer, f"it is not {key.kind.value}") from error
     if key.least is not None and not isinstance(value, str) and value < key.least:
-        raise RefusedError(f"Cannot use {key.name}={text} from {layer.label}: because it is less than {key.least:g}")
+        raise _wrong(key, text, layer, f"it is less than {key.least:g}")
     shown = f"{value}ms" if key.kind is Kind.DURATION else text.strip()
     return Setting(key=key.name, text=shown, value=value, layer=layer)
+
+
+def _wrong(key: Key, text: str, layer: Layer, reason: str) -> RefusedError:
+    kind = UsageError if layer is Layer.COMMAND_LINE else RefusedError
+    return kind(f"Cannot use {key.name}={text} from {layer.label}: because {reason}")
 
 
 def _parse(key: Key, text: str) -> Value:
@@ -276,7 +288,7 @@ def _parse(key: Key, text: str) -> Value:
 def _assignment(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise RefusedError(f"Cannot use --set {text}: because it is not of the form key=value")
+        raise UsageError(f"Cannot use --set {text}: because it is not of the form key=value")
     return name.strip(), value
 
 

@@ -25,6 +25,7 @@ from acidlib.engine.compaction import CompactionRun, run_compaction
 from acidlib.engine.open import open_backend
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Understanding
+from acidlib.errors import MissingError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.report.results import RunReport, exit_status
@@ -38,7 +39,11 @@ def _about(selection: Selection) -> str:
     if selection.location is None:
         return ",".join(selection.tables) or "queue"
     fs, path = open_filesystem(selection.location)
-    table = discover_location(fs, path, may_be_empty=True)
+    try:
+        table = discover_location(fs, path, may_be_empty=True)
+    except MissingError as error:
+        selection.note_of(error)
+        return path
     partition = table.partitions[0].name if len(table.partitions) == 1 else None
     return f"{table.database}.{table.table}" + (f".{partition.path}" if partition is not None else "")
 
@@ -47,6 +52,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
     """The command of one kind of compaction."""
 
     @click.command(
+        job,
         cls=JobCommand,
         help=f"{kind.label.capitalize()} compaction of a table, of partitions, or of what waits in the queue.",
     )

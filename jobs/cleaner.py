@@ -11,7 +11,18 @@ import click
 
 from acidlib import __version__
 from acidlib.engine.cleaner import CleaningAsked, run_cleaner
-from acidlib.engine.command import Common, Duration, JobCommand, common_options, print_notes, print_result, services
+from acidlib.engine.command import (
+    Common,
+    Duration,
+    JobCommand,
+    checked_filters,
+    common_options,
+    if_exists_option,
+    path_of,
+    print_notes,
+    print_result,
+    services,
+)
 from acidlib.engine.open import open_backend, open_cleaning
 from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 from acidlib.engine.selection import Selection
@@ -19,11 +30,12 @@ from acidlib.engine.target import Understanding
 from acidlib.report.decisions import CleaningResult, cleanings_document
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 from acidlib.report.text import cleaner_text
-from acidlib.storage.uris import open_filesystem
 
 
 @click.command(
-    cls=JobCommand, help="Remove what is obsolete for the recorded compactions, once nobody can be reading it."
+    "cleaner",
+    cls=JobCommand,
+    help="Remove what is obsolete for the recorded compactions, once nobody can be reading it.",
 )
 @common_options
 @click.option("--location", metavar="URI", help="Only requests of this table or partition, without a metastore.")
@@ -38,6 +50,7 @@ from acidlib.storage.uris import open_filesystem
 @click.option("--warehouse", metavar="URI", help="With --orphans and without a metastore: all tables below it.")
 @click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long.  [default: 3d]")
 @click.option("--delete", is_flag=True, help="With --orphans: remove them.")
+@if_exists_option
 def main(
     *,
     common: Common,
@@ -53,20 +66,27 @@ def main(
     warehouse: str | None,
     older_than: float | None,
     delete: bool,
+    if_exists: bool,
 ) -> Any:
     """Run the cleaner once."""
     if location is not None or warehouse is not None:
+        if common.names_metastore:
+            raise click.UsageError("--metastore-uri excludes --location and --warehouse")
         common = common.without_metastore()
-    if not orphans and (delete or older_than is not None or warehouse is not None):
-        raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
+    if not orphans and (delete or if_exists or older_than is not None or warehouse is not None):
+        raise click.UsageError("--warehouse, --older-than, --delete and --if-exists go with --orphans")
+    if orphans and (retention is not None or force):
+        raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
+    checked_filters(tables, exclude, partitions)
     if not common.metastore and warehouse is None and (tables or exclude or partitions):
         raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
     selection = Selection(
-        location=None if location is None else open_filesystem(location)[1],
-        warehouse=None if warehouse is None else open_filesystem(warehouse)[1],
+        location=path_of(location),
+        warehouse=path_of(warehouse),
         tables=tables,
         exclude=exclude,
         partitions=partitions,
+        if_exists=if_exists,
     )
     if orphans:
         if delete and (trash or dry_run):

@@ -28,7 +28,7 @@ from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 from acidlib.report.text import initiator_text
 
 
-@click.command(cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
+@click.command("initiator", cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
 @common_options
 @selection_options(everything=True)
 @pool_option

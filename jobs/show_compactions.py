@@ -17,7 +17,9 @@ from acidlib.report.show import blockers_text, show_document, show_text
 
 
 @click.command(
-    cls=JobCommand, help="Show compaction requests: those that wait, work or await cleaning, and the history."
+    "show_compactions",
+    cls=JobCommand,
+    help="Show compaction requests: those that wait, work or await cleaning, and the history.",
 )
 @common_options
 @click.option("--blockers", "show_blockers", is_flag=True, help="Show what keeps requests from being cleaned instead.")

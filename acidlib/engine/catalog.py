@@ -46,16 +46,13 @@ class Catalog:
         """What is selected, as of one snapshot, and notes about what was passed over.
 
         automatic: for the initiator, which passes over what must not be compacted automatically and what is `busy`
-        (a request for it waits or works already). Raises RefusedError when a named table, or a partition of the only
-        named one, does not exist.
+        (a request for it waits or works already). Raises MissingError when a named table, or any partition that is
+        named, does not exist.
         """
         selected: list[Selected] = []
         passed: Counter[str] = Counter()
         tables = list(self._tables(selection))
-        if selection.tables and not tables:
-            raise RefusedError(
-                f"Cannot find {', '.join(selection.tables)}: because the metastore has no table of such a name"
-            )
+        notes = selection.absent(((table.database, table.name) for _, table in tables), "no table of the metastore")
         for database, table in tables:
             reason = self._why_not(table, database, automatic=automatic)
             if reason is None:
@@ -65,10 +62,10 @@ class Catalog:
             else:
                 place = Target(database=table.database, table=table.name, partition=None, location="")
                 selected.append(Selected(target=place, skipped=reason))
-        if selection.partitions and not selected and len(tables) == 1:
-            named = ", ".join(selection.partitions)
-            raise RefusedError(f"Cannot find partitions of {tables[0][1].full_name}: because none matches {named}")
-        notes = [f"{count} tables are skipped: {reason}" for reason, count in sorted(passed.items())]
+        if selection.partitions and tables and not selected:
+            names = [table.full_name for _, table in tables]
+            notes.append(selection.note_of(selection.no_partition(names)))
+        notes += [f"{count} tables are skipped: {reason}" for reason, count in sorted(passed.items())]
         notes += self._warnings(one.target for one in selected if one.skipped is None)
         return self._understood(selected), notes
 

@@ -7,27 +7,31 @@ import getpass
 import os
 import signal
 import socket
+import sys
 import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from acidlib import __version__
 from acidlib.engine.open import Surroundings
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.services import Services
 from acidlib.engine.spark import SparkSession
 from acidlib.engine.streams import restore_standard_error
 from acidlib.engine.target import Understanding
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UsageError
+from acidlib.metastore.endpoint import parse_endpoints
 from acidlib.metastore.site import uris_from_settings
-from acidlib.metastore.standalone import stated_write_ids
+from acidlib.metastore.standalone import StatedWriteIds, stated_write_ids
 from acidlib.model.generation import Generation
+from acidlib.model.partitions import check_pattern
 from acidlib.orc.hive_types import row_type_of_columns
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
@@ -49,9 +53,12 @@ class Duration(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds."""
         try:
-            return parse_duration(str(value)) / 1000
-        except (AcidError, ValueError):
+            seconds = parse_duration(str(value)) / 1000
+        except ValueError:
+            seconds = -1.0
+        if seconds < 0:
             self.fail(f"{value!r} is not a duration such as 30s, 12h or 1d", param, ctx)
+        return seconds
 
 
 class Size(click.ParamType[int]):
@@ -63,7 +70,7 @@ class Size(click.ParamType[int]):
         """Bytes."""
         try:
             return parse_size(str(value))
-        except (AcidError, ValueError):
+        except ValueError:
             self.fail(f"{value!r} is not a size such as 1024, 256m or 1g", param, ctx)
 
 
@@ -113,17 +120,67 @@ class Common:
 
 
 class JobCommand(click.Command):
-    """A job: what goes wrong in it is told in one line, on the real standard error, with the documented exit status."""
+    """A job: what goes wrong in it is told in one line, on the real standard error, with the documented exit status.
+
+    With --output json it is a document on standard output as well. `name` is the job's.
+    """
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run as a program."""
         restore_standard_error(os.environ)
         return super().main(*args, **kwargs)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Understand the words of the command line."""
+        words = list(args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as error:
+            if self._wants_json(words):
+                self._tell_document(UsageError.kind, error.format_message())
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run what the options ask for."""
-        with _told(debug=bool(ctx.params.get("debug"))):
+        debug, json = bool(ctx.params.get("debug")), ctx.params.get("output") == "json"
+        try:
             return super().invoke(ctx)
+        except (click.exceptions.Exit, SystemExit):
+            raise
+        except (click.ClickException, UsageError) as error:
+            message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            if json:
+                self._tell_document(UsageError.kind, message)
+            if debug:
+                traceback.print_exception(error)
+            raise click.UsageError(message, ctx) from None
+        except KeyboardInterrupt:
+            kind = "interrupted"
+            message = "interrupted; what was published stays, everything else was left as it was"
+            click.echo(f"error: {message}", err=True)
+        except Exception as error:
+            kind, message = _told(error)
+            if debug:
+                traceback.print_exception(error)
+            else:
+                click.echo(f"error: {one_line(message)}", err=True)
+            if isinstance(error, _UnwrittenError):
+                raise SystemExit(EXIT_NOT_DONE) from None
+        if json:
+            self._tell_document(kind, message)
+        raise SystemExit(EXIT_NOT_DONE)
+
+    def _wants_json(self, words: list[str]) -> bool:
+        """Whether words that are wrong somewhere say --output json, as far as they are understood."""
+        ctx = click.Context(self, resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True)
+        return self.make_parser(ctx).parse_args(words)[0].get("output") == "json"
+
+    def _tell_document(self, kind: str, message: str) -> None:
+        error = {"kind": kind, "message": message}
+        with suppress(OSError):  # whoever would read it has gone; the status tells as much
+            click.echo(json_text({"job": self.name, "version": __version__, "run_id": None, "error": error}))
 
 
 def common_options(function: _Command) -> _Command:
@@ -160,7 +217,7 @@ def common_options(function: _Command) -> _Command:
             settings=settings,
             warnings=warnings,
             metastore=metastore_uris(metastore_uri, site),
-            names_metastore=bool(metastore_uri) and metastore_uri != "none",
+            names_metastore=metastore_uri is not None and not _is_none(metastore_uri),
             site=site,
         )
         return function(common=common, **options)
@@ -178,6 +235,7 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
         @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
         @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
         @click.option("--idle", type=Duration(), help="Only what has not changed for so long, e.g. 1d.")
+        @if_exists_option
         @click.option("--write-ids", metavar="TEXT", help="Which write ids are committed, in Hive's format.")
         @click.option("--write-ids-file", type=click.Path(path_type=Path), help="The same, a line per table.")
         @click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted.")
@@ -204,39 +262,71 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
     return decorate
 
 
+def if_exists_option(function: _Command) -> _Command:
+    """--if-exists; passes `if_exists`."""
+    told = "Nothing to do, instead of an error, where a named table or location, or any such partition, does not exist."
+    return click.option("--if-exists", is_flag=True, help=told)(function)
+
+
 def metastore_uris(option: str | None, site: Mapping[str, str]) -> tuple[str, ...]:
     """The URIs of the option, else of hive-site.xml (either of Hive's names); `none` stands for no metastore."""
     if option is None:
         return uris_from_settings(site)
-    if option.strip().lower() == "none":
+    if _is_none(option):
         return ()
+    with _usage():
+        parse_endpoints([option])
     return uris_from_settings({"hive.metastore.uris": option})
+
+
+def _is_none(metastore_uri: str) -> bool:
+    return metastore_uri.strip().lower() == "none"
+
+
+def path_of(uri: str | None) -> str | None:
+    """The path of a location that was given as an option; UsageError of click for one that cannot be opened."""
+    with _usage():
+        return None if uri is None else open_filesystem(uri)[1]
+
+
+def checked_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Sequence[str]) -> None:
+    """Refuse texts of --table, --exclude and --partition that could never match anything."""
+    for option, names in (("--table", tables), ("--exclude", exclude)):
+        for name in names:
+            database, _, table = name.partition(".")
+            # a star may stand for the dot as well
+            if "*" not in name and not (database and table):
+                raise click.UsageError(f"{option} {name} is not of the form DB.NAME")
+    with _usage():
+        for pattern in partitions:
+            check_pattern(pattern)
 
 
 def _selection(options: dict[str, Any], *, has_metastore: bool, everything: bool) -> Selection:
     location, root = options.pop("location"), options.pop("warehouse")
-    tables, partitions = options.pop("tables"), options.pop("partitions")
+    tables, exclude, partitions = options.pop("tables"), options.pop("exclude"), options.pop("partitions")
+    checked_filters(tables, exclude, partitions)
     if location is not None and root is not None:
         raise click.UsageError("--location and --warehouse exclude each other")
-    if location is not None and tables:
-        raise click.UsageError("--location names the table already: --table goes with --warehouse or a metastore")
+    if location is not None and (tables or exclude):
+        given = "--table" if tables else "--exclude"
+        raise click.UsageError(f"--location names the table already: {given} goes with --warehouse or a metastore")
     if not has_metastore:
         if root is None and tables:
             raise click.UsageError("--table needs --metastore-uri, or --warehouse, the directory of its database")
         if everything and location is None and root is None:
             raise click.UsageError("give --metastore-uri, --warehouse or --location")
-    elif partitions and not tables and not everything:
-        raise click.UsageError("--partition needs --table")
-    for table in tables:
-        if has_metastore and "." not in table:
-            raise click.UsageError(f"--table {table} is not of the form DB.NAME")
+    if not everything and location is None and root is None and not tables and (partitions or exclude):
+        given = "--partition" if partitions else "--exclude"
+        raise click.UsageError(f"{given} needs --table: the queue is drained as it is")
     return Selection(
-        location=None if location is None else open_filesystem(location)[1],
-        warehouse=None if root is None else open_filesystem(root)[1],
+        location=path_of(location),
+        warehouse=path_of(root),
         tables=tables,
-        exclude=options.pop("exclude"),
+        exclude=exclude,
         partitions=partitions,
         idle_seconds=options.pop("idle"),
+        if_exists=options.pop("if_exists"),
     )
 
 
@@ -244,19 +334,12 @@ _STATED = ("write_ids", "write_ids_file", "all_committed", "table_kind", "column
 
 
 def _understanding(options: dict[str, Any], selection: Selection, *, has_metastore: bool) -> Understanding:
+    given = [f"--{name.replace('_', '-')}" for name in _STATED if options[name] not in (None, False)]
     version = options.pop("hive_version")
-    if has_metastore:
-        given = [name for name in _STATED if options[name]] + (["hive_version"] if version != "auto" else [])
-        if given:
-            raise click.UsageError(f"--{given[0].replace('_', '-')} is for directories: here the metastore knows")
-    file: Path | None = options.pop("write_ids_file")
-    file_text = None if file is None else _read_text(file)
-    try:
-        stated = stated_write_ids(
-            text=options.pop("write_ids"), file_text=file_text, everything=options.pop("all_committed")
-        )
-    except RefusedError as error:
-        raise click.UsageError(str(error)) from None
+    given += ["--hive-version"] if version != "auto" else []
+    if given and has_metastore:
+        raise click.UsageError(f"{given[0]} is for directories: here the metastore knows")
+    stated = _stated(options.pop("write_ids"), options.pop("write_ids_file"), everything=options.pop("all_committed"))
     names_something = selection.location is not None or selection.warehouse is not None
     if stated is None and names_something:
         raise click.UsageError(
@@ -266,6 +349,10 @@ def _understanding(options: dict[str, Any], selection: Selection, *, has_metasto
         raise click.UsageError(
             "--write-ids is for one table: give --location, or --write-ids-file with a line per table"
         )
+    if given and not names_something:
+        raise click.UsageError(f"{given[0]} goes with --location or --warehouse: what is queued was stated before")
+    if given and not names_something:
+        raise click.UsageError(f"{given[0]} goes with --location or --warehouse: what is queued has its own")
     return Understanding(
         write_ids=stated,
         generation=None if version == "auto" else Generation(int(version)),
@@ -281,10 +368,20 @@ def _row_type(columns: str | None, selection: Selection) -> str | None:
         return None
     if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):
         raise click.UsageError("--columns is for one table: give --location, or one --table")
-    try:
+    with _usage():
         return row_type_of_columns(columns, where="the table of --columns")
+
+
+def _stated(text: str | None, file: Path | None, *, everything: bool) -> StatedWriteIds | None:
+    """What the three options state. Only what a file says is no matter of usage."""
+    file_text = None if file is None else _read_text(file)
+    if file is None or text is not None or everything:
+        with _usage():
+            return stated_write_ids(text=text, file_text=file_text, everything=everything)
+    try:
+        return stated_write_ids(text=None, file_text=file_text, everything=False)
     except RefusedError as error:
-        raise click.UsageError(str(error)) from None
+        raise RefusedError(f"Cannot use the write-id lists {file}: because one cannot be taken: {error}") from None
 
 
 def pool_option(function: _Command) -> _Command:
@@ -293,6 +390,10 @@ def pool_option(function: _Command) -> _Command:
     @click.option("--pool", metavar="NAME", help="Requests of this pool of a Hive 4 metastore; default: the setting.")
     @functools.wraps(function)
     def wrapped(*, common: Common, pool: str | None, **options: Any) -> Any:
+        if pool is not None and not common.metastore:
+            raise click.UsageError("--pool needs a metastore")
+        if pool is not None and not pool.strip():
+            raise click.UsageError("--pool names no pool")
         return function(common=replace(common, pool=pool), **options)
 
     return wrapped
@@ -320,7 +421,7 @@ def budget_options(function: _Command) -> _Command:
 def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
     """Everything a service works with, for the length of one run: Spark and a progress bar."""
     host = socket.gethostname()
-    run_id = uuid.uuid4().hex[:12]
+    run_id = uuid.uuid4().hex[:16]
     progress = TerminalProgress()
     for warning in common.warnings:
         progress.note(f"warning: {warning}")
@@ -338,7 +439,7 @@ def services(common: Common, *, job: str, about: str) -> Iterator[Services]:
             runner=runner,
             settings=common.settings,
             host=host,
-            worker_id=f"acidlib-{run_id}-{host}",
+            worker_id=f"acidlib-{host}-{run_id}",
             clock=time.time,
             pause=time.sleep,
             unique=lambda: uuid.uuid4().hex[:16],
@@ -362,7 +463,21 @@ def _terminable() -> Iterator[None]:
 
 def print_result(common: Common, *, text: Callable[[], str], document: Callable[[], dict[str, Any]]) -> None:
     """The result on standard output, in the form that was asked for, and nothing else there."""
-    click.echo(json_text(document()) if common.json else text())
+    told = json_text(document()) if common.json else text()
+    try:
+        click.echo(told)
+    except (OSError, ValueError) as error:  # a closed pipe, a full disk, an encoding that lacks a character
+        with suppress(OSError, ValueError):
+            # or it fails again when the process ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise _UnwrittenError(
+            f"Cannot write the result to standard output: because {reason}; what was done is done"
+        ) from error
+
+
+class _UnwrittenError(RetryError):
+    """Standard output does not take the result."""
 
 
 def print_notes(common: Common, notes: Sequence[str]) -> None:
@@ -372,29 +487,20 @@ def print_notes(common: Common, notes: Sequence[str]) -> None:
             click.echo(f"note: {one_line(note)}", err=True)
 
 
+def _told(error: Exception) -> tuple[str, str]:
+    """The kind of an error, and its message."""
+    if isinstance(error, AcidError):
+        return error.kind, str(error)
+    return DefectError.kind, f"unexpected {type(error).__name__}: {' '.join(str(error).split())} (--debug shows where)"
+
+
 @contextmanager
-def _told(*, debug: bool) -> Iterator[None]:
-    """Errors as one clear line and the documented exit status; the traceback only with --debug."""
+def _usage() -> Iterator[None]:
+    """What is refused here is wrong usage."""
     try:
         yield
-    except (click.ClickException, click.exceptions.Exit, SystemExit):
-        raise
-    except KeyboardInterrupt:
-        click.echo("error: interrupted; what was published stays, everything else was left as it was", err=True)
-        raise SystemExit(EXIT_NOT_DONE) from None
-    except Exception as error:
-        _tell(error, debug=debug)
-        raise SystemExit(EXIT_NOT_DONE) from None
-
-
-def _tell(error: Exception, *, debug: bool) -> None:
-    if debug:
-        traceback.print_exception(error)
-    elif isinstance(error, AcidError):
-        click.echo(f"error: {one_line(str(error))}", err=True)
-    else:
-        line = one_line(" ".join(str(error).split()))
-        click.echo(f"error: unexpected {type(error).__name__}: {line} (--debug shows where)", err=True)
+    except RefusedError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _default_queue_url() -> str:

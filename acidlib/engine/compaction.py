@@ -84,8 +84,10 @@ def _named_jobs(
     notes += more
     early += [skipped(one.target, run.kind, one.skipped) for one in selected if one.skipped is not None]
     looked = look_at(services, [one.target for one in selected if one.skipped is None], run.selection)
+    early += [skipped(one.target, run.kind, one.skipped) for one in looked if one.skipped is not None]
     early += [ended(one.target, run.kind, one.error) for one in looked if one.error is not None]
-    found = _in_turn(backend.attempts(), [one for one in looked if one.error is None], run, lambda _: False)
+    wanted = [one for one in looked if one.error is None and one.skipped is None]
+    found = _in_turn(backend.attempts(), wanted, run, lambda _: False)
     for one in found:
         if one.done is not None and one.looked.leaves_nothing:
             early.append(ended(one.looked.target, run.kind, RefusedError(refused_message(one.done))))
@@ -158,11 +160,13 @@ def _chosen_jobs(
     found = _understood(backend, backend.waiting(run.kind), run, early)
     by_place = {_place(one.target): one for one in found}
     looked = look_at(services, [one.target for one in found], run.selection)
+    early += [skipped(one.target, run.kind, one.skipped) for one in looked if one.skipped is not None]
+    wanted = [one for one in looked if one.skipped is None]
 
     def is_automatic(one: Looked) -> bool:
         return by_place[_place(one.target)].request.property(REASON) is not None
 
-    for one in _within(spending, _in_turn(backend.attempts(), looked, run, is_automatic)):
+    for one in _within(spending, _in_turn(backend.attempts(), wanted, run, is_automatic)):
         waiting = by_place[_place(one.target)]
         files = None if one.listing is None else fingerprint(one.target, one.listing, services.settings)
         if run.dry_run:

@@ -52,6 +52,8 @@ def run_initiator(
 def _initiate(
     services: Services, backend: Backend, attempts: Attempts, one: Looked, *, dry_run: bool, force: bool
 ) -> InitiatorResult:
+    if one.skipped is not None:
+        return replace(_result(one.target, None, None), reason=one.skipped)
     try:
         if one.error is not None:
             raise one.error

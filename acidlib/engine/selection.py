@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
 from acidlib.engine.runner import Done
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.engine.tasks import listing_task
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, MissingError
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionType
 from acidlib.planning.enough import not_enough, one_delta_will_do
 from acidlib.planning.state import AcidState, acid_state
+from acidlib.settings import duration_text
 from acidlib.storage.claims import CLAIM_FILE
 from acidlib.storage.staging import STAGING_PREFIX
 
@@ -31,7 +33,7 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What the command line selects; see the job's help."""
+    """What the command line selects; see the job's help. `if_exists`: what is named and does not exist is no error."""
 
     location: str | None = None
     warehouse: str | None = None
@@ -39,13 +41,35 @@ class Selection:
     exclude: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     idle_seconds: float | None = None
+    if_exists: bool = False
 
     def wants_table(self, database: str, table: str) -> bool:
         """Whether a table (its names in lower case) is meant by --table and not by --exclude."""
         name = f"{database}.{table}"
-        if any(fnmatchcase(name, pattern.lower()) for pattern in self.exclude):
-            return False
-        return not self.tables or any(fnmatchcase(name, pattern.lower()) for pattern in self.tables)
+        return not _any_matches(self.exclude, name) and (not self.tables or _any_matches(self.tables, name))
+
+    def absent(self, names: Iterable[tuple[str, str]], where: str) -> list[str]:
+        """Notes about what --table names and none of the tables (database, name) that are left is; see `note_of`."""
+        full = [f"{database}.{table}" for database, table in names]
+        without = [name for name in self.tables if not any(_any_matches([name], one) for one in full)]
+        if not without:
+            return []
+        return [self.note_of(MissingError(f"Cannot find {', '.join(without)}: because {where} has such a name"))]
+
+    def note_of(self, error: MissingError) -> str:
+        """A note about what is named and does not exist, with --if-exists; else raises the error."""
+        if not self.if_exists:
+            raise error
+        return f"{error}; nothing is done there, as --if-exists says"
+
+    def no_partition(self, tables: Sequence[str]) -> MissingError:
+        """The error where partitions are named and none of the tables has one of them."""
+        about = tables[0] if len(tables) == 1 else f"{len(tables)} tables"
+        return MissingError(f"Cannot find partitions of {about}: because none matches {', '.join(self.partitions)}")
+
+
+def _any_matches(patterns: Iterable[str], name: str) -> bool:
+    return any(fnmatchcase(name, pattern.lower()) for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +83,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A target with its one listing and the figures that order it; `error` when it could not be looked at."""
+    """A target with its one listing and the figures that order it.
+
+    `error` when it could not be looked at, `skipped` says why it is left alone: it has changed too lately.
+    """
 
     target: Target
     listing: Listing | None
@@ -68,6 +95,7 @@ class Looked:
     bytes: int = 0
     modified: float = 0.0
     error: AcidError | None = None
+    skipped: str | None = None
 
     def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
         """Why a compaction would be refused because the place is compact already; None when it is not, or not known.
@@ -94,7 +122,7 @@ class Looked:
 
 
 def look_at(services: Services, targets: Sequence[Target], selection: Selection) -> list[Looked]:
-    """List every target in one Spark job and measure it; those that are not idle long enough are left out."""
+    """List every target in one Spark job and measure it; those that are not idle long enough are marked `skipped`."""
     if not targets:
         return []
     services.progress.start(f"listing {len(targets)} locations", len(targets))
@@ -110,8 +138,20 @@ def look_at(services: Services, targets: Sequence[Target], selection: Selection)
     looked = [_measured(target, done) for target, done in zip(targets, found, strict=True)]
     if selection.idle_seconds is None:
         return looked
-    limit = services.clock() - selection.idle_seconds
-    return [one for one in looked if one.error is not None or one.modified <= limit]
+    idle, now = selection.idle_seconds, services.clock()
+    return [one if one.error is not None else replace(one, skipped=_too_young(one, idle, now)) for one in looked]
+
+
+def _too_young(one: Looked, idle_seconds: float, now: float) -> str | None:
+    """Why a place has not been idle for so long, by its newest file; None when it has."""
+    newest = None if one.listing is None else one.listing.newest_file()
+    if newest is None or newest.modified <= now - idle_seconds:
+        return None
+    try:
+        when = datetime.fromtimestamp(newest.modified, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError):  # after the year 9999, as some file systems can have it
+        when = f"{newest.modified:.0f} s after 1970"
+    return f"something in it is younger than {duration_text(idle_seconds)}: {newest.path}, modified {when}"
 
 
 def _measured(target: Target, done: Done[Listing]) -> Looked:
@@ -130,13 +170,14 @@ def _measured(target: Target, done: Done[Listing]) -> Looked:
     except AcidError as error:
         return Looked(target=target, listing=listing, error=error)
     names = {delta.path for delta in state.deltas}
+    newest = listing.newest_file()
     return Looked(
         target=target,
         listing=listing,
         state=state,
         deltas=len(state.deltas),
         bytes=sum(file.length for file in listing.files if file.directory in names),
-        modified=listing.newest_modification() or 0.0,
+        modified=0.0 if newest is None else newest.modified,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, UsageError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.writeids import ValidWriteIdList, all_committed
@@ -26,13 +26,12 @@ class StatedWriteIds:
     def of(self, database: str, table: str, listing: Listing) -> ValidWriteIdList:
         """The list of a table, with a real high-water mark even when everything is committed.
 
-        Raises RefusedError when nothing was stated for this table.
+        Raises RefusedError when nothing was stated for this table, UsageError when the one list is another's.
         """
         name = f"{database}.{table}"
+        self.require_of(database, table)
         stated = self.single if self.single is not None else self.by_table.get(name)
         if stated is not None:
-            if stated.table not in (None, name, table):
-                raise RefusedError(f"Cannot use the write-id list of {stated.table}: because the table is {name}")
             return stated
         if self.everything:
             # never 0: Hive takes a mark of 0 for "no mark"
@@ -41,6 +40,12 @@ class StatedWriteIds:
             f"Cannot work on {name}: because nothing says which of its transactions are committed; give --write-ids, "
             "--write-ids-file or --all-committed"
         )
+
+    def require_of(self, database: str, table: str) -> None:
+        """Raises UsageError when the one list that is stated is that of another table."""
+        name = f"{database}.{table}"
+        if self.single is not None and self.single.table not in (None, name, table):
+            raise UsageError(f"Cannot use the write-id list of {self.single.table}: because the table is {name}")
 
 
 def stated_write_ids(*, text: str | None, file_text: str | None, everything: bool) -> StatedWriteIds | None:

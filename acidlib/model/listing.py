@@ -66,9 +66,10 @@ class Listing:
         names.update(file.path.partition("/")[0] for file in self.files if "/" in file.path)
         return tuple(sorted(name for name in names if name and not is_hidden(name)))
 
-    def newest_modification(self) -> float | None:
-        """The latest modification, in epoch seconds, of a file that readers see; None without such a file."""
-        return max((file.modified for file in self.files if not has_hidden_part(file.path)), default=None)
+    def newest_file(self) -> ListedFile | None:
+        """The file that readers see and that was modified last; None without such a file."""
+        seen = (file for file in self.files if not has_hidden_part(file.path))
+        return max(seen, key=lambda file: (file.modified, file.path), default=None)
 
 
 def has_hidden_part(path: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from acidlib.errors import CorruptError, RefusedError
+from acidlib.errors import CorruptError, RefusedError, UsageError
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -78,22 +78,34 @@ def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
 
     A pattern is `k=glob`, several keys joined by `,` or `/`: each named key must match, keys that are not named match
     anything. Keys are compared without case, values unescaped and with case, as by `fnmatch.fnmatchcase`. A comma or a
-    slash that no `key=` follows belongs to the value. Every pattern is checked, wrong ones raise RefusedError even if
-    another one matches: a pattern that is not `key=glob`, and a key the table does not have.
+    slash that no `key=` follows belongs to the value. Every pattern is checked, wrong ones raise even if another one
+    matches: UsageError for a pattern that is not `key=glob`, RefusedError for a key the table does not have.
     """
     values = {key.lower(): value for key, value in partition.pairs}
     results = [_matches_one(values, pattern) for pattern in patterns]
     return not results or any(results)
 
 
-def _matches_one(values: dict[str, str], pattern: str) -> bool:
-    matched = True
+def check_pattern(pattern: str) -> None:
+    """Raises UsageError unless the text is a pattern, see `matches`."""
+    _globs(pattern)
+
+
+def _globs(pattern: str) -> list[tuple[str, str]]:
+    found = []
     for part in _NEXT_KEY.split(pattern):
         key, equals, glob = part.partition("=")
-        if not key or not equals:
-            raise RefusedError(
+        if not key.strip() or not equals:
+            raise UsageError(
                 f"Cannot use the partition pattern {pattern!r}: because {part!r} is not of the form key=glob"
             )
+        found.append((key, glob))
+    return found
+
+
+def _matches_one(values: dict[str, str], pattern: str) -> bool:
+    matched = True
+    for key, glob in _globs(pattern):
         value = values.get(key.strip().lower())
         if value is None:
             known = ", ".join(values) or "none"

@@ -11,7 +11,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
-from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, UsageError
 from acidlib.queue.dialects import SQLITE, SUPPORTED, connect_arguments, is_busy, is_deadlock, wait_for_locks
 
 _READING = "acidlib_reading"
@@ -131,13 +131,13 @@ class Database:
                 in_memory = url.database in (None, "", ":memory:")
                 engine = create_engine(url, connect_args=arguments, **({} if in_memory else {"poolclass": NullPool}))
         except NoSuchModuleError as error:
-            raise RefusedError(f"Cannot open the queue {self.shown}: because {self._one_line(error)}") from None
+            raise UsageError(f"Cannot open the queue {self.shown}: because {self._one_line(error)}") from None
         except ImportError as error:
             raise RefusedError(
                 f"Cannot open the queue {self.shown}: because its database driver is not installed ({error.name})"
             ) from None
         if engine.dialect.name not in SUPPORTED:
-            raise RefusedError(
+            raise UsageError(
                 f"Cannot open the queue {self.shown}: because only SQLite, PostgreSQL, MySQL and MariaDB are supported"
             )
         if sqlite:
@@ -184,7 +184,7 @@ def _parse(url: str) -> URL:
         return make_url(url)
     except (ArgumentError, ValueError):
         scheme = url.partition("://")[0] if "://" in url else "a text without ://"
-        raise RefusedError(
+        raise UsageError(
             f"Cannot open the queue: because its URL ({scheme} …) is not of the form dialect://place, "
             "such as sqlite:////var/lib/acidlib/queue.db"
         ) from None

@@ -8,7 +8,7 @@ directories. What is passed over is returned with the reason.
 import re
 from dataclasses import dataclass
 
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.model.names import is_acid_directory_name, is_hidden
 from acidlib.model.partitions import PartitionName, is_partition_directory
 from acidlib.storage.filesystem import Entry, FileSystem
@@ -17,6 +17,7 @@ DEFAULT_DATABASE = "default"
 _DATABASE_SUFFIX = ".db"
 _SOFT_DELETE_SUFFIX = re.compile(r"(.+)\.v[0-9]+")
 _NOT_PROVEN = "it holds original files only, which do not prove that the table is transactional"
+_PART = "it is a part of a table, not a table"
 _NOTHING = "neither it nor a partition below it holds a base_, delta_ or delete_delta_ directory"
 
 
@@ -74,12 +75,15 @@ def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
     """The tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
 
     A directory that cannot be looked at is passed over with its reason, so that one never hides the others. Raises
-    `RefusedError` when the root itself is not a directory.
+    `RefusedError` when the root itself is not a directory, or is a table.
     """
     tables: list[TableLocation] = []
     skipped: list[Skipped] = []
     for entry in _subdirectories(fs, root, skipped, missing=RefusedError):
         path = _join(root, entry.name)
+        if is_acid_directory_name(entry.name) or is_partition_directory(entry.name):
+            skipped.append(Skipped(location=path, reason=_PART))
+            continue
         if not entry.name.lower().endswith(_DATABASE_SUFFIX):
             _take(fs, path, tables, skipped)
             continue
@@ -90,6 +94,9 @@ def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
             continue
         for table in below:
             _take(fs, _join(path, table.name), tables, skipped)
+    part = next((one.location for one in skipped if one.reason == _PART), None)
+    if part is not None and not tables:
+        raise RefusedError(f"Cannot look for tables in {root}: because of {part}: {_PART}; --location names a table")
     return Discovery(tables=tuple(tables), skipped=tuple(skipped))
 
 
@@ -99,14 +106,17 @@ def discover_location(fs: FileSystem, location: str, *, may_be_empty: bool = Fal
     A location with ACID directories is one place to compact: a partition if its path ends in `k=v` directories (whose
     parent holds neither files nor ACID directories), else a table without partitions. Otherwise the `k=v` directories
     below are its partitions. The table is called by the last component of the path before the partition, its database
-    by the one before, if that ends in `.db`, else `default`. Raises `RefusedError` when it is no ACID table or missing.
-    With `may_be_empty` it may hold nothing, nor its partitions: who asks knows it, and that all there was is cleaned.
+    by the one before, if that ends in `.db`, else `default`. Raises `RefusedError` when it is no ACID table, and
+    `MissingError` when nothing is there. With `may_be_empty` it may hold nothing, nor its partitions: who asks knows
+    it, and that all there was is cleaned.
     """
-    content = _content(fs, location, missing=RefusedError)
+    content = _content(fs, location, missing=RefusedError if fs.exists(location) else MissingError)
     if not content.has_acid and not (may_be_empty and content.is_empty):
         if content.levels:
             return _partitioned(fs, location, content, [], _names(location), may_be_empty=may_be_empty)
-        reason = _NOT_PROVEN if content.has_files else _NOTHING
+        if not (content.has_files or content.others or content.links):
+            raise MissingError(f"Cannot compact {location}: because it is empty")
+        reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
         raise RefusedError(f"Cannot compact {location}: because {reason}")
     table, values = _split_partition(fs, location)
     name = PartitionName.parse("/".join(values)) if values else None
@@ -117,6 +127,21 @@ def discover_location(fs: FileSystem, location: str, *, may_be_empty: bool = Fal
         location=table,
         partitions=(PartitionLocation(name=name, location=location),),
     )
+
+
+def _tables_below(fs: FileSystem, location: str, content: _Content) -> str | None:
+    """What a directory is that holds tables, or databases, and what to do then; None for any other."""
+    databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
+    if databases:
+        return f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
+    for name in content.others:
+        try:
+            below = _content(fs, _join(location, name))
+        except AcidError:
+            continue
+        if below.has_acid or below.levels:
+            return f"it is a directory of tables, such as {name}; name one of them, or use --warehouse and --table"
+    return None
 
 
 def _take(fs: FileSystem, path: str, tables: list[TableLocation], skipped: list[Skipped]) -> None:

@@ -113,8 +113,8 @@ class Table:
         ran = in_child(lambda: self._compact(spoilt), self._answer)
         if isinstance(ran, str):
             return Verdict(outcome="crash", wrong=ran)
-        if not ran.out:
-            return _untouched(before, spoilt, ran.err, "not begun", ran.status == 1)
+        if not ran.begun:
+            return _untouched(before, spoilt, ran.told, "not begun", ran.status == 1)
         (entry,) = ran.compactions
         if entry["state"] != "ready for cleaning":
             status_is_right = ran.status == (entry["state"] == "failed")

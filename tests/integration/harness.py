@@ -66,6 +66,24 @@ class Ran:
         return json.loads(self.out)
 
     @property
+    def error(self) -> dict[str, str]:
+        """What the document says when the job could not be done: nothing but that."""
+        document = self.document
+        assert set(document) == {"job", "version", "run_id", "error"}, document
+        assert set(document["error"]) == {"kind", "message"}
+        return document["error"]
+
+    @property
+    def begun(self) -> bool:
+        """Whether there are results; else there is an error."""
+        return "error" not in self.document
+
+    @property
+    def told(self) -> str:
+        """Why: the reason of the first compaction, or the error that kept the job from beginning."""
+        return self.compactions[0]["reason"] if self.begun else self.error["message"]
+
+    @property
     def compactions(self) -> list[dict[str, Any]]:
         return self.document["compactions"]
 
@@ -80,11 +98,18 @@ class Jobs:
 
     queue_url: str
 
-    def __call__(self, job: str, *arguments: str | Path, text: bool = False, queue_url: str | None = None) -> Ran:
-        line = [*map(str, arguments), "--queue-url", queue_url or self.queue_url]
-        done = CliRunner().invoke(COMMANDS[job], line if text else [*line, "--output", "json"])
+    def __call__(
+        self,
+        job: str,
+        *arguments: str | Path,
+        text: bool = False,
+        queue_url: str | None = None,
+        traceback: bool = False,
+    ) -> Ran:
+        line = ["--queue-url", queue_url or self.queue_url, *map(str, arguments)]
+        done = CliRunner().invoke(COMMANDS[job], line if text else ["--output", "json", *line])
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-        assert "Traceback" not in done.output
+        assert traceback or "Traceback" not in done.output
         return Ran(status=done.exit_code, out=done.stdout, err=done.stderr)
 
     def good(self, job: str, *arguments: str | Path) -> Ran:

@@ -44,10 +44,10 @@ class Service:
 
 
 def only_line(ran: Ran) -> str:
-    """The one line in which a run that could not be done says why, with nothing on standard output."""
-    assert ran.out == "", ran
+    """The one line in which a run that could not be done says why; the document says the same."""
     (line,) = ran.err.splitlines()
     assert line.startswith("error: Cannot "), line
+    assert ran.error["message"] == line.removeprefix("error: ")
     return line
 
 

@@ -24,29 +24,64 @@ def crud(tmp_path: Path) -> Path:
     return fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
 
 
+GIVEN = ["--location", "{}", "--all-committed"]
 WRONG_USAGE = [
     (["--location", "{}"], "what is committed cannot be known from files"),
-    (["--location", "{}", "--all-committed", "--warehouse", "{}"], "exclude each other"),
-    (["--location", "{}", "--all-committed", "--table", "a.b"], "--table goes with --warehouse"),
+    ([*GIVEN, "--warehouse", "{}"], "exclude each other"),
+    ([*GIVEN, "--table", "a.b"], "--table goes with --warehouse"),
+    ([*GIVEN, "--exclude", "a.b"], "--exclude goes with --warehouse"),
     (["--table", "a.b", "--all-committed"], "--table needs --metastore-uri, or --warehouse"),
     (["--warehouse", "{}", "--all-committed"], "--warehouse needs --table"),
+    (["--warehouse", "{}", "--all-committed", "--table", "b"], "--table b is not of the form DB.NAME"),
+    (["--warehouse", "{}", "--all-committed", "--table", "a.*", "--exclude", ".b"], "--exclude .b is not of the form"),
     (["--warehouse", "{}", "--table", "a.b", "--write-ids", "a:1:2::"], "--write-ids is for one table"),
-    (["--location", "{}", "--all-committed", "--metastore-uri", "thrift://h:9083"], "--metastore-uri excludes"),
-    (["--location", "{}", "--all-committed", "--max-bytes", "many"], "--max-bytes"),
-    (["--location", "{}", "--all-committed", "--max-partitions", "-1"], "--max-partitions"),
-    (["--location", "{}", "--all-committed", "--time-budget", "soon"], "--time-budget"),
-    (["--location", "{}", "--all-committed", "--idle", "1x"], "--idle"),
-    (["--location", "{}", "--all-committed", "--order", "random"], "--order"),
-    (["--location", "{}", "--all-committed", "--hive-version", "2"], "--hive-version"),
-    (["--location", "{}", "--all-committed", "--table-kind", "parquet"], "--table-kind"),
-    (["--location", "{}", "--all-committed", "--no-such-option"], "No such option"),
-    (["--location", "{}", "--all-committed", "--write-ids", "db.crud:4:5::"], "contradict"),
+    ([*GIVEN, "--metastore-uri", "thrift://h:9083"], "--metastore-uri excludes"),
+    (["--metastore-uri", "h:9083"], "it has to be thrift://host:port"),
+    (["--metastore-uri", ""], "because no URI is given"),
+    (["--metastore-uri", "thrift://h:9083", "--table", "t"], "--table t is not of the form DB.NAME"),
+    (["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--partition", "x"], "is not of the form key=glob"),
+    (["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--all-committed"], "here the metastore knows"),
+    (["--metastore-uri", "thrift://h:9083", "--table", "d.t", "--write-ids", ""], "here the metastore knows"),
+    (["--metastore-uri", "thrift://h:9083", "--partition", "p=1"], "--partition needs --table"),
+    (["--metastore-uri", "thrift://h:9083", "--exclude", "d.t"], "--exclude needs --table"),
+    (["--metastore-uri", "thrift://h:9083", "--pool", " "], "--pool names no pool"),
+    (["--pool", "spark"], "--pool needs a metastore"),
+    (["--partition", "p=1"], "--partition needs --table"),
+    (["--exclude", "d.t"], "--exclude needs --table"),
+    (["--all-committed"], "--all-committed goes with --location or --warehouse"),
+    (["--hive-version", "4"], "--hive-version goes with --location or --warehouse"),
+    ([*GIVEN, "--max-bytes", "many"], "--max-bytes"),
+    ([*GIVEN, "--max-bytes", "9" * 5000], "--max-bytes"),
+    ([*GIVEN, "--max-partitions", "-1"], "--max-partitions"),
+    ([*GIVEN, "--time-budget", "soon"], "--time-budget"),
+    ([*GIVEN, "--time-budget", "-1h"], "--time-budget"),
+    ([*GIVEN, "--idle", "1x"], "--idle"),
+    ([*GIVEN, "--idle", "9" * 400 + "d"], "--idle"),
+    ([*GIVEN, "--idle"], "--idle"),
+    ([*GIVEN, "--order", "random"], "--order"),
+    ([*GIVEN, "--hive-version", "2"], "--hive-version"),
+    ([*GIVEN, "--table-kind", "parquet"], "--table-kind"),
+    ([*GIVEN, "--visibility-txn", "0"], "--visibility-txn"),
+    ([*GIVEN, "--no-such-option"], "No such option"),
+    ([*GIVEN, "--write-ids", "db.crud:4:5::"], "contradict"),
+    ([*GIVEN, "--partition", "2026"], "Cannot use the partition pattern '2026': because '2026' is not of the form"),
+    ([*GIVEN, "--partition", "=2026"], "is not of the form key=glob"),
+    ([*GIVEN, "--partition", ""], "is not of the form key=glob"),
+    ([*GIVEN, "--set", "hive.compactor.no.such.key=1"], "hive.compactor.no.such.key"),
+    ([*GIVEN, "--set", "hive.compactor.delta.num.threshold=x"], "because it is not a whole number"),
+    ([*GIVEN, "--set", "hive.compactor.delta.num.threshold"], "because it is not of the form key=value"),
+    ([*GIVEN, "--set", "hive.compactor.worker.timeout=" + "9" * 400], "because it is not a duration"),
+    (["--location", "{}", "--write-ids", "db.other:4:9223372036854775807::"], "because the table is db.crud"),
     (
         ["--location", "{}", "--write-ids", "db.crud"],
         "Cannot read the write-id list 'db.crud': because it has 1 fields",
     ),
     (["--location", "{}", "--write-ids", "db.crud:four:5::"], "because 'four' in field 2 is not a write id"),
     (["--location", "{}", "--write-ids", ""], "Cannot read the write-id list ''"),
+    (["--location", "", "--all-committed"], "because it names no path"),
+    (["--location", "s3://bucket/t", "--all-committed"], "a client for Amazon S3 is not built yet"),
+    (["--location", "hdfs://nn/t", "--all-committed"], "a client for HDFS is not built yet"),
+    (["--location", "file://other/t", "--all-committed"], "names this machine only"),
     (["stray"], "unexpected extra argument"),
 ]
 
@@ -57,26 +92,66 @@ def test_wrong_usage_ends_with_2(jobs: Jobs, crud: Path, options: list[str], tol
     ran = jobs("major_compact", *(option.format(crud) for option in options))
     assert ran.status == 2
     assert told in " ".join(ran.err.split())
-    assert ran.out == ""
+    assert ran.error["kind"] == "usage"
+    assert told in ran.error["message"]
+    assert tree(crud) == before
+
+
+OF_OTHER_JOBS = [
+    ("initiator", [], "give --metastore-uri, --warehouse or --location"),
+    ("initiator", ["--location", "{}", "--write-ids", "x.y:4:9223372036854775807::"], "because the table is db.crud"),
+    ("initiator", [*GIVEN, "--partition", "ds"], "is not of the form key=glob"),
+    ("initiator", ["--warehouse", "{}", "--all-committed", "--exclude", "raw"], "--exclude raw is not of the form"),
+    ("initiator", [*GIVEN, "--pool", "x"], "--pool needs a metastore"),
+    ("initiator", [*GIVEN, "--set", "x=1"], "Cannot set x: because there is no such setting"),
+    ("cleaner", ["--retention", "-1d"], "is not a duration"),
+    ("cleaner", ["--location", "s3://b/t"], "a client for Amazon S3 is not built yet"),
+    ("cleaner", ["--location", "{}", "--metastore-uri", "thrift://h"], "--metastore-uri excludes"),
+    ("cleaner", ["--location", "{}", "--table", "a.b"], "need a metastore"),
+    ("cleaner", ["--metastore-uri", "thrift://h", "--table", "b"], "--table b is not of the form DB.NAME"),
+    ("cleaner", ["--metastore-uri", "thrift://h", "--partition", "2026"], "is not of the form key=glob"),
+    ("cleaner", ["--warehouse", "{}"], "go with --orphans"),
+    ("cleaner", ["--older-than", "1d"], "go with --orphans"),
+    ("cleaner", ["--if-exists"], "go with --orphans"),
+    ("cleaner", ["--orphans"], "--orphans needs"),
+    ("cleaner", ["--orphans", "--location", "{}", "--warehouse", "{}"], "exclude each other"),
+    ("cleaner", ["--orphans", "--location", "{}", "--retention", "1d"], "--orphans excludes --retention"),
+    ("cleaner", ["--orphans", "--location", "{}", "--delete", "--trash"], "--delete excludes"),
+    ("show_compactions", ["--blockers"], "--blockers needs a metastore"),
+    ("show_compactions", ["--metastore-uri", "http://h"], "it has to be thrift://host:port"),
+    ("show_compactions", ["--set", "x=1"], "Cannot set x: because there is no such setting"),
+    ("show_compactions", ["--no-such-option"], "No such option"),
+]
+
+
+@pytest.mark.parametrize(("job", "options", "told"), OF_OTHER_JOBS)
+def test_wrong_usage_of_other_jobs(jobs: Jobs, crud: Path, job: str, options: list[str], told: str) -> None:
+    before = tree(crud)
+    ran = jobs(job, *(option.format(crud) for option in options))
+    assert (ran.status, ran.document["job"]) == (2, job)
+    assert ran.error["kind"] == "usage"
+    assert told in ran.error["message"]
+    assert told in " ".join(ran.err.split())
     assert tree(crud) == before
 
 
 NOT_DONE = [
-    (["--location", "s3://bucket/t", "--all-committed"], "a client for Amazon S3 is not built yet"),
-    (["--location", "hdfs://nn/t", "--all-committed"], "a client for HDFS is not built yet"),
-    (["--location", "file://other/t", "--all-committed"], "names this machine only"),
-    (["--location", "{}/nothing", "--all-committed"], "no such file"),
-    (["--location", "{}/delta_0000001_0000001_0000/bucket_00000", "--all-committed"], "not a directory"),
-    (["--location", "{}/delta_0000001_0000001_0000", "--all-committed"], "original files only"),
-    (["--location", "{}", "--write-ids-file", "{}/no-file"], "Cannot read the write-id lists"),
-    (["--location", "{}", "--all-committed", "--set", "hive.compactor.no.such.key=1"], "hive.compactor.no.such.key"),
-    (["--location", "{}", "--all-committed", "--set", "hive.compactor.delta.num.threshold=x"], "delta.num.threshold"),
-    (["--location", "{}", "--all-committed", "--set", "hive.compactor.delta.num.threshold"], "delta.num.threshold"),
+    (["--location", "{}/nothing", "--all-committed"], "missing", "no such file"),
+    (["--location", "{}/delta_0000001_0000001_0000/bucket_00000", "--all-committed"], "refused", "not a directory"),
+    (["--location", "{}/delta_0000001_0000001_0000", "--all-committed"], "refused", "original files only"),
+    (["--location", "{}/..", "--all-committed"], "refused", "it is a directory of tables, such as crud"),
+    (["--location", "{}/../..", "--all-committed"], "refused", "it is a directory of databases, such as db.db"),
+    (["--warehouse", "{}", "--all-committed", "--table", "a.b"], "refused", "is a part of a table"),
+    (["--warehouse", "{}/nothing", "--all-committed", "--table", "a.b"], "refused", "no such file"),
+    (["--location", "{}", "--write-ids-file", "{}/no-file"], "refused", "Cannot read the write-id lists"),
+    (["--location", "{}", "--write-ids-file", __file__], "refused", f"Cannot use the write-id lists {__file__}"),
 ]
 
 
-@pytest.mark.parametrize(("options", "told"), NOT_DONE)
-def test_what_cannot_be_done_ends_with_1_and_one_line(jobs: Jobs, crud: Path, options: list[str], told: str) -> None:
+@pytest.mark.parametrize(("options", "kind", "told"), NOT_DONE)
+def test_what_cannot_be_done_ends_with_1_and_one_line(
+    jobs: Jobs, crud: Path, options: list[str], kind: str, told: str
+) -> None:
     before = tree(crud)
     ran = jobs("major_compact", *(option.format(crud) for option in options))
     assert ran.status == 1
@@ -84,25 +159,32 @@ def test_what_cannot_be_done_ends_with_1_and_one_line(jobs: Jobs, crud: Path, op
     assert ran.err.startswith("error: Cannot ")
     assert told in ran.err
     assert "unexpected" not in ran.err
-    assert ran.out == ""
+    assert ran.error == {"kind": kind, "message": ran.err.removeprefix("error: ").strip()}
     assert tree(crud) == before
 
 
-def test_a_list_of_another_table_is_refused(jobs: Jobs, crud: Path) -> None:
-    before = tree(crud)
-    ran = jobs("major_compact", "--location", crud, "--write-ids", "db.other:4:9223372036854775807::")
-    assert (ran.status, ran.states) == (0, ["refused"])
-    assert "Cannot use the write-id list of db.other: because the table is db.crud" in ran.compactions[0]["reason"]
-    assert tree(crud) == before
+def test_settings_of_files_are_no_usage(
+    jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hive-site.xml").write_text(
+        "<configuration><property><name>hive.compactor.delta.num.threshold</name><value>x</value></property>"
+        "</configuration>"
+    )
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
+    ran = jobs("major_compact", *NAMED, crud)
+    assert (ran.status, ran.error["kind"]) == (1, "refused")
+    assert "from hive-site.xml" in ran.error["message"]
 
 
-@pytest.mark.parametrize("url", ["nonsense", "oracle+none://h/q", "sqlite:////proc/none/queue.db"])
-def test_a_queue_that_cannot_be_opened(jobs: Jobs, crud: Path, url: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "status"), [("nonsense", 2), ("oracle+none://h/q", 2), ("sqlite:////proc/none/q.db", 1)]
+)
+def test_a_queue_that_cannot_be_opened(jobs: Jobs, crud: Path, url: str, status: int) -> None:
     before = tree(crud)
     ran = jobs("major_compact", "--location", crud, "--all-committed", queue_url=url)
-    assert ran.status == 1
-    assert len(ran.err.strip().splitlines()) == 1
-    assert ran.err.startswith("error: Cannot open the queue")
+    assert (ran.status, ran.error["kind"]) == (status, "usage" if status == 2 else "retry")
+    assert ran.error["message"].startswith("Cannot open the queue")
+    assert ran.err.strip().splitlines()[-1].lower().startswith("error: cannot open the queue")
     assert tree(crud) == before
 
 
@@ -132,6 +214,32 @@ def test_insert_only_tables_have_to_be_named_so(jobs: Jobs, tmp_path: Path, name
     assert any("if the table is insert-only" in r or "whether the table is full ACID or" in r for r in reasons)
     after = tree(place)
     assert added(before, after) == set()
+
+
+@pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("start", "state", "told"),
+    [
+        (None, "refused", "is Parquet, and a full ACID table is ORC; if the table is insert-only, give --table-kind"),
+        (b"Obj\x01", "refused", "is Avro, and a full ACID table is ORC"),
+        (b"SEQ\x06", "refused", "is a sequence file, and a full ACID table is ORC"),
+        (b"RCF\x01", "refused", "is RCFile, and a full ACID table is ORC"),
+        (b"1,a\n2", "failed", "does not begin as an ORC file does; if the table is insert-only, give --table-kind"),
+        (b"1", "failed", "does not begin as an ORC file does"),
+    ],
+)
+def test_a_table_of_another_format_is_not_full_acid_because_somebody_says_so(
+    jobs: Jobs, tmp_path: Path, kind: str, dry: tuple[str, ...], start: bytes | None, state: str, told: str
+) -> None:
+    place = fixture("hive3/h_mm_parquet", tmp_path / "db.db" / "t")
+    for file in place.glob("*/000000_0"):
+        file.write_bytes(file.read_bytes() if start is None else start)
+    before = tree(place)
+    ran = jobs(kind, *NAMED, place, "--table-kind", "full", *dry)
+    assert (ran.status, ran.states) == (0 if state == "refused" else 1, [state])
+    assert told in ran.compactions[0]["reason"]
+    assert added(before, tree(place)) == set()
 
 
 def test_original_files_alone_are_not_proven_transactional(jobs: Jobs, tmp_path: Path) -> None:
@@ -180,13 +288,12 @@ def test_what_does_not_belong_in_a_table(jobs: Jobs, crud: Path, how: str) -> No
     before = sorted(os.listdir(os.fsencode(crud)))  # noqa: PTH208 - names of bytes
     contents = {path: path.read_bytes() for path in crud.glob("d*/bucket_00000") if path.is_file()}
     ran = jobs("major_compact", *NAMED, crud)
-    if ran.out:
+    if ran.begun:
         assert ran.states[0] in ("failed", "refused", "conflict"), how
         assert ran.status == (0 if ran.states == ["refused"] else 1)
-        told = ran.compactions[0]["reason"]
     else:
         assert ran.status == 1
-        told = ran.err.removeprefix("error: ")
+    told = ran.told
     assert told.startswith("Cannot ")
     assert "unexpected" not in told
     assert "\n" not in told.strip()
@@ -276,9 +383,8 @@ def test_unreadable_paths(jobs: Jobs, tmp_path: Path, crud: Path, where: str) ->
     (crud / where).chmod(0)
     ran = without_rights(tmp_path, lambda: jobs("major_compact", *NAMED, crud))
     assert ran.status == 1
-    reason = ran.compactions[0]["reason"] if ran.out else ran.err.removeprefix("error: ")
-    assert "the permission is missing" in reason
-    assert "unexpected" not in reason
+    assert "the permission is missing" in ran.told
+    assert "unexpected" not in ran.told
     (crud / where).chmod(before[where][1] & 0o7777)
     assert {name: facts[0] for name, facts in tree(crud).items()} == {name: facts[0] for name, facts in before.items()}
 
@@ -406,7 +512,7 @@ def test_an_interrupt_gives_everything_back(jobs: Jobs, crud: Path, monkeypatch:
     ran = jobs("major_compact", *NAMED, crud)
     assert ran.status == 1
     assert ran.err.strip().splitlines()[-1].startswith("error: interrupted")
-    assert ran.out == ""
+    assert ran.error["kind"] == "interrupted"
     assert added(before, tree(crud)) == set()
     assert jobs.shown()[1]["state"] == "initiated"
     monkeypatch.undo()

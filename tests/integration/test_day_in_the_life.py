@@ -334,8 +334,8 @@ def loop(service: Service, job: tuple[str, ...], stop: Path, record: Path) -> No
     with record.open("w") as out:
         while not stop.exists():
             ran = service(*job)
-            entries = json.loads(ran.out).get("compactions" if "compact" in job[0] else "cleanings", [])
-            states = [entry["state"] for entry in entries] if ran.out else []
+            entries = ran.document.get("compactions" if "compact" in job[0] else "cleanings", [])
+            states = [entry["state"] for entry in entries]
             out.write(json.dumps({"status": ran.status, "states": states, "err": ran.err, "out": ran.out}) + "\n")
             out.flush()
             time.sleep(PAUSE_SECONDS)

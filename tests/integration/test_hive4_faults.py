@@ -225,7 +225,7 @@ def test_a_connection_that_breaks_at_a_call(
     ran = service("major_compact")
     assert len(proxy.happened) == 1
     states = lake.states(made)
-    if ran.out:
+    if ran.begun:
         (state,) = ran.states
         assert ran.status == (3 if state in ("failed", "conflict") else 0)
         assert ran.compactions[0]["reason"] in ran.err
@@ -518,7 +518,7 @@ def test_an_interrupted_run_gives_its_requests_back(
     known.set()
     ran = child[0].ran()
     assert ran.status == 1
-    assert ran.out == ""
+    assert ran.error["kind"] == "interrupted"
     errors = [line for line in ran.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert "interrupted" in errors[0]

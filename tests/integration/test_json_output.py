@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from integration.harness import Jobs, fixture
+from acidlib import __version__
+from acidlib.errors import (
+    ConflictError,
+    CorruptError,
+    DefectError,
+    MissingError,
+    RefusedError,
+    RetryError,
+    UnknownOutcomeError,
+)
+from integration.harness import ROOT, Jobs, fixture
 
 ENTRY = {
     "id", "database", "table", "location", "partition", "type", "state", "reason", "publication", "write_ids", "inputs",
@@ -96,9 +109,78 @@ def test_notes_and_progress_stay_off_standard_output(
     assert "db.crud" in ran.err
 
 
-def test_an_error_leaves_standard_output_empty(jobs: Jobs, tmp_path: Path) -> None:
+def test_an_error_is_a_document_as_well(jobs: Jobs, tmp_path: Path) -> None:
     ran = jobs("major_compact", "--location", tmp_path / "nothing", "--all-committed")
     assert ran.status == 1
-    assert ran.out == ""
     assert len(ran.err.strip().splitlines()) == 1
-    assert ran.err.startswith("error: Cannot")
+    assert ran.document == {
+        "job": "major_compact",
+        "version": __version__,
+        "run_id": None,
+        "error": {"kind": "missing", "message": ran.err.removeprefix("error: ").strip()},
+    }
+    told = jobs("major_compact", "--location", tmp_path / "nothing", "--all-committed", text=True)
+    assert (told.status, told.out, told.err) == (1, "", ran.err)
+
+
+ERRORS = [
+    (RetryError, "retry"), (RefusedError, "refused"), (MissingError, "missing"), (ConflictError, "conflict"),
+    (CorruptError, "corrupt"), (UnknownOutcomeError, "unknown outcome"), (DefectError, "defect"),
+    (IndexError, "defect"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("job", ["major_compact", "minor_compact"])
+@pytest.mark.parametrize(("error", "kind"), ERRORS)
+def test_the_kind_tells_what_can_be_done_about_an_error(
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, job: str, error: type[Exception], kind: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error("Cannot do it:\nbecause of the test")
+
+    monkeypatch.setattr("jobs._compact.run_compaction", fail)
+    ran = jobs(job, "--location", crud, "--all-committed")
+    assert (ran.status, ran.document["job"], ran.error["kind"]) == (1, job, kind)
+    assert "because of the test" in ran.error["message"]
+    assert "because of the test" in ran.err
+    debug = jobs(job, "--location", crud, "--all-committed", "--debug", traceback=True)
+    assert "Traceback" in debug.err
+    assert debug.out == ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "understood"),
+    [
+        (["--idle", "x", "--output", "json"], True),
+        (["--no-such-option", "--output=json"], True),
+        (["--output", "text", "--output", "json", "stray"], True),
+        (["--output", "json", "--idle"], True),
+        (["--output", "json", "--output", "text", "stray"], False),
+        (["--output", "xml"], False),
+        (["--output"], False),
+        (["--set", "--output=json", "stray"], False),
+        (["--", "--output", "json"], False),
+    ],
+)
+def test_an_error_of_usage_as_far_as_the_words_are_understood(jobs: Jobs, words: list[str], understood: bool) -> None:
+    ran = jobs("cleaner", *words, text=True)
+    assert ran.status == 2
+    assert "Error: " in ran.err
+    if understood:
+        assert ran.error["kind"] == "usage"
+    else:
+        assert ran.out == ""
+
+
+def test_a_result_that_nobody_takes(tmp_path: Path, crud: Path) -> None:
+    """A full disk behind standard output: what was done is done, and there is one clear line about it."""
+    environment = {**os.environ, "ACIDLIB_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, ROOT / "jobs" / "show_compactions.py", "--output", "json", "--metastore-uri", "none"],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "error: Cannot write the result to standard output: because No space left on device; what was done is done"
+    ]

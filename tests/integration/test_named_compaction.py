@@ -100,9 +100,32 @@ def test_partition_keys_that_begin_as_acid_directories_do(jobs: Jobs, tmp_path: 
 def test_no_partition_matches(jobs: Jobs, part: Path) -> None:
     before = tree(part)
     ran = jobs("major_compact", "--location", part, "--all-committed", "--partition", "dt=1999-*")
-    assert ran.status == 1
-    assert ran.err.strip().endswith("because none matches dt=1999-*")
+    assert (ran.status, ran.error["kind"]) == (1, "missing")
+    assert ran.error["message"].endswith("because none matches dt=1999-*")
     assert tree(part) == before
+
+
+@pytest.mark.parametrize("job", ["major_compact", "minor_compact", "initiator"])
+@pytest.mark.parametrize("place", ["part", "gone", "part/dt=1999-01-01"])
+def test_nothing_to_do_where_nothing_is_if_that_may_be(jobs: Jobs, part: Path, job: str, place: str) -> None:
+    before = tree(part)
+    named = ("--location", part.parent / place, "--all-committed", "--partition", "dt=1999-*")
+    failed = jobs(job, *named)
+    assert (failed.status, failed.error["kind"]) == (1, "missing")
+    document = jobs.good(job, *named, "--if-exists").document
+    (note,) = document["notes"]
+    assert note == f"{failed.error['message']}; nothing is done there, as --if-exists says"
+    assert document["decisions" if job == "initiator" else "compactions"] == []
+    told = jobs(job, *named, "--if-exists", text=True)
+    assert (told.status, told.out.partition(" ")[0]) == (0, "Nothing")
+    assert f"note: {note}" in told.err
+    assert tree(part) == before
+
+
+def test_orphans_where_nothing_is(jobs: Jobs, part: Path) -> None:
+    named = ("--orphans", "--location", part / "dt=1999-01-01")
+    assert jobs("cleaner", *named).error["kind"] == "missing"
+    assert jobs.good("cleaner", *named, "--if-exists").document["cleanings"] == []
 
 
 def test_tables_of_a_warehouse_by_name(jobs: Jobs, part: Path, crud: Path) -> None:
@@ -121,8 +144,27 @@ def test_idle_leaves_what_has_just_changed(jobs: Jobs, part: Path) -> None:
     """Only the middle partition has nothing younger than an hour."""
     for path in (part / PARTITIONS[1]).rglob("*"):
         os.utime(path, (time.time() - 7200,) * 2)
-    ran = jobs.good("major_compact", "--location", part, "--all-committed", "--idle", "1h")
-    assert done_partitions(ran) == PARTITIONS[1:2]
+    named = ("--location", part, "--all-committed", "--idle", "1h")
+    looked = jobs.good("initiator", *named, "--dry-run").document["decisions"]
+    ran = jobs.good("major_compact", *named)
+    assert ran.document["totals"]["states"]["skipped"] == len(PARTITIONS) - 1
+    for entry in ran.compactions:
+        decision = next(one["reason"] for one in looked if one["partition"] == entry["partition"])
+        if entry["partition"] == PARTITIONS[1]:
+            assert entry["state"] == "ready for cleaning"
+            continue
+        assert entry["state"] == "skipped"
+        assert entry["reason"].startswith("something in it is younger than 1h: delta_")
+        assert "bucket_00000, modified 20" in entry["reason"]
+        assert decision == entry["reason"]
+
+
+def test_idle_holds_for_what_waits_in_the_queue_too(jobs: Jobs, part: Path) -> None:
+    jobs.good("initiator", "--location", part, "--all-committed", "--set", "hive.compactor.delta.num.threshold=1")
+    waiting = {row["partition"] for row in jobs.shown().values()}
+    ran = jobs.good("major_compact", "--idle", "1h")
+    assert {(entry["partition"], entry["state"]) for entry in ran.compactions} == {(p, "skipped") for p in waiting}
+    assert {row["state"] for row in jobs.shown().values()} == {"initiated"}
 
 
 def grow(place: Path, size: int) -> None:

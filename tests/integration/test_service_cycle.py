@@ -75,7 +75,7 @@ def test_initiator_without_a_statement_about_write_ids_is_wrong_usage(jobs: Jobs
     ran = jobs("initiator", "--warehouse", warehouse.root)
     assert ran.status == 2
     assert "what is committed cannot be known from files" in ran.err
-    assert ran.out == ""
+    assert ran.error["kind"] == "usage"
 
 
 def test_initiator_decides_and_a_dry_run_queues_nothing(jobs: Jobs, warehouse: Warehouse) -> None:

@@ -555,7 +555,11 @@ def test_a_table_may_be_called_like_a_partition(tmp_path: Path) -> None:
     ("made", "reason"),
     [
         ("t/000000_0", "original files only"),
-        ("t/", "neither it nor"),
+        ("t/", "it is empty"),
+        ("t/x/y/", "neither it nor"),
+        ("t/a/delta_1_1/bucket_00000", "it is a directory of tables, such as a; name one"),
+        ("t/a/ds=1/delta_1_1/bucket_00000", "it is a directory of tables, such as a; name one"),
+        ("t/a.db/b/delta_1_1/bucket_00000", "it is a directory of databases, such as a.db; name a table"),
         ("t/ds=1/000000_0", "neither it nor"),
         ("x", "no such"),
     ],

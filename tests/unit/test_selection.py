@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,17 @@ from acidlib.engine.selection import (
     Order,
     Selection,
     Spending,
+    _too_young,
     look_at,
     ordered,
 )
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, Understanding
-from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.standalone import StatedWriteIds
+from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
+from acidlib.metastore.standalone import StatedWriteIds, stated_write_ids
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.report.progress import SilentProgress
+from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
 
 ALL = Understanding(write_ids=StatedWriteIds(everything=True))
@@ -112,6 +116,54 @@ def test_names_that_match_nothing_are_refused(services: Services, warehouse: Pat
         names(services, warehouse=str(warehouse), tables=("default.logs",), partitions=("day=1",))
 
 
+@pytest.mark.parametrize(
+    ("named", "told", "taken"),
+    [
+        ({"tables": ("sales.logs", "x.*", "x.y")}, "Cannot find x.*, x.y: because no ACID table there", ["sales.logs"]),
+        (
+            {"tables": ("*.*",), "exclude": ("default.other",), "partitions": ("ds=2027-*",)},
+            "Cannot find partitions of 2 tables: because none matches ds=2027-*",
+            [],
+        ),
+    ],
+)
+def test_what_is_named_and_does_not_exist_is_an_error_unless_that_may_be(
+    services: Services, warehouse: Path, named: dict[str, Any], told: str, taken: list[str]
+) -> None:
+    with pytest.raises(MissingError) as caught:
+        names(services, warehouse=str(warehouse), **named)
+    assert str(caught.value).startswith(told)
+    selection = Selection(warehouse=str(warehouse), if_exists=True, **named)
+    targets, notes = select_targets(services, selection, ALL)
+    assert [target.name for target in targets] == taken
+    assert [note for note in notes if note.startswith(told)]
+
+
+@pytest.mark.parametrize(("path", "told"), [("gone", "no such file"), ("empty", "it is empty")])
+def test_a_location_that_does_not_exist(services: Services, tmp_path: Path, path: str, told: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MissingError, match=told):
+        names(services, location=str(tmp_path / path))
+    targets, (note,) = select_targets(services, Selection(location=str(tmp_path / path), if_exists=True), ALL)
+    assert targets == []
+    assert told in note
+
+
+def test_what_exists_and_is_no_table_is_an_error_all_the_same(services: Services, warehouse: Path) -> None:
+    for path in ("files", "files/000000_0", "sales.db"):
+        with pytest.raises(RefusedError) as caught:
+            names(services, location=str(warehouse / path), if_exists=True)
+        assert not isinstance(caught.value, MissingError)
+
+
+def test_a_list_of_another_table_is_wrong_usage(services: Services, warehouse: Path) -> None:
+    stated = Understanding(write_ids=stated_write_ids(text="sales.logs:4:5::", file_text=None, everything=False))
+    for path in ("Logs", "Logs/ds=2026-01-01/h=0"):
+        with pytest.raises(UsageError, match=r"list of sales\.logs: because the table is default\.logs"):
+            select_targets(services, Selection(location=str(warehouse / path)), stated)
+    assert select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), stated)[0]
+
+
 def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services, warehouse: Path) -> None:
     with pytest.raises(RefusedError, match=r"Cannot find partitions of default\.other"):
         names(services, warehouse=str(warehouse), tables=("default.other",), partitions=("ds=1",))
@@ -156,7 +208,11 @@ def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
         put(tmp_path / name / "_tmp_x/bucket_00000", age=0)
     selection = Selection(warehouse=str(tmp_path), idle_seconds=60)
     targets, _ = select_targets(services, selection, ALL)
-    assert [one.target.table for one in look_at(services, targets, selection)] == ["edge", "old"]
+    found = {one.target.table: one.skipped for one in look_at(services, targets, selection)}
+    assert (found["edge"], found["old"]) == (None, None)
+    when = datetime.fromtimestamp(NOW - 59, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    file = "delta_0000002_0000002_0000/bucket_00000"
+    assert found["young"] == f"something in it is younger than 1m: {file}, modified {when}"
 
 
 def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(services: Services, tmp_path: Path) -> None:
@@ -168,12 +224,25 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     targets, _ = select_targets(services, Selection(warehouse=str(tmp_path)), ALL)
     selection = Selection(idle_seconds=1e9)
     found = look_at(services, [*targets, gone, unstated], selection)
-    assert [one.target.table for one in found] == ["bad", "gone", "good"]  # the good one is not idle long enough
-    errors = [type(one.error) for one in found]
+    assert [one.target.table for one in found] == ["bad", "good", "gone", "good"]
+    assert [one.skipped is not None for one in found] == [False, True, False, False]
+    errors = [type(one.error) for one in found if one.skipped is None]
     assert errors[0] is CorruptError
     assert errors[1] in (CorruptError, RefusedError)
     assert errors[2] is RefusedError
-    assert found[2].target is unstated
+    assert found[3].target is unstated
+
+
+def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tmp_path: Path) -> None:
+    file = tmp_path / "t/delta_0000001_0000001_0000/bucket_00000"
+    put(file)
+    listing = list_location(services.fs, str(tmp_path / "t"), missing=RefusedError)
+    late = replace(listing, files=(replace(listing.files[0], modified=1e13),))
+    one = Looked(target=Target(database="d", table="t", partition=None, location=""), listing=late)
+    assert _too_young(one, 60, NOW) == (
+        "something in it is younger than 1m: delta_0000001_0000001_0000/bucket_00000, "
+        "modified 10000000000000 s after 1970"
+    )
 
 
 # --- order ------------------------------------------------------------------------------------------------------------

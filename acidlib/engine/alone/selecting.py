@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, Understanding
-from acidlib.errors import RefusedError
+from acidlib.errors import MissingError
 from acidlib.model.partitions import matches
 from acidlib.storage.discover import TableLocation, discover_location, discover_warehouse
 
@@ -18,21 +18,25 @@ def select_targets(
     """The targets in path order, and what was passed over with the reason.
 
     may_be_empty: what is known of the named location explains that nothing is in it. Raises RefusedError when a named
-    location is no ACID table, or nothing in the warehouse matches a table's name.
+    location is no ACID table, MissingError where it, a table or partitions that are named do not exist, UsageError when
+    the only write-id list that is stated is another table's.
     """
     notes: list[str] = []
     if selection.location is not None:
-        tables: Sequence[TableLocation] = (
-            discover_location(services.fs, selection.location, may_be_empty=may_be_empty),
-        )
+        try:
+            only = discover_location(services.fs, selection.location, may_be_empty=may_be_empty)
+        except MissingError as error:
+            return [], [selection.note_of(error)]
+        if understanding.write_ids is not None:
+            understanding.write_ids.require_of(only.database, only.table)
+        tables: Sequence[TableLocation] = (only,)
     else:
         assert selection.warehouse is not None
         found = discover_warehouse(services.fs, selection.warehouse)
         tables = found.tables
         notes += [f"{skipped.location} is skipped: {skipped.reason}" for skipped in found.skipped]
     chosen = [table for table in tables if selection.wants_table(table.database, table.table)]
-    if selection.tables and not chosen:
-        raise RefusedError(f"Cannot find {', '.join(selection.tables)}: because no ACID table there has such a name")
+    notes += selection.absent([(table.database, table.table) for table in chosen], "no ACID table there")
     targets = [
         Target(
             database=table.database,
@@ -45,13 +49,6 @@ def select_targets(
         for place in table.partitions
         if not selection.partitions or (place.name is not None and matches(place.name, selection.partitions))
     ]
-    if selection.partitions and not targets and len(chosen) == 1:
-        raise no_partition(chosen[0].database, chosen[0].table, selection)
+    if selection.partitions and chosen and not targets:
+        notes.append(selection.note_of(selection.no_partition([f"{one.database}.{one.table}" for one in chosen])))
     return targets, notes
-
-
-def no_partition(database: str, table: str, selection: Selection) -> RefusedError:
-    """Nothing matches the named partitions."""
-    return RefusedError(
-        f"Cannot find partitions of {database}.{table}: because none matches {', '.join(selection.partitions)}"
-    )
