@@ -34,8 +34,11 @@ from acidlib.storage.discover import discover_location
 from acidlib.storage.uris import open_filesystem
 
 
-def _about(selection: Selection) -> str:
-    """What is compacted, for the name of the Spark application. A location that is no ACID table is refused here."""
+def _about(selection: Selection, understanding: Understanding) -> str:
+    """What is compacted, for the name of the Spark application.
+
+    A location that is no ACID table, or another one than the write ids are of, is refused here, before Spark starts.
+    """
     if selection.location is None:
         return ",".join(selection.tables) or "queue"
     fs, path = open_filesystem(selection.location)
@@ -44,6 +47,8 @@ def _about(selection: Selection) -> str:
     except MissingError as error:
         selection.note_of(error)
         return path
+    if understanding.write_ids is not None:
+        understanding.write_ids.require_of(table.database, table.table)
     partition = table.partitions[0].name if len(table.partitions) == 1 else None
     return f"{table.database}.{table.table}" + (f".{partition.path}" if partition is not None else "")
 
@@ -96,7 +101,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             rewrite=RewriteSettings(part_bytes=common.settings.integer("acidlib.part.bytes")),
         )
         with (
-            services(common, job=job, about=_about(selection)) as found,
+            services(common, job=job, about=_about(selection, understanding)) as found,
             open_backend(common.surroundings, found, understanding) as backend,
         ):
             results, notes = run_compaction(found, backend, run)

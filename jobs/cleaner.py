@@ -100,7 +100,10 @@ def main(
     ):
         results = run_cleaner(found, cleaning, dry_run=dry_run, trash=trash)
         run_id = found.worker_id
-    _tell(common, results, (), run_id=run_id, dry_run=dry_run)
+        absent = not results and selection.location is not None and not found.fs.exists(selection.location)
+    # it may have been dropped, or its name be wrong
+    notes = [f"{selection.location} does not exist, and no request of it awaits cleaning"] if absent else []
+    _tell(common, results, notes, run_id=run_id, dry_run=dry_run)
 
 
 def _orphans(common: Common, selection: Selection, *, idle_seconds: float, remove: bool, trash: bool) -> NoReturn:

@@ -37,6 +37,7 @@ from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
 from acidlib.settings import Settings, load_settings, parse_duration, parse_size, site_values
+from acidlib.storage.oserrors import as_acid_error
 from acidlib.storage.uris import open_filesystem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,7 +238,9 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
         @click.option("--idle", type=Duration(), help="Only what has not changed for so long, e.g. 1d.")
         @if_exists_option
         @click.option("--write-ids", metavar="TEXT", help="Which write ids are committed, in Hive's format.")
-        @click.option("--write-ids-file", type=click.Path(path_type=Path), help="The same, a line per table.")
+        @click.option(
+            "--write-ids-file", type=click.Path(path_type=Path, readable=False), help="The same, a line per table."
+        )
         @click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted.")
         @click.option("--hive-version", type=click.Choice(["auto", "3", "4"]), default="auto", show_default=True)
         @click.option("--table-kind", type=click.Choice(["full", "insert-only"]), help="Where files cannot prove it.")
@@ -516,5 +519,7 @@ def _path_of(variable: str) -> Path | None:
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise as_acid_error(error, "read the write-id lists", str(path), missing=RefusedError) from error
+    except UnicodeDecodeError as error:
         raise RefusedError(f"Cannot read the write-id lists {path}: because {error}") from error

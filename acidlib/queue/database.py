@@ -1,5 +1,6 @@
 """The database behind a queue: opening it, its transactions, and its failures told in one line without secrets."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -109,18 +110,25 @@ class Database:
                     raise
             return result
 
-    def _make_folder(self, folder: Path) -> None:
+    def _make_folder(self, file: Path) -> None:
+        """Of SQLite, which says of whatever is wrong there that it is unable to open the file."""
+        folder, reason = file.parent, None
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if file.is_dir():
+                reason = f"{file} is a directory"
+            elif not file.exists() and not os.access(folder, os.W_OK | os.X_OK):
+                reason = f"there is no such file, and none may be made in {folder} (Permission denied)"
         except OSError as error:
-            raise RetryError(
-                f"Cannot open the queue {self.shown}: because its folder cannot be made ({error.strerror})"
-            ) from error
+            what = f"{error.filename} may not be looked at" if folder.is_dir() else "its folder cannot be made"
+            reason = f"{what} ({error.strerror})"
+        if reason is not None:
+            raise RetryError(f"Cannot open the queue {self.shown}: because {reason}")
 
     def _open(self, url: URL) -> Engine:
         sqlite = url.get_backend_name() == SQLITE
         if sqlite and url.database and url.database != ":memory:":
-            self._make_folder(Path(url.database).parent)
+            self._make_folder(Path(url.database))
         arguments = connect_arguments(url.get_backend_name(), frozenset(url.query))
         try:
             if not sqlite:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 from rich.cells import cell_len
@@ -19,7 +21,7 @@ from acidlib.report.decisions import CleaningResult, InitiatorResult, RemovedPat
 from acidlib.report.results import CompactionResult, Outcome, totals
 
 WIDTH = 120
-_NAMES_SHOWN, _ACTIONS_SHOWN, _FILES_SHOWN, _PATHS_SHOWN = 6, 12, 20, 20
+_NAMES_SHOWN, _ACTIONS_SHOWN, _FILES_SHOWN, _PATHS_SHOWN, _PLACES_SHOWN = 6, 12, 20, 20, 20
 _LABEL = 13
 _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
 
@@ -28,24 +30,33 @@ def compactions_text(results: Sequence[CompactionResult], *, dry_run: bool, verb
     """A block per compaction and a line of totals.
 
     dry_run   also tells per bucket file which stripes would be copied and rewritten, how many bytes, and why
-    verbose   shortens no list, and tells the stripes of compactions that were carried out as well
+    verbose   shortens no list of a compaction, and tells the stripes of those that were carried out as well
+
+    Of many places that are left alone, refused or skipped, the first are told and the others counted.
     """
     if not results:
         return "Nothing to compact."
-    blocks = [_compaction(result, dry_run=dry_run, verbose=verbose) for result in results]
-    return "\n\n".join([*("\n".join(block) for block in blocks), _compaction_totals(results, dry_run=dry_run)])
+    alone = (Outcome.REFUSED, Outcome.SKIPPED)
+    shown, more = _first_places([one.state.value if one.state in alone else None for one in results])
+    blocks = ["\n".join(_compaction(one, dry_run=dry_run, verbose=verbose)) for one in compress(results, shown)]
+    return "\n\n".join([*blocks, *more, _compaction_totals(results, dry_run=dry_run)])
 
 
 def initiator_text(results: Sequence[InitiatorResult]) -> str:
-    """A table of the places that were looked at, with the reason and the threshold below each, and a line of totals."""
+    """A table of the places that were looked at, with the reason and the threshold below each, and a line of totals.
+
+    Of many places that are left alone the first are told and the others counted.
+    """
     if not results:
         return "Nothing to look at: no table was found."
+    shown, more = _first_places([None if one.type or one.failed else "left alone" for one in results])
+    told = list(compress(results, shown))
     header = ("Decision", "Request", "Deltas", "Delta bytes", "Base bytes", "Ratio", "Place")
-    table = aligned([header, *(_initiator_row(result) for result in results)], right=(1, 2, 3, 4, 5))
+    table = aligned([header, *(_initiator_row(result) for result in told)], right=(1, 2, 3, 4, 5))
     lines = [table[0]]
-    for row, result in zip(table[1:], results, strict=True):
+    for row, result in zip(table[1:], told, strict=True):
         lines += [row, *_wrapped(_why(result), "    ")]
-    return "\n".join([*lines, "", *_wrapped(_initiator_totals(results), "")])
+    return "\n".join([*lines, *more, "", *_wrapped(_initiator_totals(results), "")])
 
 
 def cleaner_text(results: Sequence[CleaningResult], dry_run: bool, *, verbose: bool = False) -> str:  # noqa: FBT001 - the one thing that a reader of the call has to know
@@ -136,6 +147,20 @@ def _shortened(items: Sequence[str], shown: int) -> list[str]:
     if len(items) <= shown + 1:
         return list(items)
     return [*items[:shown], f"and {len(items) - shown:,} more"]
+
+
+def _first_places(kinds: Sequence[str | None]) -> tuple[list[bool], list[str]]:
+    """Which places are told, and lines that count the others: of each kind that is left alone the first are told.
+
+    kinds  in which way each place is left alone; None where it is not
+    """
+    counts, seen = Counter(kinds), Counter[str | None]()
+    shown = []
+    for kind in kinds:
+        seen[kind] += 1
+        shown.append(kind is None or seen[kind] <= _PLACES_SHOWN or counts[kind] == _PLACES_SHOWN + 1)
+    more = [(kind, count - _PLACES_SHOWN) for kind, count in counts.items() if kind is not None]
+    return shown, [f"and {rest:,} more {kind}; --output json tells of each" for kind, rest in more if rest > 1]
 
 
 def _by_state(states: Iterable[str]) -> str:

@@ -188,6 +188,39 @@ def test_a_queue_that_cannot_be_opened(jobs: Jobs, crud: Path, url: str, status:
     assert tree(crud) == before
 
 
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("closed/queue.db", "there is no such file, and none may be made in"),
+        ("dark/queue.db", "/dark/queue.db may not be looked at (Permission denied)"),
+        ("dark/more/queue.db", "its folder cannot be made (Permission denied)"),
+        ("folder", "/folder is a directory"),
+    ],
+)
+def test_a_queue_that_may_not_be_made_says_why(jobs: Jobs, tmp_path: Path, made: str, told: str) -> None:
+    jobs.good("show_compactions")  # loads what another user may not be allowed to read of the interpreter's files
+    for name, mode in (("closed", 0o555), ("dark", 0), ("folder", 0o755)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+    url = f"sqlite:///{tmp_path / made}"
+    ran = without_rights(tmp_path, lambda: jobs("show_compactions", queue_url=url))
+    assert (ran.status, ran.error["kind"]) == (1, "retry")
+    assert ran.error["message"].startswith(f"Cannot open the queue {url}: because ")
+    assert told in ran.error["message"]
+
+
+def test_a_list_file_that_cannot_be_read(jobs: Jobs, crud: Path, tmp_path: Path) -> None:
+    ran = jobs("major_compact", "--location", crud, "--write-ids-file", tmp_path)
+    assert (ran.status, ran.error["kind"]) == (1, "refused")
+    assert ran.error["message"] == f"Cannot read the write-id lists {tmp_path}: because it is a directory"
+    (tmp_path / "lists").touch(mode=0)
+    ran = without_rights(
+        tmp_path, lambda: jobs("major_compact", "--location", crud, "--write-ids-file", tmp_path / "lists")
+    )
+    assert (ran.status, ran.error["kind"]) == (1, "retry")
+    assert ran.error["message"].endswith("/lists: because the permission is missing")
+
+
 def test_a_queue_file_that_is_no_database(jobs: Jobs, crud: Path, tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("this is no database" * 100)
     ran = jobs("major_compact", "--location", crud, "--all-committed", queue_url=f"sqlite:///{tmp_path / 'text.db'}")

@@ -322,3 +322,10 @@ def test_several_results_of_one_place_in_a_row(jobs: Jobs, tmp_path: Path) -> No
     ])  # fmt: skip
     assert visible(place) == ["base_0000004"]
     assert merge.read(place, strict=True) == rows
+
+
+def test_a_location_that_does_not_exist_and_that_nobody_compacted_is_told(jobs: Jobs, tmp_path: Path) -> None:
+    assert jobs.good("cleaner", "--location", tmp_path / "typo").document["notes"] == [
+        f"{tmp_path / 'typo'} does not exist, and no request of it awaits cleaning"
+    ]
+    assert jobs.good("cleaner", "--location", tmp_path).document["notes"] == []

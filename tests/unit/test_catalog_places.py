@@ -13,7 +13,8 @@ import pytest
 from acidlib.engine.catalog import Catalog
 from acidlib.engine.cleaner import NotOursError
 from acidlib.engine.cleaning_rules import cleaning_place
-from acidlib.errors import AcidError, RefusedError
+from acidlib.engine.selection import Selection
+from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.metastore.values import OpenTxns
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType
@@ -53,6 +54,15 @@ class Metastore:
     def database(self, name: str) -> Database:
         return Database(name=name)
 
+    def table_names(self, database: str) -> list[str]:
+        return ["t"] if self.table_of is not None and database == "d" else []
+
+    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+        return [self.table_of for name in names if name == "t" and self.table_of is not None]
+
+    def partition_names(self, database: str, name: str) -> list[str]:
+        return list(self.parts)
+
     def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
         return {name: self.parts[name] for name in names if name in self.parts}
 
@@ -81,6 +91,32 @@ def catalog(hms: Metastore) -> Catalog:
 
 def part(location: str | Path, **properties: str) -> Partition:
     return Partition(values=("1",), storage=storage(location), properties=properties)
+
+
+# --- what is named and does not exist ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "told", "taken"),
+    [
+        (("d.x",), "Cannot find d.x: because no table of the metastore has such a name", 0),
+        (("d.t", "x.y", "z.*"), "Cannot find x.y, z.*: because no table of the metastore has such a name", 1),
+        (("d.t",), "Cannot find partitions of d.t: because none matches p=9", 0),
+    ],
+)
+@pytest.mark.parametrize("automatic", [False, True])
+def test_what_is_named_has_to_exist_unless_that_may_be(
+    tmp_path: Path, named: tuple[str, ...], told: str, taken: int, automatic: bool
+) -> None:
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
+    partitions = ("p=9",) if "p=9" in told else ()
+    with pytest.raises(MissingError) as caught:
+        catalog(hms).select(Selection(tables=named, partitions=partitions), automatic=automatic)
+    assert str(caught.value) == told
+    may_be = Selection(tables=named, partitions=partitions, if_exists=True)
+    selected, notes = catalog(hms).select(may_be, automatic=automatic)
+    assert notes == [f"{told}; nothing is done there, as --if-exists says"]
+    assert len(selected) == taken
 
 
 # --- whose cleaning it is ---------------------------------------------------------------------------------------------

@@ -239,6 +239,28 @@ def test_lines_fit_and_carry_no_terminal_commands() -> None:
     assert "\\x1b[31mred" in text
 
 
+@pytest.mark.parametrize("state", list(Outcome))
+@pytest.mark.parametrize("count", [20, 21, 22, 10_000])
+def test_of_many_places_that_are_left_alone_the_first_are_told(state: Outcome, count: int) -> None:
+    many = [result(partition=f"p={number}", units=None, state=state) for number in range(count)]
+    text = compactions_text([*many, FAILED], dry_run=True, verbose=True)
+    few = count > 21 and state in (Outcome.REFUSED, Outcome.SKIPPED)
+    assert text.count(f"major, {state.value}") == (20 if few else count + (state is FAILED.state))
+    assert (f"and {count - 20:,} more {state.value}; --output json tells of each" in text) == few
+    assert FAILED.reason in text
+    assert f"{count + 1:,} compactions" in text
+
+
+@pytest.mark.parametrize("count", [21, 10_000])
+def test_the_initiator_too(count: int) -> None:
+    many = [replace(LEFT, partition=f"p={number}") for number in range(count)]
+    text = initiator_text([*many, LOOKED_AT])
+    assert text.count(LEFT.reason) == (20 if count > 21 else count)
+    assert (f"and {count - 20:,} more left alone; --output json tells of each" in text) == (count > 21)
+    assert LOOKED_AT.reason in text
+    assert f"{count + 1:,} places looked at" in text
+
+
 def test_nothing_at_all() -> None:
     assert compactions_text([], dry_run=False, verbose=False) == "Nothing to compact."
     assert initiator_text([]) == "Nothing to look at: no table was found."
