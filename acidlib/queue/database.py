@@ -120,7 +120,7 @@ class Database:
             elif not file.exists() and not os.access(folder, os.W_OK | os.X_OK):
                 reason = f"there is no such file, and none may be made in {folder} (Permission denied)"
         except OSError as error:
-            what = f"{error.filename} may not be looked at" if folder.is_dir() else "its folder cannot be made"
+            what = f"{error.filename} may not be looked at" if os.access(folder, os.F_OK) else "its folder cannot be made"
             reason = f"{what} ({error.strerror})"
         if reason is not None:
             raise RetryError(f"Cannot open the queue {self.shown}: because {reason}")
