@@ -1,0 +1,151 @@
+"""By what a place is known to be the same as when it was refused or failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from acidlib.engine.attempts import FILES, Attempts, fingerprint, with_note
+from acidlib.engine.target import TableFacts, Target, Understanding
+from acidlib.metastore.standalone import StatedWriteIds
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import Database, Storage, Table, TableColumn
+from acidlib.model.writeids import ValidWriteIdList
+
+MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+PLACE = "/w/t"
+
+
+def file(path: str, length: int = 10, modified: float = 5.0) -> ListedFile:
+    return ListedFile(path=path, length=length, modified=modified)
+
+
+def listing(*files: ListedFile, directories: tuple[str, ...] = ()) -> Listing:
+    return Listing(location=PLACE, files=files, directories=directories)
+
+
+def target(write_ids: str = "db.t:2:9223372036854775807::", **more: Any) -> Target:
+    understanding = Understanding(write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)))
+    return replace(
+        Target(database="db", table="t", partition=None, location=PLACE, understanding=understanding), **more
+    )
+
+
+def facts(columns: tuple[str, ...] = ("a",), **properties: str) -> TableFacts:
+    storage = Storage(location=PLACE, columns=tuple(TableColumn(name=name, type="int") for name in columns))
+    table = Table(
+        database="db", name="t", kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties=properties
+    )
+    return TableFacts(table=table, database=Database(name="db"))
+
+
+ONE, TWO, THREE = (f"delta_{number:07d}_{number:07d}_0000/bucket_00000" for number in (1, 2, 3))
+SEEN = listing(file(ONE), file(TWO))
+HERE = target(facts=facts())
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        listing(file(ONE), file(TWO), file(THREE)),
+        listing(file(ONE)),
+        listing(file(ONE), file(TWO, length=11)),
+        listing(file(ONE), file(TWO, modified=5.5)),
+        listing(file(ONE), file(TWO), directories=("delta_0000003_0000003_0000",)),
+    ],
+)
+def test_another_file_is_another_place(now: Listing) -> None:
+    assert fingerprint(HERE, now) != fingerprint(HERE, SEEN)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        target(write_ids="db.t:2:2:2:", facts=facts()),
+        target(write_ids="db.t:2:9223372036854775807::2", facts=facts()),
+        target(facts=facts(columns=("a", "b"))),
+        target(facts=facts(orc_compress="ZSTD")),
+        target(),
+        replace(HERE, understanding=replace(HERE.understanding, table_kind="insert-only")),
+        replace(HERE, request_properties={"compactor.x": "y"}),
+    ],
+)
+def test_what_is_read_and_how_it_is_written_counts(now: Target) -> None:
+    assert fingerprint(now, SEEN) != fingerprint(HERE, SEEN)
+
+
+def test_another_version_of_this_library_may_do_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(HERE, SEEN)
+    monkeypatch.setattr("acidlib.engine.attempts.__version__", "999")
+    assert fingerprint(HERE, SEEN) != before
+
+
+@pytest.mark.parametrize(
+    ("now", "seen"),
+    [
+        (HERE, listing(file(TWO), file(ONE))),
+        (HERE, listing(file(ONE), file(TWO), file("_acidlib_claim", 99, 9.0), directories=("_tmp_x",))),
+        # writes to other partitions
+        (target(write_ids="db.t:9:8:8:7", facts=facts()), SEEN),
+        (target(facts=facts(numRows="7", transient_lastDdlTime="8", COLUMN_STATS_ACCURATE="x")), SEEN),
+        (replace(HERE, request_properties={"location": PLACE, "acidlib.process": "1"}), SEEN),
+    ],
+)
+def test_what_does_not_change_a_place(now: Target, seen: Listing) -> None:
+    assert fingerprint(now, seen) == fingerprint(HERE, SEEN)
+
+
+def test_what_cannot_be_understood_has_a_fingerprint() -> None:
+    odd = listing(file("delta_x/bucket_00000"))
+    assert fingerprint(HERE, odd) == fingerprint(HERE, odd) != fingerprint(HERE, SEEN)
+
+
+def ended(number: int, state: State = State.REFUSED, **more: Any) -> CompactionRequest:
+    given = {"database": "db", "table": "t", "type": MAJOR, "error_message": f"reason {number}"} | more
+    return CompactionRequest(id=number, state=state, **given)
+
+
+def noted(**more: str) -> tuple[tuple[str, str], ...]:
+    return tuple(({FILES: fingerprint(HERE, SEEN)} | more).items())
+
+
+def test_the_newest_that_ended_for_the_same_files_counts() -> None:
+    rows = [
+        ended(1, properties=noted()),
+        ended(2, State.FAILED, properties=noted()),
+        ended(3, State.FAILED, properties=((FILES, "0" * 16),)),
+        ended(4, State.FAILED),
+        ended(5, properties=noted(), type=MINOR),
+        ended(6, properties=noted(), table="other"),
+        ended(7, properties=noted(location="/elsewhere")),
+        ended(8, State.SUCCEEDED, properties=noted()),
+    ]
+    found = Attempts(rows).last(HERE, MAJOR, SEEN)
+    assert found is rows[1]
+    assert Attempts(rows).refusal(HERE, MAJOR, SEEN) is None, "it has failed since: that may pass"
+    assert Attempts(rows).last(HERE, MAJOR, listing(file(ONE))) is None
+    assert Attempts(rows[:1]).refusal(HERE, MAJOR, SEEN) == (
+        "request 1 was refused, and nothing has changed there since: reason 1"
+    )
+
+
+def test_a_place_is_known_by_its_location_whatever_it_was_called() -> None:
+    row = ended(1, properties=noted(location=PLACE), table="as_it_was_called")
+    assert Attempts([row]).last(HERE, MAJOR, SEEN) is row
+
+
+@pytest.mark.parametrize("reason", ["plain", "two\nlines [files x]", ""])
+def test_a_note_in_the_reason_is_read_back(reason: str) -> None:
+    text = with_note(reason, fingerprint(HERE, SEEN))
+    told = Attempts([ended(1, error_message=text)]).refusal(HERE, MAJOR, SEEN)
+    assert told == f"request 1 was refused, and nothing has changed there since: {reason}"
+    assert with_note(reason, None) == reason
+    assert Attempts([ended(1, error_message=reason)]).refusal(HERE, MAJOR, SEEN) is None
+
+
+def test_what_awaits_cleaning() -> None:
+    assert Attempts([ended(1, State.READY_FOR_CLEANING)]).awaits_cleaning(HERE)
+    assert not Attempts([ended(1), ended(2, State.READY_FOR_CLEANING, table="other")]).awaits_cleaning(HERE)
