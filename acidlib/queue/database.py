@@ -113,15 +113,16 @@ class Database:
     def _make_folder(self, file: Path) -> None:
         """Of SQLite, which says of whatever is wrong there that it is unable to open the file."""
         folder, reason = file.parent, None
+        failed = "its folder cannot be made"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            failed = f"{file} may not be looked at"
             if file.is_dir():
                 reason = f"{file} is a directory"
             elif not file.exists() and not os.access(folder, os.W_OK | os.X_OK):
                 reason = f"there is no such file, and none may be made in {folder} (Permission denied)"
         except OSError as error:
-            what = f"{error.filename} may not be looked at" if os.access(folder, os.F_OK) else "its folder cannot be made"
-            reason = f"{what} ({error.strerror})"
+            reason = f"{failed} ({error.strerror})"
         if reason is not None:
             raise RetryError(f"Cannot open the queue {self.shown}: because {reason}")
 
