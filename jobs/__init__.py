@@ -1,0 +1,7 @@
+"""The jobs. Whatever fails when one starts, an import too, is told on standard error: standard output is its result."""
+
+import os
+
+from acidlib.engine.streams import restore_standard_error
+
+restore_standard_error(os.environ)

@@ -13,6 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import jobs  # noqa: F401  # before anything else that may fail
+
+# isort: split
 import click
 
 from acidlib.engine.cleaner import CleaningAsked, run_cleaner

@@ -7,6 +7,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import jobs  # noqa: F401  # before anything else that may fail
+
+# isort: split
 import click
 
 from acidlib import __version__

@@ -24,7 +24,6 @@ from acidlib.engine.open import Surroundings
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.services import Services
 from acidlib.engine.spark import SparkSession
-from acidlib.engine.streams import restore_standard_error
 from acidlib.engine.target import Understanding
 from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UsageError
 from acidlib.metastore.endpoint import parse_endpoints
@@ -125,11 +124,6 @@ class JobCommand(click.Command):
 
     With --output json it is a document on standard output as well. `name` is the job's.
     """
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run as a program."""
-        restore_standard_error(os.environ)
-        return super().main(*args, **kwargs)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -19,7 +19,7 @@ from acidlib.points import KILL_AT, STOP_AT
 from integration.harness import Ran
 
 _CHILD_SECONDS = 300
-_NOBODY = 65534
+NOBODY = 65534
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -53,6 +53,14 @@ def killed_at(point: str, work: Callable[[], object]) -> bool:
     return status != 0
 
 
+def open_to_others(root: Path) -> None:
+    """Let every user come to a directory, where its parents are root's."""
+    for parent in root.parents:
+        mode = parent.stat().st_mode
+        if parent.stat().st_uid == 0 and mode & 0o005 != 0o005:
+            parent.chmod(stat.S_IMODE(mode) | 0o055)
+
+
 def without_rights(root: Path, work: Callable[[], Ran]) -> Ran:
     """Run a job as a user who owns all below `root` and is not root, who may do everything; where we are root."""
     if os.geteuid() != 0:
@@ -60,15 +68,12 @@ def without_rights(root: Path, work: Callable[[], Ran]) -> Ran:
     told = root / "ran.json"
     told.touch()
     for path in (root, *root.rglob("*")):
-        os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)
-    for parent in root.parents:
-        mode = parent.stat().st_mode
-        if parent.stat().st_uid == 0 and mode & 0o005 != 0o005:
-            parent.chmod(stat.S_IMODE(mode) | 0o055)
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    open_to_others(root)
 
     def run() -> None:
-        os.setgid(_NOBODY)
-        os.setuid(_NOBODY)
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
         ran = work()
         told.write_text(json.dumps([ran.status, ran.out, ran.err]))
 

@@ -19,19 +19,20 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from acidlib.orc.kernels.compiled import CompiledKernels
+
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# A module inside a zip has no directory to keep compiled code in.
-_CACHE = ".zip" not in __file__
-
 
 def kernel(function: _Function) -> _Function:
-    """Compiles a function on its first call, keeping the result on disk where the package is a plain directory."""
-    return cast(_Function, numba.njit(cache=_CACHE, nogil=True)(function))
+    """Compiles a function on its first call, unless it finds it compiled (see `compiled`)."""
+    dispatcher = cast(Any, numba.njit(nogil=True)(function))
+    dispatcher._cache = CompiledKernels(function)  # numba has no other way to name one
+    return cast(_Function, dispatcher)
 
 
 def _leading_zeros(_context: Any, _value: Any) -> Any:

@@ -1,0 +1,206 @@
+"""An installation that others use: its compiled kernels are theirs too, and nothing has to be writable to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from judges import merge
+
+from integration.children import NOBODY, open_to_others
+from integration.harness import COMMANDS, ROOT, fixture
+
+NOWHERE = {"HOME": "/nonexistent"}
+ANOTHER_PROCESSOR = {"NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ""}
+# the interpreter may lie where only root looks
+OTHER_USER = (
+    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+    "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
+)  # fmt: skip
+ONE_KERNEL = "from acidlib.orc.kernels.jit import bit_length; assert bit_length(5) == 3"
+EVERY_KERNEL = "from acidlib.rewrite.warm import main; main()"
+COMPACTION = """
+from acidlib.engine import command
+from integration.harness import COMMANDS, local_session
+command.SparkSession = local_session
+COMMANDS["{job}"].main([{options}, "--output", "json"], standalone_mode=False)
+"""
+# what is run, and how many compilations that took
+COUNTED = """
+import sys
+from numba.core import event
+import acidlib
+assert acidlib.__file__.startswith(sys.argv[1]), acidlib.__file__
+with event.install_recorder("numba:compile") as seen:
+    try:
+        exec(sys.argv[2])
+    except SystemExit as end:
+        assert end.code == 0, end.code
+open(sys.argv[3], "w").write(str(sum(one.is_start for _, one in seen.buffer)))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What somebody's process said, and how many kernels it compiled."""
+
+    compiled: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A copy of the package, or a zip of it."""
+
+    path: Path
+
+    def use(self, what: str, work: Path, *, as_owner: bool = False, **environment: str) -> Used:
+        """Runs something as a user who is not the owner, where we may."""
+        count = work / "count"
+        count.touch()
+        count.chmod(0o666)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "XDG_", "PYTHON"))}
+        path = {"PYTHONPATH": os.pathsep.join([str(self.path), str(ROOT / "tests")])}
+        another = OTHER_USER if os.geteuid() == 0 and not as_owner else ()
+        ran = subprocess.run(
+            [*another, sys.executable, "-B", "-c", COUNTED, str(self.path), what, str(count)],
+            env=kept | path | environment, cwd=work, check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        return Used(int(count.read_text()), ran.stdout, ran.stderr)
+
+
+def give(path: Path) -> None:
+    """Let it be the other user's."""
+    if os.geteuid() == 0:
+        for one in (path, *path.rglob("*")):
+            os.chown(one, NOBODY, NOBODY)
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Made by its owner, then brought to another place without its times, where nobody may write."""
+    made = tmp_path_factory.mktemp("made")
+    for package in ("acidlib", "jobs"):
+        shutil.copytree(ROOT / package, made / package)
+    Installation(made).use(EVERY_KERNEL, tmp_path_factory.mktemp("owner"), as_owner=True)
+    compiled = list((made / "acidlib/orc/kernels/__pycache__").glob("*.nbc"))
+    assert compiled
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in compiled)
+    place = made.rename(made.parent / "installed")
+    open_to_others(place / "acidlib")
+    for path in (*place.rglob("*"), place):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    return Installation(place)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A directory of the other user."""
+    open_to_others(tmp_path / "x")
+    give(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("home", [NOWHERE, {"HOME": ""}], ids=["no home", "an empty one"])
+def test_another_user_compiles_nothing(installation: Installation, work: Path, home: dict[str, str]) -> None:
+    assert installation.use(EVERY_KERNEL, work, **home) == Used(0, "", "")
+
+
+@pytest.mark.parametrize("job", ["major_compact", "minor_compact"])
+def test_the_first_job_of_another_user_compiles_nothing(installation: Installation, work: Path, job: str) -> None:
+    place = fixture("hive3/a_crud", work / "t")
+    rows = merge.read(place)
+    give(place)
+    options = ["--location", str(place), "--all-committed", "--queue-url", f"sqlite:///{work}/queue.db"]
+    if job == "minor_compact":
+        options += ["--minor-as-major-bytes", "0"]
+    used = installation.use(COMPACTION.format(job=job, options=str(options)[1:-1]), work, **NOWHERE)
+    assert used.compiled == 0
+    assert json.loads(used.out)["compactions"][0]["state"] == "ready for cleaning"
+    assert "compiling" not in used.err
+    assert merge.read(place) == rows
+
+
+def test_another_processor_is_compiled_for_once_a_user(installation: Installation, work: Path) -> None:
+    home = ANOTHER_PROCESSOR | {"HOME": str(work)}
+    first = installation.use(ONE_KERNEL, work, **home)
+    assert (first.compiled, first.out) == (1, "")
+    (line,) = first.err.splitlines()
+    assert line.startswith("acidlib: compiling kernels for this processor (nehalem)")
+    assert line.endswith(f"kept in {work}/.cache/acidlib")
+    assert installation.use(ONE_KERNEL, work, **home) == Used(0, "", "")
+    assert installation.use(ONE_KERNEL, work, HOME=str(work)) == Used(0, "", "")
+    elsewhere = ANOTHER_PROCESSOR | NOWHERE | {"NUMBA_CACHE_DIR": str(work / "named")}
+    assert f"kept in {work}/named/acidlib" in installation.use(ONE_KERNEL, work, **elsewhere).err
+    assert installation.use(ONE_KERNEL, work, **elsewhere) == Used(0, "", "")
+
+
+def test_another_processor_where_nothing_can_be_written(installation: Installation, work: Path) -> None:
+    used = installation.use(ONE_KERNEL, work, **(ANOTHER_PROCESSOR | NOWHERE))
+    assert (used.compiled, used.out) == (1, "")
+    (line,) = used.err.splitlines()
+    assert line.endswith("not kept, for no directory can be written; NUMBA_CACHE_DIR names one")
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_compiled_code_that_is_damaged_is_not_run(installation: Installation, work: Path, damage: str) -> None:
+    home = ANOTHER_PROCESSOR | {"HOME": str(work)}
+    installation.use(ONE_KERNEL, work, **home)
+    (kept,) = (work / ".cache/acidlib").iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-100] if damage == "cut" else whole[:-100] + bytes(100))
+    assert installation.use(ONE_KERNEL, work, **home).compiled == 1
+    assert installation.use(ONE_KERNEL, work, **home).compiled == 0
+
+
+@pytest.mark.parametrize("changed", ["packing", "jit"])
+def test_a_kernel_is_compiled_anew_when_one_that_it_may_call_has_changed(
+    installation: Installation, work: Path, changed: str
+) -> None:
+    other = work / "other"
+    shutil.copytree(installation.path / "acidlib", other / "acidlib")
+    assert Installation(other).use(ONE_KERNEL, work, **NOWHERE).compiled == 0
+    source = other / f"acidlib/orc/kernels/{changed}.py"
+    source.chmod(0o644)
+    source.write_text(source.read_text() + "# changed\n")
+    assert Installation(other).use(ONE_KERNEL, work, **NOWHERE).compiled == 1
+
+
+def test_a_zip_has_no_place_for_compiled_code(installation: Installation, work: Path) -> None:
+    made = Path(shutil.make_archive(str(work / "package"), "zip", installation.path, "acidlib"))
+    home = {"HOME": str(work)}
+    first = Installation(made).use(ONE_KERNEL, work, **home)
+    assert (first.compiled, first.out) == (1, "")
+    assert f"kept in {work}/.cache/acidlib" in first.err
+    assert Installation(made).use(ONE_KERNEL, work, **home) == Used(0, "", "")
+
+
+@pytest.mark.parametrize("job", [*COMMANDS, "quickstart"])
+def test_an_import_that_fails_is_told_on_standard_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], job: str
+) -> None:
+    """Spark joins the two streams of a driver; the process above it, here this one, has both."""
+    (tmp_path / "click.py").write_text("raise RuntimeError('cannot be imported')")
+    with capfd.disabled(), (tmp_path / "err").open("w") as error:
+        before = os.dup(2)
+        os.dup2(error.fileno(), 2)
+        try:
+            ran = subprocess.run(
+                [sys.executable, str(ROOT / f"jobs/{job}.py"), "--help"],
+                env=os.environ | {"PYSPARK_GATEWAY_PORT": "1", "PYTHONPATH": str(tmp_path)},
+                check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "RuntimeError: cannot be imported" in (tmp_path / "err").read_text()
