@@ -8,7 +8,8 @@ installed="$root/.venv/.installed${extra:+-$extra}"
 warm="$root/.venv/.warm"
 
 is_installed() { [[ -f "$installed" && "$installed" -nt "$root/pyproject.toml" ]]; }
-is_warm() { [[ -f "$warm" && -z "$(find "$root/acidlib/orc/kernels" -name '*.py' -newer "$warm" -print -quit)" ]]; }
+kernels=("$root/acidlib/orc/kernels" "$root/acidlib/orc/dictionary.py" "$root/acidlib/rewrite/keys.py")
+is_warm() { [[ -f "$warm" && -z "$(find "${kernels[@]}" -name '*.py' -newer "$warm" -print -quit)" ]]; }
 
 if is_installed && is_warm; then exit 0; fi
 # of two jobs that start at once on a new machine, one makes it and the other waits
@@ -28,13 +29,12 @@ if ! is_installed; then
   echo "making the environment in $root/.venv (once; takes a minute or two)"
   "$python" -m venv "$root/.venv"
   "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root${extra:+[$extra]}"
-  touch "$installed"
+  touch "$installed" "$root/.venv/.installed"  # what has an extra has the rest, too
 fi
 
 if ! is_warm; then
   echo "compiling the kernels (once; takes about a minute)"
-  # compiled code does not notice that a kernel in another file, which it calls, has changed
-  find "$root/acidlib" \( -name '*.nbi' -o -name '*.nbc' \) -delete
+  find "$root/acidlib" \( -name '*.nbi' -o -name '*.nbc*' \) -delete  # of older sources
   "$root/.venv/bin/python" -m acidlib.rewrite.warm
   touch "$warm"
 fi

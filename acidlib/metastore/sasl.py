@@ -82,7 +82,7 @@ def _client(options: SaslOptions, host: str) -> SASLClient:
     except ImportError:
         raise RefusedError(
             "Cannot log in to the metastore with Kerberos: because the module kerberos is not installed; "
-            "install acidlib[kerberos]"
+            "pip install -e '.[kerberos]' in the project's folder installs it"
         ) from None
     return SASLClient(name, service=options.service, mechanism="GSSAPI")
 

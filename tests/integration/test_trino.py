@@ -25,7 +25,7 @@ from integration.hive4_making import COPIES, DATABASE, TWIN, table_of
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(os.environ.get("ACIDLIB_TRINO") != "1", reason="ACIDLIB_TRINO=1 brings and starts Trino"),
-    pytest.mark.skipif(find_spec("trino") is None, reason="its client is missing: pip install 'acidlib[trino]'"),
+    pytest.mark.skipif(find_spec("trino") is None, reason="its client is missing: pip install -e '.[trino]'"),
     pytest.mark.skipif(new_java() is None, reason=f"Trino needs a JDK {OLDEST_JAVA} or newer, see JAVA24_HOME"),
 ]
 # what is asked of Trino for a column; without days before 1582 and odd moments of 1900, which it shows shifted

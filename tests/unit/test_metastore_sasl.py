@@ -129,7 +129,7 @@ def test_what_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setitem(sys.modules, "kerberos", None)
     assert use(mechanism="GSSAPI") == (
         "Cannot log in to the metastore with Kerberos: because the module kerberos is not installed; "
-        "install acidlib[kerberos]"
+        "pip install -e '.[kerberos]' in the project's folder installs it"
     )
     assert "because only PLAIN and GSSAPI are" in use(mechanism="DIGEST-MD5")
     assert "because no user name is given" in use(username=None)
