@@ -273,6 +273,8 @@ def _take_back(fs: FileSystem, location: str, staging: str, names: tuple[str, ..
     try:
         if removed:
             fs.rename_noreplace(f"{location}/{names[0]}", staging + REVOKED, missing=ConflictError)
+            if fs.exists(f"{location}/{names[1]}"):  # since the look at it, another run has finished all
+                fs.rename_noreplace(staging + REVOKED, f"{location}/{names[0]}")
         else:
             fs.rename_noreplace(f"{location}/{names[0]}", f"{staging}/{names[0]}")
             fs.remove_tree(staging, PUBLISH_RECORD)

@@ -473,6 +473,28 @@ def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path, mo
     assert visible(tmp_path) == {"_tmp_run.revoked"}
 
 
+def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sleeper found its staging gone and the second half not there yet; then all of it was done."""
+    staging, staged = stage(tmp_path, DELTA, DELETES)
+    real = LocalFileSystem.rename_noreplace
+    aside = tmp_path / "_aside"
+
+    def late(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        if target == f"{tmp_path}/{DELETES}":
+            Path(staging).rename(aside)
+        if target == f"{staging}.revoked":
+            (aside / DELETES).rename(tmp_path / DELETES)
+            shutil.rmtree(aside)
+        real(self, source, target, missing=missing)
+
+    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", late)
+    with pytest.raises(ConflictError):
+        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert visible(tmp_path) == {DELTA, DELETES}
+
+
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [("staged", CorruptError), ("published", CorruptError), ("target", ConflictError)],
