@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
+from judges import merge, tables
 from judges.fixtures import Fixture, fixtures
-from judges.hive_reader import hive_reader
+from judges.hive_reader import JudgeError, hive_reader
 
 pytestmark = pytest.mark.live
 LAYERS = [(fixture, layer) for fixture in fixtures() for layer in ("", *fixture.layers)]
@@ -23,3 +25,32 @@ def test_hives_reader_gives_what_hive_returned(fixture: Fixture, layer: str, vec
     texts, keys = fixture.read_by_hive(location, hive_reader(fixture.generation), vectorized=vectorized)
     assert texts == fixture.hive_rows()
     assert keys == (fixture.hive_keys(layer) or keys)
+
+
+@pytest.fixture
+def longer(tmp_path: Path) -> Path:
+    """A streaming delta of four rows with bytes behind the length that its side file notes."""
+    data = tables.acid_bytes("struct<a:int>", [*tables.inserts(1, [(1,), (2,)]), *tables.inserts(2, [(3,), (4,)])])
+    directory = tmp_path / "t" / tables.delta_name(1, 3, None)
+    directory.mkdir(parents=True)
+    (directory / "_orc_acid_version").write_bytes(b"2")
+    (directory / "bucket_00000").write_bytes(data + b"x" * 100)
+    (directory / "bucket_00000_flush_length").write_bytes(struct.pack(">qq", 0, len(data)))
+    return tmp_path / "t"
+
+
+@pytest.mark.parametrize("vectorized", [False, True], ids=["rows", "batches"])
+def test_hive_4_reads_up_to_the_length_of_the_side_file(longer: Path, vectorized: bool) -> None:
+    found = hive_reader(4).rows(longer, {"a": "int"}, vectorized=vectorized)
+    assert found == merge.read(longer, generation=4)
+    assert [row[3] for row in found] == [(1,), (2,), (3,), (4,)]
+
+
+@pytest.mark.parametrize("vectorized", [False, True], ids=["rows", "batches"])
+def test_hive_3_cannot_read_a_file_that_is_longer_than_its_side_file_says(longer: Path, vectorized: bool) -> None:
+    """It fails; or, by the strategy BI, makes no split of a block that ends behind that length: no row is shown."""
+    hive = hive_reader(3)
+    with pytest.raises(JudgeError):
+        hive.rows(longer, {"a": "int"}, vectorized=vectorized)
+    settings = {"hive.exec.orc.split.strategy": "BI"}
+    assert hive.rows(longer, {"a": "int"}, vectorized=vectorized, settings=settings) == []

@@ -133,7 +133,6 @@ public final class HiveJudge {
       AcidUtils.setAcidOperationalProperties(conf, true, AcidUtils.AcidOperationalProperties.getDefault());
       conf.set("bucket_count", "-1");
       conf.set("hive.txn.acid.dir.cache.duration", "0"); // Hive 4 remembers directories by the name of the table
-      conf.set("hive.exec.orc.split.strategy", "BI");
       if (batches && !OLD) {
         MapWork work = new MapWork();
         work.setVectorMode(true);
