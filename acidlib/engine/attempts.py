@@ -2,7 +2,8 @@
 
 A place that was refused for what only its owner can mend, or that failed, is the same place as long as nothing changes
 there. So a request that ends like that notes a fingerprint of the place, and whoever comes next can tell: the initiator
-does not ask again for what was refused, and a run that is asked for places by name begins with the others.
+does not ask again for what was refused, and a run that is asked for places by name begins with the others. A conflict
+is noted too: it may never end, but it says nothing of the place, so only the order of a run goes by it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from acidlib import __version__
@@ -24,9 +26,10 @@ from acidlib.queue.rules import LOCATION
 from acidlib.settings import Settings
 
 FILES = "acidlib.files"
-"""Property of a request that was refused or has failed: the fingerprint of what it was refused or failed for."""
+"""Property of a request that was not carried out: the note of what it ended for (`note_of`)."""
 
-_NOTE = re.compile(r"(.*) \[files ([0-9a-f]{16})\]", re.DOTALL)
+_CONFLICT = ", conflict"
+_NOTE = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
 _OWN_PREFIX = "acidlib."
 # what Hive's statements and statistics change in the properties of a table without changing what it is
 # (StatsSetupConst, hive_metastoreConstants)
@@ -108,18 +111,36 @@ def _storage(storage: Storage) -> Any:
     return [columns, storage.input_format, storage.serde, storage.buckets, storage.bucket_columns, storage.sort_columns]
 
 
-def with_note(reason: str, files: str | None) -> str:
-    """Why a request ended, with the fingerprint behind it: for Hive 4, which keeps nothing else of such a request."""
-    return reason if files is None else f"{reason} [files {files}]"
+def note_of(files: str, *, is_conflict: bool = False) -> str:
+    """What a request that was not carried out notes of the place, by its fingerprint."""
+    return files + _CONFLICT if is_conflict else files
 
 
-def _noted(row: CompactionRequest) -> tuple[str | None, str]:
-    """The fingerprint that a request ended for, if it is known, and the reason."""
-    reason = row.error_message or ""
-    if (noted := row.property(FILES)) is not None:
-        return noted, reason
-    match = _NOTE.fullmatch(reason)
-    return (match[2], match[1]) if match else (None, reason)
+def with_note(reason: str, note: str | None) -> str:
+    """Why a request ended, with the note behind it: for Hive 4, which keeps nothing else of such a request."""
+    return reason if note is None else f"{reason} [files {note}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """A request that was not carried out, for what it noted, and why."""
+
+    row: CompactionRequest
+    files: str
+    is_conflict: bool
+    reason: str
+
+    @classmethod
+    def of(cls, row: CompactionRequest) -> _Ended | None:
+        """None for a request that notes nothing."""
+        if row.state not in (State.REFUSED, State.FAILED):
+            return None
+        note, reason = row.property(FILES), row.error_message or ""
+        if note is None and (match := _NOTE.fullmatch(reason)):
+            reason, note = match.groups()
+        if note is None:
+            return None
+        return cls(row=row, files=note.removesuffix(_CONFLICT), is_conflict=note.endswith(_CONFLICT), reason=reason)
 
 
 class Attempts:
@@ -133,27 +154,29 @@ class Attempts:
             self._rows.setdefault(row.property(LOCATION) or row.entity, []).append(row)
 
     def last(self, target: Target, kind: CompactionType, listing: Listing) -> CompactionRequest | None:
-        """The newest request of a kind that was refused or failed at a place for what it still is; None without one."""
-        rows = [
-            row
-            for row in self._at(target)
-            if row.type is kind and row.state in (State.REFUSED, State.FAILED) and _noted(row)[0] is not None
-        ]
-        if not rows:
-            return None
-        files = fingerprint(target, listing, self._settings)
-        return max((row for row in rows if _noted(row)[0] == files), key=lambda row: row.id, default=None)
+        """The newest request of a kind that was not carried out at a place, for what it still is; None without one."""
+        found = self._ended(target, kind, listing)
+        return found[-1].row if found else None
 
     def refusal(self, target: Target, kind: CompactionType, listing: Listing) -> str | None:
         """Why a compaction would be refused as it was before; None when that is not known."""
-        row = self.last(target, kind, listing)
-        if row is None or row.state is not State.REFUSED:
+        found = [one for one in self._ended(target, kind, listing) if not one.is_conflict]
+        if not found or found[-1].row.state is not State.REFUSED:
             return None
-        return f"request {row.id} was refused, and nothing has changed there since: {_noted(row)[1]}"
+        last = found[-1]
+        return f"request {last.row.id} was refused, and nothing has changed there since: {last.reason}"
 
     def awaits_cleaning(self, target: Target) -> bool:
         """Whether a request for a place is ready for cleaning."""
         return any(row.state is State.READY_FOR_CLEANING for row in self._at(target))
+
+    def _ended(self, target: Target, kind: CompactionType, listing: Listing) -> list[_Ended]:
+        """What was not carried out there for what it still is, oldest first."""
+        found = [one for row in self._at(target) if row.type is kind and (one := _Ended.of(row)) is not None]
+        if not found:
+            return []
+        files = fingerprint(target, listing, self._settings)
+        return sorted((one for one in found if one.files == files), key=lambda one: one.row.id)
 
     def _at(self, target: Target) -> list[CompactionRequest]:
         entity = (target.database, target.table, target.partition)

@@ -86,10 +86,10 @@ class Hold(Protocol):
         ConflictError when they can never count, UnknownOutcomeError when it is not known whether they do.
         """
 
-    def end(self, outcome: Outcome, reason: str, *, named: bool, files: str | None) -> str | None:
+    def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
         """Tell the queue how it ended; a note where more came of it than that.
 
-        files  the fingerprint of what it was refused or failed for, to be kept; see `attempts`
+        note  what it was not carried out for, to be kept; see `attempts`
         """
 
     def abandon(self) -> None:

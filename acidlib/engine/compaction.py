@@ -104,6 +104,8 @@ def _named_jobs(
             yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, files=files)
         except AcidError as error:
             early.append(ended(place.target, run.kind, error))
+            if not place.nothing_to_merge(run.kind):
+                spending.unspent(place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class _Turn:
     """A place in the order in which it is begun.
 
     done   why there is nothing to merge, where there is not: it costs no budget and goes first
-    tried  the request that was refused or failed before for what the place still is: it goes last, the oldest first
+    tried  the request that was not carried out before for what the place still is: it goes last, the oldest first
     """
 
     looked: Looked
@@ -149,7 +151,7 @@ def _left(found: Sequence[_Turn]) -> list[str]:
     tried = sum(one.tried is not None for one in found)
     if len(found) < 2 or any(one.done is None and one.tried is None for one in found):
         return []
-    but = f" but {tried} that were refused or failed before, and have not changed since" if tried else ""
+    but = f" but {tried} that could not be done before, and have not changed since" if tried else ""
     return [f"nothing is left to do of {len(found)} places{but}"]
 
 

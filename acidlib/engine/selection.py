@@ -213,6 +213,11 @@ class Spending:
                 self._bytes += _input_bytes(one)
             yield one
 
+    def unspent(self, one: Looked) -> None:
+        """What was let start did not come to that."""
+        self._partitions -= 1
+        self._bytes -= _input_bytes(one)
+
     def _reason(self, one: Looked) -> str | None:
         budget = self._budget
         if budget.partitions is not None and self._partitions >= budget.partitions:

@@ -83,10 +83,10 @@ class SqlHold:
                 "and right, and stay; clean it with a new compaction"
             ) from error
 
-    def end(self, outcome: Outcome, reason: str, *, named: bool, files: str | None) -> str | None:
+    def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
         """Refused and failed requests go to the history, conflicts back to the queue unless they were named."""
         worker, now_ms = self._services.worker_id, self._services.now_ms()
-        noted = None if files is None else {FILES: files}
+        noted = None if note is None else {FILES: note}
         if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
             self._queue.mark_refused(self._id, reason, now_ms, worker_id=worker, properties=noted)
         elif outcome is Outcome.FAILED:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from acidlib.engine.attempts import fingerprint
+from acidlib.engine.attempts import fingerprint, note_of
 from acidlib.engine.backend import Backend, Hold, Taken
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
@@ -352,7 +352,7 @@ class Worker:
             try:
                 note = None
                 if one.hold is not None:
-                    note = one.hold.end(result.state, result.reason, named=one.job.named, files=self._ended_for(one))
+                    note = one.hold.end(result.state, result.reason, named=one.job.named, note=self._note(one))
                 passing(Point.ENDED)
                 if note is not None:
                     one.result = replace(result, reason=f"{result.reason}; {note}")
@@ -366,15 +366,17 @@ class Worker:
                 one.result = replace(result, reason=f"{result.reason}; then: {error}")
 
     @staticmethod
-    def _ended_for(one: _Running) -> str | None:
-        """The fingerprint of what a compaction was refused or failed for.
+    def _note(one: _Running) -> str | None:
+        """What a compaction that was not carried out notes of the place.
 
         A refusal before the place was listed is about the request: it may have been made for another table.
         """
         assert one.result is not None
-        if one.result.state is Outcome.REFUSED:
-            return one.files
-        return one.files or one.job.files if one.result.state is Outcome.FAILED else None
+        state = one.result.state
+        files = one.files if state is Outcome.REFUSED else one.files or one.job.files
+        if files is None or state not in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
+            return None
+        return note_of(files, is_conflict=state is Outcome.CONFLICT)
 
     def _let_go(self, one: _Running) -> None:
         """Give the place back, as far as that was not done; it goes stale by itself, so no error of this one counts."""

@@ -11,8 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from judges import merge
 
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.points import Point
 from acidlib.storage.claims import Claim, claim
 from acidlib.storage.local import LocalFileSystem
+from integration.children import killed_at
 from integration.harness import Jobs, Ran, at_time, fixture, visible
 
 DELTA = Path("delta_0000001_0000001_0000") / "bucket_00000"
@@ -81,7 +84,7 @@ def test_a_backfill_gets_further_until_nothing_is_left(jobs: Jobs, tmp_path: Pat
     assert ended(fourth, "failed") == broken
     assert ended(fourth, "ready for cleaning") == set()
     assert fourth.document["notes"] == [
-        "nothing is left to do of 20 places but 3 that were refused or failed before, and have not changed since"
+        "nothing is left to do of 20 places but 3 that could not be done before, and have not changed since"
     ]
 
 
@@ -116,6 +119,31 @@ def test_where_somebody_works_is_left_for_later(jobs: Jobs, tmp_path: Path) -> N
     with another_at_work(places.root / "p=00"), another_at_work(places.root / "p=01"):
         ran = jobs.good("major_compact", *places.asked, "--order", "name", "--max-partitions", "1")
     assert ended(ran, "ready for cleaning") == {"p=02"}
+
+
+def test_a_conflict_that_does_not_end_keeps_no_other_waiting(jobs: Jobs, tmp_path: Path) -> None:
+    """Half of a publication of two renames, whose other name somebody has taken: only a person can mend that."""
+    places = Places(tmp_path / "t", 3)
+    pair = ("minor_compact", "--all-committed", "--minor-as-major-bytes", "0")
+    assert killed_at(Point.FIRST_RENAMED, lambda: jobs(*pair, "--location", places.root / "p=00"))
+    (places.root / "p=00" / "delete_delta_0000001_0000004").mkdir()
+    run = (*pair, "--location", places.root, "--order", "name", "--max-partitions", "1")
+    for _ in range(3):
+        ran = jobs(*run)
+    assert ended(ran, "conflict") == {"p=00"}
+    assert [visible(places.root / name)[:1] == ["delete_delta_0000001_0000004"] for name in places.names] == [True] * 3
+
+
+def test_what_another_run_has_taken_costs_no_budget(jobs: Jobs, tmp_path: Path) -> None:
+    places = Places(tmp_path / "t", 2)
+    with jobs.queue() as queue:
+        taken = CompactionRequest(
+            id=0, database="default", table="t", partition="p=00", type=CompactionType.MAJOR,
+            properties=(("location", str(places.root / "p=00")),),
+        )  # fmt: skip
+        assert queue.enqueue(taken, now_ms=int(time.time() * 1000), worker_id="another").accepted
+    ran = jobs("major_compact", *places.asked, "--order", "name", "--max-partitions", "1")
+    assert (ended(ran, "conflict"), ended(ran, "ready for cleaning")) == ({"p=00"}, {"p=01"})
 
 
 def test_a_place_that_is_done_is_not_even_claimed(jobs: Jobs, tmp_path: Path) -> None:

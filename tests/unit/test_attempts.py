@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acidlib.engine.attempts import FILES, Attempts, fingerprint, with_note
+from acidlib.engine.attempts import FILES, Attempts, fingerprint, note_of, with_note
 from acidlib.engine.target import TableFacts, Target, Understanding
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.listing import ListedFile, Listing
@@ -130,6 +130,16 @@ def test_the_newest_that_ended_for_the_same_files_counts() -> None:
     assert Attempts(rows[:1]).refusal(HERE, MAJOR, SEEN) == (
         "request 1 was refused, and nothing has changed there since: reason 1"
     )
+
+
+def test_a_conflict_counts_for_the_order_alone() -> None:
+    met = ended(2, properties=((FILES, note_of(fingerprint(HERE, SEEN), is_conflict=True)),))
+    assert Attempts([met]).last(HERE, MAJOR, SEEN) is met
+    assert Attempts([met]).refusal(HERE, MAJOR, SEEN) is None
+    refused = ended(1, properties=noted())
+    assert Attempts([met, refused]).last(HERE, MAJOR, SEEN) is met
+    told = Attempts([met, refused]).refusal(HERE, MAJOR, SEEN)
+    assert (told or "").startswith("request 1 was refused")
 
 
 def test_a_place_is_known_by_its_location_whatever_it_was_called() -> None:

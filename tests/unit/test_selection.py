@@ -305,6 +305,24 @@ def test_a_budget_stops_before_what_goes_beyond_it(
     assert started(budget, sizes) == expected
 
 
+def test_what_is_free_or_did_not_start_costs_nothing() -> None:
+    spending = Spending(Budget(partitions=2, bytes=30), lambda: 0.0)
+    given = [looked(str(number), total=size) for number, size in enumerate([100, 20, 10, 10, 1])]
+    seen = []
+    for one in spending.within(given, is_free=lambda one: one is given[0]):
+        seen.append(one)
+        if one is given[1]:
+            spending.unspent(one)
+    assert seen == given[:4]
+    assert spending.stopped == "--max-partitions 2 is reached"
+
+
+def test_free_places_wait_for_no_budget_but_time() -> None:
+    spending = Spending(Budget(partitions=0, deadline=5.0), lambda: 5.0)
+    assert list(spending.within([looked("a")], is_free=lambda _: True)) == []
+    assert spending.stopped == "the time budget is spent"
+
+
 def test_after_the_deadline_nothing_starts() -> None:
     times = iter([1.0, 4.9, 5.0])
     assert started(Budget(deadline=5.0), [1, 1, 1, 1], lambda: next(times)) == (2, "the time budget is spent")

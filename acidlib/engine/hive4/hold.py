@@ -148,9 +148,9 @@ class Hive4Hold:
             self._settle(self._txn, error)
         passing(Point.COMMITTED)
 
-    def end(self, outcome: Outcome, reason: str, *, named: bool, files: str | None) -> str | None:
+    def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
         """Tell the metastore what it does not know from the commit."""
-        noted = with_note(reason, files)
+        noted = with_note(reason, note)
         if outcome is Outcome.READY_FOR_CLEANING or self._unknown:
             return None
         if outcome is Outcome.REFUSED and not self._marked:
@@ -177,7 +177,7 @@ class Hive4Hold:
     def abandon(self) -> None:
         """Back to the queue, as a new request: nothing in the protocol undoes a claim."""
         if not self._marked:
-            self.end(Outcome.CONFLICT, "the run was interrupted", named=False, files=None)
+            self.end(Outcome.CONFLICT, "the run was interrupted", named=False, note=None)
 
     def close(self) -> None:
         """Release the claim, and abort what was not committed."""
