@@ -93,7 +93,8 @@ def _named_jobs(
             early.append(ended(one.looked.target, run.kind, RefusedError(refused_message(one.done))))
     notes += _left(found)
     todo = [one for one in found if one.done is None or not one.looked.leaves_nothing]
-    for place in _within(spending, todo):
+    for turn in _within(spending, todo):
+        place = turn.looked
         assert place.listing is not None
         files = fingerprint(place.target, place.listing, services.settings)
         if run.dry_run:
@@ -104,7 +105,7 @@ def _named_jobs(
             yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, files=files)
         except AcidError as error:
             early.append(ended(place.target, run.kind, error))
-            if not place.nothing_to_merge(run.kind):
+            if turn.done is None:
                 spending.unspent(place)
 
 
@@ -138,12 +139,9 @@ def _in_turn(
     return sorted(found, key=lambda one: one.key)
 
 
-def _within(spending: Spending, turns: Iterable[_Turn]) -> Iterator[Looked]:
+def _within(spending: Spending, turns: Iterable[_Turn]) -> Iterator[_Turn]:
     """As many places as the budget lets start; those with nothing to merge cost none."""
-    for turn in turns:
-        if not any(spending.within([turn.looked], is_free=turn.done is not None)):
-            return
-        yield turn.looked
+    return takewhile(lambda turn: spending.lets_start(turn.looked, is_free=turn.done is not None), turns)
 
 
 def _left(found: Sequence[_Turn]) -> list[str]:
@@ -168,7 +166,8 @@ def _chosen_jobs(
     def is_automatic(one: Looked) -> bool:
         return by_place[_place(one.target)].request.property(REASON) is not None
 
-    for one in _within(spending, _in_turn(backend.attempts(), wanted, run, is_automatic)):
+    for turn in _within(spending, _in_turn(backend.attempts(), wanted, run, is_automatic)):
+        one = turn.looked
         waiting = by_place[_place(one.target)]
         files = None if one.listing is None else fingerprint(one.target, one.listing, services.settings)
         if run.dry_run:
@@ -188,7 +187,7 @@ def _jobs_in_order(
     while fresh := _not_met(backend.waiting(run.kind), met):
         found = _understood(backend, fresh, run, early) if run.dry_run else fresh
         for one, looked in zip(found, _measured(services, found, run), strict=True):
-            if not any(spending.within([looked])):
+            if not spending.lets_start(looked):
                 return
             if run.dry_run:
                 yield _job(one.request.type, one.target, None, one.request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -202,16 +202,13 @@ class Spending:
         self._bytes = 0
         self.stopped: str | None = None
 
-    def within(self, looked: Iterable[Looked], *, is_free: bool = False) -> Iterator[Looked]:
-        """As many as the budget lets start; what is free costs nothing but time."""
-        for one in looked:
-            self.stopped = self._late() if is_free else self._reason(one)
-            if self.stopped is not None:
-                return
-            if not is_free:
-                self._partitions += 1
-                self._bytes += _input_bytes(one)
-            yield one
+    def lets_start(self, one: Looked, *, is_free: bool = False) -> bool:
+        """Whether the budget lets a place start, which is counted then; what is free costs nothing but time."""
+        self.stopped = self._late() if is_free else self._reason(one)
+        if self.stopped is None and not is_free:
+            self._partitions += 1
+            self._bytes += _input_bytes(one)
+        return self.stopped is None
 
     def unspent(self, one: Looked) -> None:
         """What was let start did not come to that."""

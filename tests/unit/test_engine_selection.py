@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_order(order: Order, expected: list[Looked]) -> None:
 )
 def test_budget(budget: Budget, started: list[Looked], told: str | None) -> None:
     spending = Spending(budget, lambda: 100.0)
-    assert list(spending.within([A, B, C])) == started
+    assert list(takewhile(spending.lets_start, [A, B, C])) == started
     assert spending.stopped == told
 
 
@@ -64,7 +65,7 @@ def test_a_deadline_that_passes_on_the_way() -> None:
     now = [100.0]
     spending = Spending(Budget(deadline=105.0), lambda: now[0])
     started = []
-    for one in spending.within([A, B, C]):
+    for one in takewhile(spending.lets_start, [A, B, C]):
         started.append(one)
         now[0] += 4
     assert started == [A, B]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -281,7 +282,7 @@ def test_the_most_urgent_goes_first_and_equal_ones_by_name(order: Order, expecte
 def started(budget: Budget, sizes: list[int], clock: Callable[[], float] = lambda: 0.0) -> tuple[int, str | None]:
     spending = Spending(budget, clock)
     given = [looked(str(number), total=size) for number, size in enumerate(sizes)]
-    return len(list(spending.within(given))), spending.stopped
+    return len(list(takewhile(spending.lets_start, given))), spending.stopped
 
 
 @pytest.mark.parametrize(
@@ -309,7 +310,7 @@ def test_what_is_free_or_did_not_start_costs_nothing() -> None:
     spending = Spending(Budget(partitions=2, bytes=30), lambda: 0.0)
     given = [looked(str(number), total=size) for number, size in enumerate([100, 20, 10, 10, 1])]
     seen = []
-    for one in spending.within(given, is_free=lambda one: one is given[0]):
+    for one in takewhile(lambda one: spending.lets_start(one, is_free=one is given[0]), given):
         seen.append(one)
         if one is given[1]:
             spending.unspent(one)
@@ -319,7 +320,7 @@ def test_what_is_free_or_did_not_start_costs_nothing() -> None:
 
 def test_free_places_wait_for_no_budget_but_time() -> None:
     spending = Spending(Budget(partitions=0, deadline=5.0), lambda: 5.0)
-    assert list(spending.within([looked("a")], is_free=lambda _: True)) == []
+    assert not spending.lets_start(looked("a"), is_free=True)
     assert spending.stopped == "the time budget is spent"
 
 
