@@ -8,6 +8,7 @@ import java.lang.reflect.Constructor;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.fs.Path;
@@ -28,6 +29,7 @@ import org.apache.hadoop.hive.ql.io.orc.OrcInputFormat;
 import org.apache.hadoop.hive.ql.io.orc.OrcSplit;
 import org.apache.hadoop.hive.ql.io.orc.OrcStruct;
 import org.apache.hadoop.hive.ql.io.orc.VectorizedOrcAcidRowBatchReader;
+import org.apache.hadoop.hive.ql.io.sarg.ConvertAstToSearchArg;
 import org.apache.hadoop.hive.ql.metadata.VirtualColumn;
 import org.apache.hadoop.hive.ql.plan.ExprNodeColumnDesc;
 import org.apache.hadoop.hive.ql.plan.ExprNodeConstantDesc;
@@ -61,6 +63,8 @@ import org.apache.hadoop.mapred.InputSplit;
 import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapred.RecordReader;
 import org.apache.hadoop.mapred.Reporter;
+import org.apache.hive.com.esotericsoftware.kryo.Kryo;
+import org.apache.hive.com.esotericsoftware.kryo.io.Output;
 import org.apache.hive.common.util.HiveVersionInfo;
 
 /**
@@ -148,7 +152,13 @@ public final class HiveJudge {
       conf.set(ColumnProjectionUtils.READ_ALL_COLUMNS, "true");
       if (!fields[5].isEmpty()) {
         conf.set("hive.optimize.index.filter", "true");
-        conf.set(TableScanDesc.FILTER_EXPR_CONF_STR, SerializationUtilities.serializeExpression(predicate(fields[5])));
+        if (OLD) { // as for plans: it cannot load the class that reads expressions
+          Output sarg = new Output(4096, 1 << 20);
+          new Kryo().writeObject(sarg, ConvertAstToSearchArg.create(conf, predicate(fields[5])));
+          conf.set(ConvertAstToSearchArg.SARG_PUSHDOWN, Base64.getEncoder().encodeToString(sarg.toBytes()));
+        } else {
+          conf.set(TableScanDesc.FILTER_EXPR_CONF_STR, SerializationUtilities.serializeExpression(predicate(fields[5])));
+        }
       }
       FileInputFormat.setInputPaths(conf, new Path(new File(fields[1]).toURI()));
     }
