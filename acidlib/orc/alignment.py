@@ -107,9 +107,9 @@ def names_note(target: TypeNode, source: TypeNode, matching: ColumnMatching) -> 
     if goes_by_position(source, matching):
         if not matching.by_position:
             return f"files with the columns {columns}, which are no names, are read by position as {table}"
-        others = "readers that go by name, such as Trino, may have seen other values in them before"
+        others = "readers that go by name, such as Hive 3.1, may have seen other values in them before"
         return f"files with the columns {columns} are read by position as {table}; {others}"
-    others = "readers that go by position, such as Hive 4, may have seen other values in them before"
+    others = "readers that go by position, such as Hive 4 and Trino, may have seen other values in them before"
     return f"files with the columns {columns} are read by name as {table}; {others}"
 
 

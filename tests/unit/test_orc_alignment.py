@@ -259,11 +259,11 @@ def test_names_agree_where_the_files_are_the_first_of_the_tables(source: str, ag
 def test_notes_say_how_a_file_is_read() -> None:
     table, other = tree("struct<a:int,b:int>"), tree("struct<b:int,a:int>")
     assert names_note(table, other, BY_NAME) == (
-        "files with the columns (b, a) are read by name as (a, b); readers that go by position, such as Hive 4, may "
-        "have seen other values in them before"
+        "files with the columns (b, a) are read by name as (a, b); readers that go by position, such as Hive 4 and "
+        "Trino, may have seen other values in them before"
     )
     assert names_note(table, other, BY_POSITION) == (
-        "files with the columns (b, a) are read by position as (a, b); readers that go by name, such as Trino, may "
+        "files with the columns (b, a) are read by position as (a, b); readers that go by name, such as Hive 3.1, may "
         "have seen other values in them before"
     )
     assert names_note(table, tree("struct<_col0:int>"), BY_NAME) == (
