@@ -12,7 +12,7 @@ from judges import merge, tables
 from judges.hive_reader import hive_reader
 
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import RewriteSettings
+from acidlib.model.units import ColumnMatching, RewriteSettings
 
 pytestmark = pytest.mark.live
 
@@ -61,6 +61,41 @@ def test_a_search_argument_loses_no_row(
     assert hive.rows(location, TYPES, vectorized=vectorized) == before
     for predicate, (column, wanted) in ASKED.items():
         found = hive.rows(location, TYPES, vectorized=vectorized, predicate=predicate)
+        asked = [row for row in found if wanted(row[3][column])]
+        assert asked == [row for row in before if wanted(row[3][column])], predicate
+        assert len(found) <= 2000 < len(before), predicate
+
+
+@pytest.mark.parametrize("vectorized", [False, True], ids=["rows", "batches"])
+@pytest.mark.parametrize("generation", [3, 4])
+def test_stripes_that_are_copied_with_moved_columns_are_read_and_searched(
+    generation: int, vectorized: bool, tmp_path: Path
+) -> None:
+    """The files have (b, gone, a) and the table (a, b, new), by name."""
+    location, old, types = tmp_path / "t", "struct<b:string,gone:bigint,a:int>", {**TYPES, "new": "date"}
+    for write_id, letter in ((1, "v"), (2, "w")):
+        first = (write_id - 1) * 100_000
+        rows = [(f"{letter}{i:06d}", i, first + i) for i in range(ROWS)]
+        rows[3000] = (None, None, None)
+        tables.write_dir(location, tables.delta_name(write_id, write_id), old, tables.inserts(write_id, rows), LAYOUT)
+    hive = hive_reader(generation)
+    before = hive.rows(location, types, vectorized=vectorized, positional=False)
+    assert before[0][3] == (0, "s:v000000", None)
+    made = compact_directory(
+        location,
+        MAJOR,
+        generation=generation,
+        visibility_txn=9 if generation == 4 else None,
+        settings=COPY,
+        row_type="struct<a:int,b:string,new:date>",
+        matching=ColumnMatching(by_position=False),
+    )
+    (result,) = made.results
+    assert (result.stripes_rewritten, result.stripes_copied >= 2) == (0, True)
+    for positional in (False, True):
+        assert hive.rows(location, types, vectorized=vectorized, positional=positional) == before
+    for predicate, (column, wanted) in ASKED.items():
+        found = hive.rows(location, types, vectorized=vectorized, predicate=predicate)
         asked = [row for row in found if wanted(row[3][column])]
         assert asked == [row for row in before if wanted(row[3][column])], predicate
         assert len(found) <= 2000 < len(before), predicate
