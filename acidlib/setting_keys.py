@@ -236,10 +236,10 @@ KEYS: tuple[Key, ...] = (
     ),
 )
 
-PLAIN_PROPERTIES = frozenset(
-    {"hive.compactor.worker.pool", "orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"}
-)
+PLAIN_PROPERTIES = frozenset({"hive.compactor.worker.pool"})
 """Keys that databases and tables state by their own names."""
+READERS_KEYS = frozenset({"orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"})
+"""Keys that are settings of a site; what they are as properties is what readers make of them (`Target.matching`)."""
 BY_NAME = {key.name: key for key in KEYS}
 MORE_THRESHOLDS = frozenset(
     {

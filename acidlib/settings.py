@@ -23,6 +23,7 @@ from acidlib.setting_keys import (
     MORE_THRESHOLDS,
     NAMESPACES,
     PLAIN_PROPERTIES,
+    READERS_KEYS,
     Key,
     Kind,
     find_key,
@@ -236,6 +237,8 @@ def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     key = find_key(bare)
     if key is None:
         return None, f"{name} as {layer.label} is not known and has no effect" if _wants_to_be_ours(bare) else None
+    if key.name in READERS_KEYS:
+        return None, None
     if key.is_threshold != threshold or not (prefixed or key.name in PLAIN_PROPERTIES):
         right = _THRESHOLD_PREFIX if key.is_threshold else _COMPACTOR_PREFIX
         return None, f"{name} as {layer.label} has no effect; it is {right}{key.name} there"

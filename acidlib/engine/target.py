@@ -147,12 +147,18 @@ class Target:
         return self.understanding.columns if self.facts is None else row_type(self.facts.table)
 
     def matching(self, common: Settings, generation: Generation) -> ColumnMatching:
-        """How the table's readers find its columns in files: as Hive does, or as the site and the table set it."""
-        settings = self.settings(common)
-        found = replace(ColumnMatching.of(generation), case_sensitive=settings.flag(CASE_SENSITIVE))
-        if settings.setting(POSITIONAL).layer is Layer.BUILT_IN:
-            return found
-        return replace(found, by_position=settings.flag(POSITIONAL))
+        """How the table's readers find its columns in files: as the site sets it, as the table does, or as Hive does.
+
+        Readers copy a table's property into their job only where the job has none of that name (Hive
+        Utilities.copyTableJobPropertiesToConf). Jobs of Hive 4 always have one for positions (HiveConf), so its tables
+        cannot set that. Properties of databases do not reach readers.
+        """
+        found = ColumnMatching.of(generation)
+        by_table = self.properties if generation is Generation.HIVE3 else {}
+        return ColumnMatching(
+            by_position=_flag(POSITIONAL, common, by_table, otherwise=found.by_position),
+            case_sensitive=_flag(CASE_SENSITIVE, common, self.properties, otherwise=found.case_sensitive),
+        )
 
     def rewrite_settings(self, otherwise: RewriteSettings, generation: Generation) -> RewriteSettings:
         """How the table wants its files written, where a metastore tells it."""
@@ -168,6 +174,13 @@ class Target:
             generation=self.generation(listing),
         )
         return replace(self, understanding=fixed)
+
+
+def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwise: bool) -> bool:
+    if common.setting(key).layer is not Layer.BUILT_IN:
+        return common.flag(key)
+    text = properties.get(key)
+    return otherwise if text is None else text.lower() == "true"  # as OrcConf.getBoolean understands it
 
 
 def request_of(target: Target, kind: CompactionType, listing: Listing, *, initiator: str) -> CompactionRequest:

@@ -13,6 +13,7 @@ from judges.hive_reader import POSITIONAL, hive_reader
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.settings import write_settings
+from servers.sql import Row
 
 from integration.harness import Jobs
 from integration.hive3_site import Site
@@ -126,3 +127,76 @@ def test_hive_4_reads_as_its_setting_says(
     assert ran.states == ["ready for cleaning"], ran
     assert answers(hiveserver, name, settings) == before
     hive.run(f"drop table {name}")
+
+
+CASE = "orc.schema.evolution.case.sensitive"
+WAYS = [(conversion, vectorized) for conversion in ("more", "none") for vectorized in ("true", "false")]
+
+
+def everywhere(hiveserver: HiveServer, question: str, settings: Mapping[str, str] | None = None) -> list[list[Row]]:
+    """The answers of fetch tasks, by batches and row by row, then those of tasks."""
+    found = []
+    for conversion, vectorized in WAYS:
+        with hiveserver.hive.session(
+            {
+                **(settings or {}),
+                "hive.fetch.task.conversion": conversion,
+                "hive.vectorized.execution.enabled": vectorized,
+                "hive.explain.user": "false",
+            }
+        ) as session:
+            plan = [line.strip() for (line,) in session.run(f"explain {question}")]
+            assert ("Tez" in plan) == (conversion == "none"), plan
+            found.append(sorted(session.run(question)))
+    return found
+
+
+def load(hiveserver: HiveServer, name: str, columns: str, directory: Path) -> None:
+    """A table (a int, b int) with the row (1, 2) and a file of other columns that was brought by LOAD DATA."""
+    (directory / "000000_0").write_bytes(tables.orc_bytes(columns, [(3, 4)]))
+    hiveserver.hive.run(
+        f"create table {name} (a int, b int) stored as orc tblproperties ('transactional' = 'true')",
+        f"insert into {name} values (1, 2)",
+        f"load data local inpath '{directory / '000000_0'}' into table {name}",
+    )
+
+
+def test_hive_4_does_not_read_by_name_for_a_table_property(
+    jobs: Jobs, hive4_metastore: Metastore, hiveserver: HiveServer, tmp_path: Path
+) -> None:
+    """HiveConf has the setting of its own, so Utilities.copyTableJobPropertiesToConf does not take the table's."""
+    load(hiveserver, "asked", "struct<b:int,a:int>", tmp_path)
+    plain, filtered = "select a, b, row__id from asked", "select a, b from asked where b = 4"
+    before = everywhere(hiveserver, plain)
+    assert [[row[:2] for row in rows] for rows in before] == [[(1, 2), (3, 4)]] * 4
+    assert everywhere(hiveserver, filtered) == [[(3, 4)]] * 4
+    hiveserver.hive.run(f"alter table asked set tblproperties ('{POSITIONAL}' = 'false')")
+    assert everywhere(hiveserver, plain) == before
+    by_name = everywhere(hiveserver, plain, OFF)
+    assert [[row[:2] for row in rows] for rows in by_name] == [[(1, 2), (4, 3)]] * 4
+    # splits do obey it (Utilities.copyTablePropertiesToConf): tasks lose the row for its stripe's statistics
+    assert everywhere(hiveserver, filtered) == [[(3, 4)]] * 2 + [[]] * 2
+    ran = Service(jobs=jobs, uri=hive4_metastore.uri).good("major_compact", "--table", "default.asked")
+    assert ran.states == ["ready for cleaning"], ran
+    assert everywhere(hiveserver, plain) == before
+    assert everywhere(hiveserver, filtered) == [[(3, 4)]] * 4
+    hiveserver.hive.run("drop table asked")
+
+
+def test_hive_4_reads_names_of_any_case_for_a_table_property(
+    jobs: Jobs, hive4_metastore: Metastore, hiveserver: HiveServer, tmp_path: Path
+) -> None:
+    """HiveConf has no such setting: the table's gets into the job, unless the site has one."""
+    load(hiveserver, "capitals", "struct<B:int,A:int>", tmp_path)
+    question = "select coalesce(a, -1), coalesce(b, -1) from capitals"
+    assert everywhere(hiveserver, question, OFF) == [[(-1, -1), (1, 2)]] * 4
+    hiveserver.hive.run(f"alter table capitals set tblproperties ('{CASE}' = 'false')")
+    before = everywhere(hiveserver, question, OFF)
+    assert before == [[(1, 2), (4, 3)]] * 4
+    assert everywhere(hiveserver, question, {**OFF, CASE: "true"}) == [[(-1, -1), (1, 2)]] * 4
+    ran = Service(jobs=jobs, uri=hive4_metastore.uri).good(
+        "major_compact", "--table", "default.capitals", "--set", f"{POSITIONAL}=false"
+    )
+    assert ran.states == ["ready for cleaning"], ran
+    assert everywhere(hiveserver, question, OFF) == before
+    hiveserver.hive.run("drop table capitals")

@@ -11,6 +11,7 @@ from acidlib.engine.target import (
     LOCATION,
     VISIBILITY,
     WRITE_IDS,
+    TableFacts,
     Target,
     Understanding,
     request_of,
@@ -21,7 +22,10 @@ from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.tables import Database, Storage, Table
+from acidlib.model.units import ColumnMatching
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.settings import Layer, default_settings
 
 MAJOR = CompactionType.MAJOR
 ALL = Understanding(write_ids=StatedWriteIds(everything=True))
@@ -108,3 +112,64 @@ def test_a_request_that_is_not_understood_is_refused(key: str, value: str) -> No
     )
     with pytest.raises(RefusedError, match="request 7 is not understood"):
         target_of(request)
+
+
+# --- how readers find columns -----------------------------------------------------------------------------------------
+
+POSITIONAL, CASE = "orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"
+
+
+def matching(generation: int, of_table: dict[str, str], of_site: dict[str, str]) -> ColumnMatching:
+    table = Table(
+        database="default",
+        name="t",
+        kind="MANAGED_TABLE",
+        owner=None,
+        created=1,
+        storage=Storage(location="/w/t", columns=()),
+        properties=of_table,
+    )
+    # what a database has of these names never counts
+    database = Database(name="default", properties={POSITIONAL: str(generation == 3), CASE: "false"})
+    settings, _ = default_settings().with_layer(Layer.HIVE_SITE, of_site)
+    stated = replace(target(), facts=TableFacts(table=table, database=database))
+    return stated.matching(settings, Generation(generation))
+
+
+@pytest.mark.parametrize(
+    ("generation", "of_table", "of_site", "expected"),
+    [
+        (3, None, None, False),
+        (3, "true", None, True),
+        (3, "TRUE", None, True),
+        (3, "yes", None, False),
+        (3, "true", "false", False),
+        (3, "false", "true", True),
+        (4, None, None, True),
+        (4, "false", None, True),
+        (4, "true", "false", False),
+        (4, "false", "true", True),
+    ],
+)
+def test_positions_count_as_readers_are_told(
+    generation: int, of_table: str | None, of_site: str | None, expected: bool
+) -> None:
+    found = matching(generation, *({} if text is None else {POSITIONAL: text} for text in (of_table, of_site)))
+    assert found == ColumnMatching(by_position=expected, case_sensitive=True)
+
+
+@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize(
+    ("of_table", "of_site", "expected"),
+    [(None, None, True), ("false", None, False), ("false", "true", True), ("true", "false", False)],
+)
+def test_case_counts_as_readers_are_told(
+    generation: int, of_table: str | None, of_site: str | None, expected: bool
+) -> None:
+    found = matching(generation, *({} if text is None else {CASE: text} for text in (of_table, of_site)))
+    assert found == ColumnMatching(by_position=generation == 4, case_sensitive=expected)
+
+
+def test_keys_of_readers_are_no_settings_of_tables() -> None:
+    given = {POSITIONAL: "false", f"compactor.{CASE}": "false"}
+    assert default_settings().with_layer(Layer.TABLE, given) == (default_settings(), ())
