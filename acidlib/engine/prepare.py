@@ -13,14 +13,14 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.names import SIDE_FILE_SUFFIX
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, JoinUnit, RewriteSettings, Unit
+from acidlib.model.units import DataFile, FileForm, JoinUnit, RewriteSettings, Unit
 from acidlib.model.writeids import CompactorWriteIdList
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid
 from acidlib.orc.source import DataFiles
 from acidlib.orc.tail import read_tail
-from acidlib.planning.inputs import CompactionInputs, FileKind, Refusal, Role, compaction_inputs
+from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
 from acidlib.planning.insert_only import input_files, join_units, ways_of
 from acidlib.planning.state import AcidState, acid_state
 from acidlib.planning.units import FileFacts, compaction_units, deciding_files, delete_files
@@ -195,11 +195,11 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str
         (file, directory)
         for directory in inputs.directories
         for file in directory.files
-        if directory.role is not Role.DELETE_DELTA or file.kind is FileKind.ACID
+        if directory.role is not Role.DELETE_DELTA or file.form is FileForm.EVENTS
     ]
     for file, directory in files:
         length = lengths.get(file.path, file.length)
-        if file.kind is FileKind.ACID and length and not directory.wholly_aborted:
+        if file.form is FileForm.EVENTS and length and not directory.wholly_aborted:
             if _has_acid_columns(target, file.path, length):
                 return
             raise RefusedError(

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
 from acidlib.engine.runner import Done
 from acidlib.engine.tasks import UnitTask, join_parts_task, plan_bucket_task, run_unit_task
-from acidlib.model.units import BucketJoin, BucketPlan, JoinUnit, PartUnit, Unit, UnitResult
+from acidlib.model.units import BucketJoin, BucketPlan, PartUnit, Unit, UnitResult
 from acidlib.planning.stripes import shares
 
 Run = Callable[[Callable[[Any, str], Any], Sequence[Any], str], list[Done[Any]]]
 """Runs a function over items as one Spark job; with a text for people about what they are."""
 
-AnyUnit = Unit | JoinUnit
 Key = tuple[int, int]
 """The number of a unit, and of a part of it; or one of the two below."""
 Items = dict[Key, tuple[Callable[[UnitTask, str], Any], UnitTask]]
@@ -26,33 +25,23 @@ _WHOLE, _PLAN = -1, -2
 PLANNING, JOINING = 0.04, 0.07
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedUnit:
-    """A unit, and the staging directory its file goes to; None only plans it."""
-
-    unit: AnyUnit
-    staging: str | None
-
-
-def run_units(run: Run, units: Sequence[StagedUnit]) -> list[Done[UnitResult]]:
+def run_units(run: Run, units: Sequence[UnitTask]) -> list[Done[UnitResult]]:
     """What became of each unit, in order. Every job starts with its largest item: one that starts last is waited for.
 
     A bucket that is worth it takes three jobs: it is planned, its parts run, and it is joined. The first and the last
     would leave most cores idle, so the smallest of the other units run beside them; the rest runs beside the parts.
     """
     large = [number for number, one in enumerate(units) if _is_large(one)]
-    others = sorted(set(range(len(units))).difference(large), key=lambda number: _length(units[number]))
-    weight = sum(_length(units[number]) for number in large)
+    others = sorted(set(range(len(units))).difference(large), key=lambda number: units[number].length)
+    weight = sum(units[number].length for number in large)
     beside_plans = _smallest(units, others, PLANNING * weight)
     beside_joins = _smallest(units, others[len(beside_plans) :], JOINING * weight)
     others = others[len(beside_plans) + len(beside_joins) :]
 
     def whole(numbers: Iterable[int]) -> Items:
-        return {(number, _WHOLE): (run_unit_task, _task(units[number], units[number].unit)) for number in numbers}
+        return {(number, _WHOLE): (run_unit_task, units[number]) for number in numbers}
 
-    planning: Items = {
-        (number, _PLAN): (plan_bucket_task, _task(units[number], units[number].unit)) for number in large
-    }
+    planning: Items = {(number, _PLAN): (plan_bucket_task, units[number]) for number in large}
     found = _largest_first(run, planning | whole(beside_plans), "plans")
     plans = {number: found[number, _PLAN] for number in large}
     parts = {number: _parts(units[number], plan) for number, plan in plans.items()}
@@ -60,7 +49,7 @@ def run_units(run: Run, units: Sequence[StagedUnit]) -> list[Done[UnitResult]]:
     if not any(parts.values()):
         others, beside_joins = others + beside_joins, []
     rewriting: Items = {
-        (number, place): (run_unit_task, _task(units[number], part))
+        (number, place): (run_unit_task, replace(units[number], work=part))
         for number in large
         for place, part in enumerate(parts[number])
     }
@@ -73,29 +62,25 @@ def run_units(run: Run, units: Sequence[StagedUnit]) -> list[Done[UnitResult]]:
             found[number, _WHOLE] = Done(error=failed.error)
         elif results:
             join = BucketJoin(plan=plans[number].get(), parts=tuple(result.get() for result in results))
-            joining[number, _WHOLE] = (join_parts_task, _task(units[number], join))
+            joining[number, _WHOLE] = (join_parts_task, replace(units[number], work=join))
     found |= _largest_first(run, joining | whole(beside_joins), "joined files")
     return [found[number, _WHOLE] for number in range(len(units))]
 
 
-def _smallest(units: Sequence[StagedUnit], numbers: Sequence[int], length: float) -> list[int]:
+def _smallest(units: Sequence[UnitTask], numbers: Sequence[int], length: float) -> list[int]:
     """As many of the first as do not exceed a length together."""
-    reached = accumulate(_length(units[number]) for number in numbers)
+    reached = accumulate(units[number].length for number in numbers)
     return [number for number, total in zip(numbers, reached, strict=True) if total <= length]
 
 
-def _length(one: StagedUnit) -> int:
-    return sum(file.length for file in one.unit.inputs)
-
-
-def _is_large(one: StagedUnit) -> bool:
+def _is_large(one: UnitTask) -> bool:
     unit = one.unit
     if one.staging is None or not isinstance(unit, Unit) or unit.is_delete:
         return False
-    return 0 < 2 * unit.settings.part_bytes <= _length(one)
+    return 0 < 2 * unit.settings.part_bytes <= one.length
 
 
-def _parts(one: StagedUnit, plan: Done[BucketPlan]) -> list[PartUnit]:
+def _parts(one: UnitTask, plan: Done[BucketPlan]) -> list[PartUnit]:
     if plan.error is not None:
         return []
     assert isinstance(one.unit, Unit)
@@ -104,10 +89,6 @@ def _parts(one: StagedUnit, plan: Done[BucketPlan]) -> list[PartUnit]:
         PartUnit(unit=one.unit, numbers=numbers, actions=tuple(actions[number] for number in numbers), filters=filters)
         for numbers in shares(actions, one.unit.settings.part_bytes)
     ]
-
-
-def _task(one: StagedUnit, work: AnyUnit | PartUnit | BucketJoin) -> UnitTask:
-    return UnitTask(work=work, staging=one.staging)
 
 
 def _call(item: tuple[Callable[[UnitTask, str], Any], UnitTask], attempt: str) -> Any:

@@ -19,8 +19,8 @@ from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
 from acidlib.engine.target import LOCK_TRIES, Target
-from acidlib.engine.tasks import look_task
-from acidlib.engine.units import StagedUnit, run_units
+from acidlib.engine.tasks import UnitTask, look_task
+from acidlib.engine.units import run_units
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
@@ -208,7 +208,7 @@ class Worker:
             if one.hold is not None:
                 self._guarded(one, self._stage, one)
         running = [one for one in running if one.result is None]
-        units = [(one, StagedUnit(unit=unit, staging=one.staging)) for one in running for unit in one.units]
+        units = [(one, UnitTask(work=unit, staging=one.staging)) for one in running for unit in one.units]
         found = run_units(
             lambda work, items, what: self._run(work, items, running, what), [staged for _, staged in units]
         )
@@ -242,7 +242,7 @@ class Worker:
         first = next((unit for unit in one.units if isinstance(unit, Unit)), None)
         if first is None:
             return units
-        staged = StagedUnit(unit=replace(first, keep_empty=True), staging=one.staging)
+        staged = UnitTask(work=replace(first, keep_empty=True), staging=one.staging)
         (done,) = run_units(lambda work, items, what: self._run(work, items, [one], what), [staged])
         return (done.get(), *units[1:])
 

@@ -1,12 +1,12 @@
-"""The text form in which the metastore's database keeps maps and lists of strings.
+"""The text form in which the metastore's database keeps maps of strings.
 
-Source: Hive `StringableMap` and `CompactorMR.StringableList`: the number of entries and a colon, then for each string
+Source: Hive `StringableMap`: the number of entries and a colon, then for each string
 its length, a colon and the string, with nothing between. Lengths count UTF-16 units, as Java's do; -1 is a null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from acidlib.errors import RefusedError
 
@@ -22,26 +22,6 @@ def parse_map(text: str) -> dict[str | None, str | None]:
     result = {reader.string(): reader.string() for _ in range(count)}
     reader.finish()
     return result
-
-
-def format_list(entries: Sequence[str]) -> str:
-    """The text of a list, such as `2:4:/tmp4:/usr`."""
-    return f"{len(entries)}:" + "".join(_string(entry) for entry in entries)
-
-
-def parse_list(text: str) -> tuple[str, ...]:
-    """The strings of a text; raises RefusedError when it does not parse or holds a null."""
-    count, reader = _start(text)
-    strings = tuple(reader.string() for _ in range(count))
-    reader.finish()
-    return tuple(_not_null(text, strings))
-
-
-def _not_null(text: str, strings: Iterable[str | None]) -> Iterable[str]:
-    for string in strings:
-        if string is None:
-            raise RefusedError(f"Cannot read the list {text!r}: because it holds a null")
-        yield string
 
 
 def _string(value: str | None) -> str:

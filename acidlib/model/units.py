@@ -13,7 +13,7 @@ MEBIBYTE = 1 << 20
 
 
 class FileForm(enum.Enum):
-    """What a data file holds."""
+    """What a data file holds: ACID events, or rows whose ids follow from its directory, its name and their place."""
 
     EVENTS = "ACID events"
     ORIGINAL = "rows without ACID columns"

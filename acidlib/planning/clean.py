@@ -69,11 +69,6 @@ class CleanPlan:
     first_seen: tuple[str, ...]
     high_water_mark: int
 
-    @property
-    def bytes_to_remove(self) -> int:
-        """The listed bytes of all removals."""
-        return sum(removal.length for removal in self.remove)
-
 
 def cleanable(
     listing: Listing,

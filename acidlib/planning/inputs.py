@@ -39,6 +39,7 @@ from acidlib.model.names import (
     side_file_name,
 )
 from acidlib.model.requests import CompactionType
+from acidlib.model.units import FileForm
 from acidlib.planning.enough import not_enough, one_delta_will_do, refused_message
 from acidlib.planning.order import uri_order
 from acidlib.planning.state import AcidState
@@ -56,16 +57,6 @@ class Role(Enum):
     DELETE_DELTA = "delete delta"
 
 
-class FileKind(Enum):
-    """What a file's name makes it: ACID rows, or rows whose ids follow from directory, name and place.
-
-    Only the file's own columns are proof; a reader of the file has to compare.
-    """
-
-    ACID = "acid"
-    RAW = "raw"
-
-
 class Publication(Enum):
     """How the result becomes visible."""
 
@@ -78,14 +69,15 @@ class Publication(Enum):
 class InputFile:
     """One data file: `path` relative to the location, `length` in bytes and `modified` (epoch seconds) as listed.
 
-    With a `side_file` (relative path, and its own length) the file is readable up to the last length noted in it only.
+    Its `form` is what its name makes it; only the file's own columns are proof, so a reader of it compares. With a
+    `side_file` (relative path, and its own length) it is readable up to the last length noted in that only.
     """
 
     path: str
     length: int
     modified: float
     bucket: int
-    kind: FileKind
+    form: FileForm
     side_file: str | None = None
     side_length: int | None = None
 
@@ -153,11 +145,6 @@ class CompactionInputs:
     max_write_id: int | None
     high_water_mark: int
     empty_files: tuple[str, ...]
-
-    @property
-    def input_bytes(self) -> int:
-        """The listed bytes of all data files."""
-        return sum(file.length for directory in self.directories for file in directory.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +326,7 @@ class _Files:
                 raise RefusedError(f"Cannot compact {path}: because it lies in a directory that is none of a UNION ALL")
         files = [self._input(self._by_path[path]) for path in paths]
         kept = tuple(file for file in files if file is not None)
-        if acid := [file.path for file in kept if file.kind is FileKind.ACID]:
+        if acid := [file.path for file in kept if file.form is FileForm.EVENTS]:
             raise CorruptError(f"Cannot compact {acid[0]}: because it is a bucket file outside of any ACID directory")
         return InputDirectory(role=Role.ORIGINALS, path="", name=None, files=kept)
 
@@ -353,7 +340,7 @@ class _Files:
         listed = sorted(self._by_directory.get(path, ()), key=lambda file: uri_order(file.path))
         files = [self._input(file) for file in listed if not is_aside(file)]
         kept = tuple(file for file in files if file is not None)
-        if role is Role.DELETE_DELTA and (raw := [file.path for file in kept if file.kind is FileKind.RAW]):
+        if role is Role.DELETE_DELTA and (raw := [file.path for file in kept if file.form is FileForm.ORIGINAL]):
             raise CorruptError(
                 f"Cannot compact {raw[0]}: because a delete delta never holds files without ACID columns"
             )
@@ -397,7 +384,7 @@ class _Files:
             length=file.length,
             modified=file.modified,
             bucket=parsed.bucket,
-            kind=FileKind.ACID if isinstance(parsed, BucketFile) else FileKind.RAW,
+            form=FileForm.EVENTS if isinstance(parsed, BucketFile) else FileForm.ORIGINAL,
             side_file=side if has_side else None,
             side_length=self._by_path[side].length if has_side else None,
         )
@@ -409,7 +396,9 @@ class _Files:
             return None
         parsed = parse_file(file.name.partition(".")[0])
         bucket = parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0
-        return InputFile(path=file.path, length=file.length, modified=file.modified, bucket=bucket, kind=FileKind.RAW)
+        return InputFile(
+            path=file.path, length=file.length, modified=file.modified, bucket=bucket, form=FileForm.ORIGINAL
+        )
 
 
 def is_aside(file: ListedFile) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from acidlib.model.generation import Generation
 from acidlib.model.names import DeltaDir
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import ColumnMatching, DataFile, FileForm, RewriteSettings, Unit
+from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.inputs import CompactionInputs, FileKind, InputDirectory, InputFile, Role
+from acidlib.planning.inputs import CompactionInputs, InputDirectory, InputFile, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ def data_file(location: str, directory: InputDirectory, file: InputFile, lengths
         directory=directory.path,
         length=lengths.get(file.path, file.length),
         bucket=file.bucket,
-        form=FileForm.ORIGINAL if file.kind is FileKind.RAW else FileForm.EVENTS,
+        form=file.form,
         write_id=directory.synthetic_write_id,
         statement_id=directory.synthetic_statement,
         aborted=directory.wholly_aborted,

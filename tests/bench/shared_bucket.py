@@ -22,7 +22,8 @@ import click
 
 from acidlib.engine.command import Size
 from acidlib.engine.runner import Done, attempt
-from acidlib.engine.units import StagedUnit, run_units
+from acidlib.engine.tasks import UnitTask
+from acidlib.engine.units import run_units
 from acidlib.model.units import Unit
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.staging import create_staging, remove_staging
@@ -68,8 +69,8 @@ def _timed(pool: ProcessPoolExecutor, place: Path, units: Sequence[Unit], part_b
         return list(pool.map(_attempt, [work] * len(items), items))
 
     staged = [
-        StagedUnit(
-            unit=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
+        UnitTask(
+            work=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
             staging=create_staging(fs, str(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()),
         )
         for unit in units

@@ -164,7 +164,6 @@ def test_what_is_removed_is_told() -> None:
         branch: (True, 2, 200, "covered by base_5"),
         "delta_3_3": (True, 1, 100, "covered by base_5"),
     }
-    assert found.bytes_to_remove == 400
     assert (found.blocked, found.first_seen) == ((), ())
 
 

@@ -11,10 +11,10 @@ from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BaseDir
 from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
+from acidlib.model.units import FileForm
 from acidlib.model.writeids import ValidWriteIdList, all_committed
 from acidlib.planning.inputs import (
     CompactionInputs,
-    FileKind,
     InputFile,
     Publication,
     Refusal,
@@ -143,7 +143,7 @@ def test_major_order_and_files() -> None:
     assert outputs(result) == ["base_0000024"]
     assert result.outputs[0].metadata_acid
     assert (result.min_write_id, result.max_write_id, result.high_water_mark) == (21, 24, 100)
-    assert (result.publication, result.reason, result.input_bytes) == (Publication.ONE_RENAME, "as requested", 500)
+    assert (result.publication, result.reason) == (Publication.ONE_RENAME, "as requested")
 
 
 def test_names_of_hive_4() -> None:
@@ -209,7 +209,7 @@ def test_loaded_files_get_the_ids_of_their_directory() -> None:
     assert (loaded.synthetic_write_id, loaded.synthetic_statement) == (7, 3)
     (file,) = loaded.files
     assert file == InputFile(
-        path="delta_7_7_0003/000001_0_copy_1", length=100, modified=0.0, bucket=1, kind=FileKind.RAW
+        path="delta_7_7_0003/000001_0_copy_1", length=100, modified=0.0, bucket=1, form=FileForm.ORIGINAL
     )
     assert outputs(inputs(listing("delta_7_7_0003/000001_0", "delta_8_8_0000"), MINOR)) == ["delta_0000007_0000008"]
 

@@ -5,7 +5,7 @@ import pytest
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.stringable import format_list, format_map, parse_list, parse_map
+from acidlib.model.stringable import format_map, parse_map
 from acidlib.model.thresholds import ABORTED_TXN_TIME_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY, MAX_NUM_DELTA_KEY, Thresholds
 
 
@@ -104,17 +104,7 @@ def test_lengths_are_java_characters() -> None:
     assert parse_map("1:1:\u3a3a1:\u003a") == {"\u3a3a": ":"}
 
 
-def test_stringable_list_as_in_hives_test() -> None:
-    assert format_list(["/tmp", "/usr"]) == "2:4:/tmp4:/usr"
-    assert parse_list("2:4:/tmp4:/usr") == ("/tmp", "/usr")
-
-
 @pytest.mark.parametrize("text", ["", "x", "1", "-1:", "2:1:a1:b", "1:1:a2:b", "1:1:a1:bc", "1:-2:1:b", "9:"])
 def test_stringable_texts_that_do_not_parse(text: str) -> None:
     with pytest.raises(RefusedError, match="Cannot read"):
         parse_map(text)
-
-
-def test_a_list_has_no_nulls() -> None:
-    with pytest.raises(RefusedError, match="holds a null"):
-        parse_list("1:-1:")
