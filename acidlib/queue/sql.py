@@ -5,7 +5,7 @@ leaves to the caller: a worker may end only what is still its own. Times are epo
 but in a metastore's database its own clock counts instead, for Hive compares with it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -81,17 +81,6 @@ class SqlQueue(QueueReader):
 
         make_mutex(self._database, tables, SCHEDULER)
         return self._database.write("add to", work)
-
-    def claim_next(
-        self, kind: CompactionType, worker_id: str, now_ms: int, *, skip: Collection[int] = ()
-    ) -> CompactionRequest | None:
-        """Takes the oldest waiting request of a kind whose id is not in `skip`; None when there is none."""
-        for request in self.waiting(kind):
-            if request.id not in skip:
-                claimed = self.claim_id(request.id, worker_id, now_ms)
-                if claimed is not None:
-                    return claimed
-        return None
 
     def claim_id(self, request_id: int, worker_id: str, now_ms: int) -> CompactionRequest | None:
         """Takes one request for a worker; None when it no longer waits (somebody else was faster).
@@ -201,15 +190,9 @@ class SqlQueue(QueueReader):
         make_mutex(self._database, tables, SCHEDULER)
         return self._database.write("write to", work)
 
-    def set_cleaner_start(self, request_id: int, start_ms: int | None) -> None:
-        """Notes when cleaning of a request began; None clears it."""
-        self._change(request_id, None, cleaner_start_ms=start_ms)
-
     def set_cleaner_note(self, request_id: int, reason: str | None, retry_retention_ms: int) -> None:
         """Notes why a request could not be cleaned yet and how much longer the cleaner waits before the next try."""
-        self._change(
-            request_id, None, error_message=reason, retry_retention_ms=retry_retention_ms, cleaner_start_ms=None
-        )
+        self._change(request_id, None, error_message=reason, retry_retention_ms=retry_retention_ms)
 
     def revoke_timed_out(self, now_ms: int, timeout_ms: int) -> int:
         """Gives back every request whose worker started before `now_ms - timeout_ms`; returns how many."""

@@ -23,30 +23,6 @@ _REFRESH_SECONDS = 0.1
 _BAR, _FIGURES, _LEAST_NAME = 24, 28, 16
 
 
-class SilentProgress:
-    """Says nothing."""
-
-    def __enter__(self) -> SilentProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to end."""
-
-    def start(self, what: str, total: int) -> None:
-        """A piece of work with a number of parts begins."""
-
-    def advance(self, done: int) -> None:
-        """So many parts are done."""
-
-    def finish(self) -> None:
-        """It has ended."""
-
-    def note(self, line: str) -> None:
-        """One line about something that has happened."""
-
-
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Raise the error: rich would redirect standard output and end the process."""

@@ -22,6 +22,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from claiming import claim_next
 from hmsclient import HMSClient
 from hmsclient.genthrift.hive_metastore import ttypes
 from servers.fleet import Servers
@@ -273,7 +274,7 @@ def _drain(url: str, worker: str, gate: str) -> list[int]:
     taken = []
     with SqlQueue(url) as queue:
         _wait_for(gate)
-        while (claimed := queue.claim_next(MAJOR, worker, 1)) is not None:
+        while (claimed := claim_next(queue, MAJOR, worker, 1)) is not None:
             assert (claimed.state, claimed.worker_id) == (State.WORKING, worker)
             taken.append(claimed.id)
             queue.set_highest_write_id(claimed.id, worker, claimed.id)
@@ -582,7 +583,7 @@ def test_hive_sees_what_we_do(hive3_metastore: Metastore, client: HMSClient) -> 
         assert (answer.accepted, answer.state) == (True, "initiated")
         number = answer.id
         assert not queue.enqueue(request("seen", partition="p=1"), now_ms=1).accepted
-        claimed = queue.claim_next(MINOR, "acidlib-w", 1)
+        claimed = claim_next(queue, MINOR, "acidlib-w", 1)
         assert claimed is not None
         assert (claimed.id, claimed.entity, claimed.properties) == (
             number,

@@ -14,7 +14,7 @@ from typing import TextIO
 import pytest
 
 from acidlib.engine import services
-from acidlib.report.progress import SilentProgress, TerminalProgress
+from acidlib.report.progress import TerminalProgress
 
 
 class Clock:
@@ -62,11 +62,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     one.close()
 
 
-@pytest.mark.parametrize("kind", [SilentProgress, TerminalProgress])
 @pytest.mark.parametrize("method", ["start", "advance", "finish", "note"])
-def test_it_is_what_the_services_expect(kind: type, method: str) -> None:
+def test_it_is_what_the_services_expect(method: str) -> None:
     expected = inspect.signature(getattr(services.Progress, method), eval_str=True)
-    assert inspect.signature(getattr(kind, method), eval_str=True) == expected
+    assert inspect.signature(getattr(TerminalProgress, method), eval_str=True) == expected
 
 
 def test_a_log_gets_one_plain_line_per_piece_and_the_notes() -> None:
@@ -111,15 +110,6 @@ def test_standard_error_is_where_it_goes(capsys: pytest.CaptureFixture[str]) -> 
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.startswith("noted\none: 1 of 1, ")
-
-
-def test_silence(capfd: pytest.CaptureFixture[str]) -> None:
-    with SilentProgress() as progress:
-        progress.start("one", 1)
-        progress.advance(1)
-        progress.note("noted")
-        progress.finish()
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_terminal_gets_a_bar_that_moves_and_goes(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:

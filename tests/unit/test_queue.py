@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from claiming import claim_next
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.generation import Generation
@@ -74,7 +75,7 @@ def test_the_tables_are_those_of_the_metastore(queue: SqlQueue, path: Path) -> N
 
 def test_a_request_from_enqueueing_to_its_history(queue: SqlQueue) -> None:
     assert queue.enqueue(request(), now_ms=10).id == 1
-    claimed = queue.claim_next(MAJOR, "w-1", 20)
+    claimed = claim_next(queue, MAJOR, "w-1", 20)
     assert claimed is not None
     assert (claimed.state, claimed.worker_id, claimed.start_ms) == (State.WORKING, "w-1", 20)
     queue.set_highest_write_id(1, "w-1", 9)
@@ -88,7 +89,6 @@ def test_a_request_from_enqueueing_to_its_history(queue: SqlQueue) -> None:
         "run": "s",
         "published": "base_0000009",
     }
-    queue.set_cleaner_start(1, 40)
     queue.set_cleaner_note(1, "a reader is open", 300)
     assert queue.ready_for_cleaning()[0].retry_retention_ms == 300
     queue.mark_cleaned(1, 50)
@@ -105,22 +105,21 @@ def test_requests_are_claimed_in_order_and_by_kind(queue: SqlQueue) -> None:
         queue.enqueue(request(table, kind=kind), now_ms=1)
     assert [row.table for row in queue.waiting()] == ["a", "b", "c"]
     assert [row.table for row in queue.waiting(MINOR)] == ["a", "c"]
-    first = queue.claim_next(MINOR, "w", 2)
+    first = claim_next(queue, MINOR, "w", 2)
     assert first is not None
     assert first.table == "a"
-    assert queue.claim_next(MINOR, "w", 2, skip={3}) is None
     assert queue.claim_id(1, "v", 3) is None
     second = queue.claim_id(3, "v", 3)
     assert second is not None
     assert (second.table, second.worker_id) == ("c", "v")
-    assert queue.claim_next(MINOR, "w", 4) is None
+    assert claim_next(queue, MINOR, "w", 4) is None
 
 
 @pytest.mark.parametrize("working", [False, True])
 def test_a_second_request_for_the_same_place_is_not_accepted(queue: SqlQueue, working: bool) -> None:
     queue.enqueue(request(), now_ms=1)
     if working:
-        queue.claim_next(MAJOR, "w", 2)
+        claim_next(queue, MAJOR, "w", 2)
     answer = queue.enqueue(request(kind=MINOR), now_ms=3)
     label = "working" if working else "initiated"
     assert (answer.accepted, answer.id, answer.state.label) == (False, 1, label)
@@ -134,7 +133,7 @@ def test_a_second_request_for_the_same_place_is_not_accepted(queue: SqlQueue, wo
 
 def test_what_is_ready_for_cleaning_refuses_only_when_nothing_is_new(queue: SqlQueue) -> None:
     queue.enqueue(request(), now_ms=1)
-    queue.claim_next(MAJOR, "w", 2)
+    claim_next(queue, MAJOR, "w", 2)
     queue.set_highest_write_id(1, "w", 22)
     queue.mark_compacted(1, "w", 3)
     refused = queue.enqueue(request(highest_write_id=22), now_ms=4)
@@ -147,7 +146,7 @@ def test_what_is_ready_for_cleaning_refuses_only_when_nothing_is_new(queue: SqlQ
 
 def test_a_worker_ends_only_what_is_its_own(queue: SqlQueue) -> None:
     queue.enqueue(request(), now_ms=1)
-    queue.claim_next(MAJOR, "w", 2)
+    claim_next(queue, MAJOR, "w", 2)
     for call in (
         lambda: queue.mark_compacted(1, "other", 3),
         lambda: queue.set_highest_write_id(1, "other", 3),
@@ -157,7 +156,6 @@ def test_a_worker_ends_only_what_is_its_own(queue: SqlQueue) -> None:
         lambda: queue.mark_refused(1, "reason", 3, worker_id="other"),
         lambda: queue.mark_failed(1, "reason", 3, worker_id=None),
         lambda: queue.mark_cleaned(1, 3),
-        lambda: queue.set_cleaner_start(1, 3),
         lambda: queue.mark_compacted(2, "w", 3),
     ):
         with pytest.raises(ConflictError, match=r"Cannot change compaction request [12]: because"):
@@ -168,7 +166,7 @@ def test_a_worker_ends_only_what_is_its_own(queue: SqlQueue) -> None:
 
 def test_failing_twice_is_a_conflict(queue: SqlQueue) -> None:
     queue.enqueue(request(), now_ms=1)
-    queue.claim_next(MAJOR, "w", 2)
+    claim_next(queue, MAJOR, "w", 2)
     queue.mark_failed(1, "Cannot read x: because y", 3, worker_id="w")
     with pytest.raises(ConflictError):
         queue.mark_failed(1, "again", 4, worker_id="w")
@@ -183,7 +181,7 @@ def test_failing_twice_is_a_conflict(queue: SqlQueue) -> None:
 
 def test_given_back_it_waits_again(queue: SqlQueue) -> None:
     queue.enqueue(request(), now_ms=1)
-    queue.claim_next(MAJOR, "w", 2)
+    claim_next(queue, MAJOR, "w", 2)
     queue.give_back(1, "w")
     (row,) = queue.waiting()
     assert (row.worker_id, row.start_ms) == (None, None)
@@ -191,7 +189,7 @@ def test_given_back_it_waits_again(queue: SqlQueue) -> None:
 
 def test_refused_and_not_initiated(queue: SqlQueue) -> None:
     queue.enqueue(request(), now_ms=1)
-    queue.claim_next(MAJOR, "w", 2)
+    claim_next(queue, MAJOR, "w", 2)
     queue.mark_refused(1, "None of the thresholds met", 3, worker_id="w")
     assert queue.record_not_initiated(request("u", kind=MINOR), "2 attempts failed", 4) == 2
     newest, oldest = queue.show()
@@ -254,7 +252,7 @@ def test_a_name_with_a_zero_is_kept_or_refused(queue: SqlQueue) -> None:
 def test_only_workers_over_their_time_are_revoked(queue: SqlQueue) -> None:
     for table, start in (("a", 1000), ("b", 2000), ("c", 1999)):
         queue.enqueue(request(table), now_ms=1)
-        queue.claim_next(MAJOR, f"w-{table}", start)
+        claim_next(queue, MAJOR, f"w-{table}", start)
     assert queue.revoke_timed_out(12_000, 10_000) == 2
     assert states(queue) == [(3, "i"), (2, "w"), (1, "i")]
     with pytest.raises(ConflictError):
@@ -310,7 +308,7 @@ def test_a_retry_time_of_zero_never_tries_again() -> None:
 def test_failed_attempts_count_per_place(queue: SqlQueue) -> None:
     for number, partition in enumerate(("p=1", "p=1", "p=2"), start=1):
         queue.enqueue(request(partition=partition), now_ms=number)
-        queue.claim_next(MAJOR, "w", number)
+        claim_next(queue, MAJOR, "w", number)
         queue.mark_failed(number, "x", number, worker_id="w")
 
     def blocked(one: CompactionRequest) -> bool:
@@ -349,7 +347,7 @@ def test_old_failures_go_once_a_newer_success_replaces_them() -> None:
 def test_purging_deletes_what_the_rule_names(queue: SqlQueue) -> None:
     for number in range(1, 6):
         queue.enqueue(request(), now_ms=number)
-        queue.claim_next(MAJOR, "w", number)
+        claim_next(queue, MAJOR, "w", number)
         queue.mark_failed(number, "x", number, worker_id="w")
     queue.enqueue(request(), now_ms=9)
     assert queue.purge_history(Retention(), 10) == 2
@@ -361,7 +359,7 @@ def _drain(url: str, worker: str, go: float) -> list[int]:
     with SqlQueue(url) as queue:
         while time.time() < go:
             pass
-        while (claimed := queue.claim_next(MAJOR, worker, 1)) is not None:
+        while (claimed := claim_next(queue, MAJOR, worker, 1)) is not None:
             taken.append(claimed.id)
             queue.mark_compacted(claimed.id, worker, 2)
     return taken

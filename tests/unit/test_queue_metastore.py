@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from claiming import claim_next
 from sqlalchemy import create_engine, inspect, text
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
@@ -143,7 +144,7 @@ def test_a_request_goes_the_way_that_hive_knows(hive: Hive, queue: SqlQueue) -> 
     assert hive.run("SELECT NCQ_NEXT FROM NEXT_COMPACTION_QUEUE_ID") == [(2,)]
     assert hive.run("SELECT MT_KEY1, MT_KEY2 FROM AUX_TABLE") == [("CompactionScheduler", 0)]
 
-    claimed = queue.claim_next(MINOR, "w-1", 5)
+    claimed = claim_next(queue, MINOR, "w-1", 5)
     assert claimed is not None
     assert near_now(claimed.start_ms)
     queue.set_highest_write_id(1, "w-1", 7)
@@ -155,7 +156,6 @@ def test_a_request_goes_the_way_that_hive_knows(hive: Hive, queue: SqlQueue) -> 
     assert hive.run(of_hive) == [(1, "db", "t", "ds=a/h=1", "r", "i", text_of_properties, None, "etl", 7)]
     (found,) = queue.ready_for_cleaning()
     assert (found.commit_ms, found.enqueue_ms, found.retry_retention_ms) == (None, None, 0)  # no such columns
-    queue.set_cleaner_start(1, 5)
     queue.set_cleaner_note(1, "a reader is open", 300)
     assert queue.ready_for_cleaning()[0].error_message == "a reader is open"
     queue.mark_cleaned(1, 5)
@@ -194,7 +194,7 @@ def test_a_request_of_hives_is_carried_out(hive: Hive, queue: SqlQueue) -> None:
     hive.run("UPDATE NEXT_COMPACTION_QUEUE_ID SET NCQ_NEXT = 42")
     answer = queue.enqueue(request(location="/w/t"), now_ms=1)
     assert (answer.accepted, answer.id) == (False, 41)
-    claimed = queue.claim_next(MINOR, "w", 1)
+    claimed = claim_next(queue, MINOR, "w", 1)
     assert claimed is not None
     assert (claimed.properties, claimed.property("location")) == ((), None)
     queue.mark_compacted(41, "w", 1)
@@ -499,7 +499,6 @@ def test_a_worker_ends_only_what_is_its_own(hive: Hive, queue: SqlQueue) -> None
         lambda: queue.mark_compacted(1, "v", 1),
         lambda: queue.mark_failed(1, "x", 1, worker_id="v"),
         lambda: queue.mark_cleaned(1, 1),
-        lambda: queue.set_cleaner_start(1, 1),  # there is no such column, yet it must be ready
         lambda: queue.set_cleaner_note(1, None, 1),
     )
     for call in calls:

@@ -30,7 +30,7 @@ from acidlib.engine.target import Target, Understanding
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
 from acidlib.metastore.standalone import StatedWriteIds, stated_write_ids
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.report.progress import SilentProgress
+from acidlib.report.progress import TerminalProgress
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
 
@@ -51,7 +51,7 @@ def services() -> Services:
         clock=lambda: NOW,
         pause=lambda seconds: None,
         unique=lambda: str(next(numbers)),
-        progress=SilentProgress(),
+        progress=TerminalProgress(),
     )
 
 
