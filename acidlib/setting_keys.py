@@ -1,5 +1,6 @@
-"""The settings that are known: Hive's property names, their defaults and units, and what else they are called.
+"""The settings that are known. One definition of each says everything about it: names, values, and where it may stand.
 
+`conf/acidlib.toml` and the table in README.md are made of these definitions (`python -m acidlib.setting_docs`).
 Source: Hive HiveConf and MetastoreConf; the defaults are theirs.
 """
 
@@ -19,17 +20,44 @@ class Kind(enum.Enum):
     TEXT = "a text"
 
 
+class Spelling(enum.Enum):
+    """What stands before a setting's name where databases, tables and requests state it as a property.
+
+    Hive Initiator has `compactorthreshold.`, Hive CompactorMR.overrideMRProps `compactor.`. PLAIN: nothing has to stand
+    before it; `compactor.` may.
+    """
+
+    COMPACTOR = "compactor."
+    THRESHOLD = "compactorthreshold."
+    PLAIN = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One setting: Hive's name, how its text is read, its default as text, and the unit of a bare number of time."""
+    """One setting, which site files, acidlib.toml, properties (by its `spelling`) and `--set` may give.
+
+    name              Hive's
+    kind, unit, least  how its text is read, the unit of a bare number of time, and the least value; None = any
+    default           as text
+    meaning           sentences for people; without effect: why it has none, to follow a colon
+    aliases           what else Hive calls it, besides `hive.compactor.x` for `metastore.compactor.x` and vice versa
+    property_aliases  names that mean it only as properties; in a site file they mean all of Hadoop
+    spelling          as a property; None: it is none, what readers make of it there is said in `Target.matching`
+    is_threshold      the initiator's decision goes by it
+    inert             it is taken, and nothing goes by it: Hive's services do, or would
+    """
 
     name: str
     kind: Kind
     default: str
     meaning: str
+    aliases: tuple[str, ...] = ()
+    property_aliases: tuple[str, ...] = ()
+    spelling: Spelling | None = Spelling.COMPACTOR
     unit: str = "s"
     least: float | None = 0
     is_threshold: bool = False
+    inert: bool = False
 
 
 KEYS: tuple[Key, ...] = (
@@ -37,228 +65,231 @@ KEYS: tuple[Key, ...] = (
         name="hive.compactor.delta.num.threshold",
         kind=Kind.COUNT,
         default="10",
-        meaning="more delta directories than this make a minor compaction (major without a base)",
+        meaning="More delta directories than this make a minor compaction, or a major if there is no base.",
+        spelling=Spelling.THRESHOLD,
         is_threshold=True,
     ),
     Key(
         name="hive.compactor.delta.pct.threshold",
         kind=Kind.NUMBER,
         default="0.1",
-        meaning="a larger share of delta bytes in base bytes than this makes a major compaction",
+        meaning="A larger share of delta bytes in base bytes than this makes a major compaction.",
+        spelling=Spelling.THRESHOLD,
         is_threshold=True,
     ),
     Key(
         name="hive.compactor.abortedtxn.threshold",
         kind=Kind.COUNT,
         default="1000",
-        meaning="more aborted transactions on a table or partition than this make a major compaction",
+        meaning="More aborted write ids that have a directory in a place than this make a major "
+        "compaction (Hive 4: only where `metastore.compactor.clean.aborts.using.cleaner` is false).",
+        is_threshold=True,
     ),
     Key(
         name="hive.compactor.aborted.txn.time.threshold",
         kind=Kind.DURATION,
         default="12h",
+        meaning="no client can tell which transaction a write id is of.",
         unit="h",
         least=None,
-        meaning="an aborted transaction older than this makes a minor compaction; negative: off",
+        inert=True,
     ),
     Key(
         name="hive.compactor.max.num.delta",
         kind=Kind.COUNT,
         default="500",
-        meaning="accepted and without effect: one pass reads any number of deltas",
+        meaning="one pass reads any number of deltas.",
+        inert=True,
     ),
     Key(
         name="hive.compactor.worker.timeout",
         kind=Kind.DURATION,
         default="86400s",
-        meaning="a request worked on for longer than this is given to another worker",
+        meaning="A request worked on for longer than this is given to another run; at 90 % of it a run "
+        "gives up by itself.",
     ),
     Key(
         name="hive.compactor.worker.pool",
         kind=Kind.TEXT,
         default="",
-        meaning="the pool a table's requests go to; empty: the default pool",
+        meaning="Hive 4: the pool of requests; empty: the default pool.",
+        spelling=Spelling.PLAIN,
     ),
     Key(
         name="hive.compactor.job.queue",
         kind=Kind.TEXT,
         default="",
-        meaning="the YARN queue of compaction jobs",
+        meaning="The YARN queue of the jobs.",
+        property_aliases=("mapreduce.job.queuename", "mapred.job.queue.name"),
     ),
     Key(
         name="hive.compactor.compact.insert.only",
         kind=Kind.FLAG,
         default="true",
-        meaning="whether insert-only tables are compacted",
+        meaning="Whether insert-only tables are compacted.",
     ),
     Key(
         name="metastore.compactor.run.as.user",
         kind=Kind.TEXT,
         default="",
-        meaning="the user that new requests name; empty: the owner of the table's directory",
+        meaning="Whom requests name as their user; empty: the owner of the table's directory.",
     ),
     Key(
         name="metastore.compactor.fetch.size",
         kind=Kind.COUNT,
         default="1000",
+        meaning="the initiator looks at all places in each run.",
         least=1,
-        meaning="how many places the initiator looks for at most in one go",
+        inert=True,
     ),
     Key(
         name="metastore.compactor.clean.aborts.using.cleaner",
         kind=Kind.FLAG,
         default="true",
-        meaning="Hive 4: aborted transactions are left to the cleaner and start no compaction",
+        meaning="Hive 4: whether aborted transactions are left to Hive's cleaner and start no compaction.",
     ),
     Key(
         name="hive.compactor.cleaner.on",
         kind=Kind.FLAG,
         default="false",
-        meaning="whether the metastore runs a cleaner of its own",
+        meaning="the cleaner asks a metastore of Hive 4 itself whether Hive's own cleaner is on.",
+        inert=True,
     ),
     Key(
         name="hive.compactor.delayed.cleanup.enabled",
         kind=Kind.FLAG,
         default="false",
-        meaning="whether the cleaner waits before it removes what a compaction made obsolete",
+        meaning="With a metastore: whether the cleaner waits before it removes what a compaction made "
+        "obsolete, although nobody reads it.",
     ),
     Key(
         name="hive.compactor.cleaner.retention.time.seconds",
         kind=Kind.DURATION,
         default="300s",
-        meaning="how long it then waits, from the commit of the compaction on",
+        meaning="How long it then waits, from the commit of the compaction on.",
     ),
     Key(
         name="hive.compactor.cleaner.retry.maxattempts",
         kind=Kind.COUNT,
         default="5",
-        meaning="after so many failed cleanings a request counts as failed",
+        meaning="After so many failed cleanings a request counts as failed.",
     ),
     Key(
         name="metastore.compactor.cleaner.retry.retention.time",
         kind=Kind.DURATION,
         default="300s",
-        meaning="how long a failed cleaning waits before its next try; doubled each time",
+        meaning="How long a failed cleaning waits before its next try; doubled each time.",
+        aliases=("metastore.compactor.cleaner.retry.retentionTime",),
     ),
     Key(
         name="metastore.compactor.initiator.failed.compacts.threshold",
         kind=Kind.COUNT,
         default="2",
+        meaning="After so many failed compactions in a row a place is no longer queued automatically.",
         least=1,
-        meaning="after so many failed compactions in a row a place is no longer compacted automatically",
     ),
     Key(
         name="metastore.compactor.initiator.failed.retry.time",
         kind=Kind.DURATION,
         default="7d",
+        meaning="How long after the last of these it is tried again; 0 or less, and with Hive 3.1's own queue: never.",
         unit="d",
         least=None,
-        meaning="how long after the last of these it is tried again; 0 or negative: never",
     ),
     Key(
         name="metastore.compactor.history.retention.succeeded",
         kind=Kind.COUNT,
         default="3",
-        meaning="succeeded requests kept in the history of each place",
+        meaning="Succeeded requests kept in the history of each place.",
     ),
     Key(
         name="metastore.compactor.history.retention.failed",
         kind=Kind.COUNT,
         default="3",
-        meaning="failed requests kept in the history of each place",
+        meaning="Failed requests kept.",
     ),
     Key(
         name="metastore.compactor.history.retention.did.not.initiate",
         kind=Kind.COUNT,
         default="2",
-        meaning="requests that were not initiated, kept in the history of each place",
+        meaning="Requests that were not initiated, kept.",
+        aliases=("metastore.compactor.history.retention.attempted",),
     ),
     Key(
         name="metastore.compactor.history.retention.refused",
         kind=Kind.COUNT,
         default="3",
-        meaning="refused requests kept in the history of each place",
+        meaning="Refused requests kept.",
     ),
     Key(
         name="metastore.compactor.history.retention.timeout",
         kind=Kind.DURATION,
         default="7d",
+        meaning="Older rows of these kinds go as soon as a newer compaction has succeeded.",
         unit="d",
-        meaning="older rows of these kinds go as soon as a newer compaction has succeeded",
     ),
     Key(
         name="hive.txn.timeout",
         kind=Kind.DURATION,
         default="300s",
-        meaning="a transaction or lock without a heartbeat for longer than this is aborted by the metastore",
+        meaning="heartbeats go by what the metastore itself tells of it.",
+        aliases=("metastore.txn.timeout",),
+        inert=True,
     ),
     Key(
         name="orc.force.positional.evolution",
         kind=Kind.FLAG,
         default="true",
-        meaning="readers find columns in files by their places, not by their names; Hive 3.1: false if not set",
+        meaning="Whether readers find columns in files by their places, not their names; Hive 3.1: false unless it is "
+        "set, there also as a table property.",
+        spelling=None,
     ),
     Key(
         name="orc.schema.evolution.case.sensitive",
         kind=Kind.FLAG,
         default="true",
-        meaning="names of columns that differ in case are other names to readers",
+        meaning="Whether readers take names of columns that differ in case for other names. Also as a table property.",
+        spelling=None,
     ),
     Key(
         name="acidlib.minor.as.major.bytes",
         kind=Kind.SIZE,
         default="256m",
-        meaning="a minor of inserts and deletes is done as a major while the base is at most this large; 0: never",
+        meaning="A minor of inserts and deletes is done as a major while the base is at most this large; "
+        "0: never. As `--minor-as-major-bytes`.",
     ),
     Key(
         name="acidlib.retention",
         kind=Kind.DURATION,
         default="1d",
-        meaning="how long the cleaner leaves what a publication made obsolete",
+        meaning="How long the cleaner leaves what a publication made obsolete. As `--retention`, which says more.",
     ),
     Key(
         name="acidlib.cleaner.files.per.second",
         kind=Kind.COUNT,
         default="0",
-        meaning="about how many files the cleaner removes in a second, so that a file system is not flooded; 0: any",
+        meaning="About how many files the cleaner removes in a second, so that a file system is not flooded; 0: any.",
     ),
     Key(
         name="acidlib.lock.timeout",
         kind=Kind.DURATION,
         default="30s",
-        meaning="how long a publication waits for an exclusive lock of the metastore",
+        meaning="Hive 3.1: how long two renames wait for readers to let the table go. As `--lock-timeout`.",
     ),
     Key(
         name="acidlib.part.bytes",
         kind=Kind.SIZE,
         default="64m",
-        meaning="input bytes of a task when the rewriting of a large bucket is shared by several; 0: never shared",
+        meaning="Input bytes of a task when the rewriting of a large bucket is shared by several tasks; "
+        "0: never shared.",
     ),
 )
 
-PLAIN_PROPERTIES = frozenset({"hive.compactor.worker.pool"})
-"""Keys that databases and tables state by their own names."""
-READERS_KEYS = frozenset({"orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"})
-"""Keys that are settings of a site; what they are as properties is what readers make of them (`Target.matching`)."""
 BY_NAME = {key.name: key for key in KEYS}
-MORE_THRESHOLDS = frozenset(
-    {
-        "hive.compactor.abortedtxn.threshold",
-        "hive.compactor.aborted.txn.time.threshold",
-        "hive.compactor.max.num.delta",
-    }
-)
+PROPERTY_ALIASES = frozenset(alias for key in KEYS for alias in key.property_aliases)
 NAMESPACES = ("hive.compactor.", "metastore.compactor.", "acidlib.")
 """Every name that begins so is ours or Hive's compactor's: one that is not known is worth a warning."""
-_OTHER_NAMES = {
-    "metastore.txn.timeout": "hive.txn.timeout",
-    "metastore.compactor.cleaner.retry.retentionTime": "metastore.compactor.cleaner.retry.retention.time",
-    "metastore.compactor.history.retention.attempted": "metastore.compactor.history.retention.did.not.initiate",
-    "mapreduce.job.queuename": "hive.compactor.job.queue",
-    "mapred.job.queue.name": "hive.compactor.job.queue",
-}
-HADOOP_NAMES = frozenset({"mapreduce.job.queuename", "mapred.job.queue.name"})
-"""Names that mean a compaction only as properties of a table or request; in a site file they mean all of Hadoop."""
+_BY_ANY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases, *key.property_aliases)}
 _SAYS_NOTHING_HERE = frozenset(  # Hive's own services read these
     {
         "initiator.on",
@@ -298,12 +329,11 @@ _METRICS = re.compile(  # when Hive's metrics of compaction raise an alarm
 
 def find_key(name: str) -> Key | None:
     """The key of a name, or of one of its other names; None for any other name."""
-    candidates = [name, _OTHER_NAMES.get(name, name)]
+    candidates = [name]
     for one, other in (("hive.", "metastore."), ("metastore.", "hive.")):
         if name.startswith(f"{one}compactor."):
-            swapped = other + name.removeprefix(one)
-            candidates += [swapped, _OTHER_NAMES.get(swapped, swapped)]
-    return next((BY_NAME[candidate] for candidate in candidates if candidate in BY_NAME), None)
+            candidates.append(other + name.removeprefix(one))
+    return next((_BY_ANY_NAME[candidate] for candidate in candidates if candidate in _BY_ANY_NAME), None)
 
 
 def is_hives(name: str) -> bool:

@@ -1,8 +1,7 @@
 """Settings under Hive's own property names, each value with the place it came from.
 
 Layers, a later one wins: built-in, hive-site.xml, metastore-site.xml, acidlib.toml, database property, table property,
-request property, command line (`--set`). Within tables and requests Hive's prefixes are understood:
-`compactorthreshold.<key>` for thresholds (Hive Initiator) and `compactor.<key>` (Hive CompactorMR.overrideMRProps).
+request property, command line (`--set`). Properties have Hive's prefixes (`setting_keys.Spelling`).
 Hive gives several settings two names, `hive.compactor.x` and `metastore.compactor.x`; either is taken.
 """
 
@@ -14,18 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acidlib.errors import RefusedError, UsageError
-from acidlib.model.thresholds import Thresholds
+from acidlib.model.thresholds import Threshold, Thresholds
 from acidlib.setting_files import HIVE_SITE, METASTORE_SITE, read_site, read_toml
 from acidlib.setting_keys import (
     BY_NAME,
-    HADOOP_NAMES,
     KEYS,
-    MORE_THRESHOLDS,
     NAMESPACES,
-    PLAIN_PROPERTIES,
-    READERS_KEYS,
+    PROPERTY_ALIASES,
     Key,
     Kind,
+    Spelling,
     find_key,
     is_hives,
 )
@@ -62,8 +59,6 @@ _LABELS = {
     Layer.COMMAND_LINE: "--set",
 }
 
-_THRESHOLD_PREFIX = "compactorthreshold."
-_COMPACTOR_PREFIX = "compactor."
 _DURATION = re.compile(r"(-?[0-9]{1,18})\s*([a-z]*)")
 _SIZE = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
 _MILLISECONDS = {
@@ -124,24 +119,22 @@ class Settings:
         """
         taken: dict[str, Setting] = {}
         warnings = []
-        for name in sorted(values, key=lambda given: (given.removeprefix(_COMPACTOR_PREFIX) in BY_NAME, given)):
+        for name in sorted(values, key=lambda given: (given.removeprefix(Spelling.COMPACTOR.value) in BY_NAME, given)):
             key, warning = _resolve(name, layer)
             if warning is not None:
                 warnings.append(warning)
-            elif key is not None and (values[name].strip() or key.kind is Kind.TEXT):
+            if key is not None and (values[name].strip() or key.kind is Kind.TEXT):
                 taken[key.name] = _setting(key, values[name], layer)
         merged = tuple(taken[item.key] if item.key in taken and layer >= item.layer else item for item in self.settings)
         return Settings(settings=merged), tuple(warnings)
 
     def thresholds(self) -> Thresholds:
         """The thresholds of the decision, each with its source; nothing is to be laid over them any more."""
-        result = Thresholds()
-        names = [key.name for key in KEYS if key.is_threshold or key.name in MORE_THRESHOLDS]
-        for name in names:
-            item = self.setting(name)
-            if item.layer is not Layer.BUILT_IN:
-                result = result.override({name: item.text}, item.layer.label)
-        return result
+        return {
+            item.key: Threshold(key=item.key, value=item.value, source=item.layer.label)
+            for item in self.settings
+            if BY_NAME[item.key].is_threshold and not isinstance(item.value, str)
+        }
 
 
 def default_settings() -> Settings:
@@ -216,32 +209,35 @@ def _sites(conf_dir: Path) -> list[tuple[Layer, Mapping[str, str]]]:
 
 
 def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
-    """The key that a name means in a layer, or a warning; neither for a name that is none of ours."""
+    """The key that a name means in a layer, and a warning about it; neither for a name that is none of ours."""
     if layer in (Layer.DATABASE, Layer.TABLE, Layer.REQUEST):
         return _resolve_property(name, layer)
-    ours = name.startswith(NAMESPACES)
-    key = None if name in HADOOP_NAMES else find_key(name)
-    if key is not None or not (ours or layer in (Layer.TOML, Layer.COMMAND_LINE)):
+    key = None if name in PROPERTY_ALIASES else find_key(name)
+    if key.inert if key is not None else is_hives(name):
+        # site files are Hive's own: its services read there what says nothing here
+        return key, f"{name} in {layer.label} has no effect here" if layer >= Layer.TOML else None
+    if key is not None or not (name.startswith(NAMESPACES) or layer in (Layer.TOML, Layer.COMMAND_LINE)):
         return key, None
-    if not is_hives(name):
-        if layer is Layer.COMMAND_LINE:
-            raise UsageError(f"Cannot set {name}: because there is no such setting")
-        return None, f"{name} in {layer.label} is not known and has no effect"
-    return None, f"{name} in {layer.label} has no effect here" if layer >= Layer.TOML else None
+    if layer is Layer.COMMAND_LINE:
+        raise UsageError(f"Cannot set {name}: because there is no such setting")
+    return None, f"{name} in {layer.label} is not known and has no effect"
 
 
 def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
-    threshold = name.startswith(_THRESHOLD_PREFIX)
-    prefixed = threshold or name.startswith(_COMPACTOR_PREFIX)
-    bare = name.removeprefix(_THRESHOLD_PREFIX if threshold else _COMPACTOR_PREFIX)
+    spelling = next(
+        one for one in (Spelling.THRESHOLD, Spelling.COMPACTOR, Spelling.PLAIN) if name.startswith(one.value)
+    )
+    bare = name.removeprefix(spelling.value)
     key = find_key(bare)
     if key is None:
         return None, f"{name} as {layer.label} is not known and has no effect" if _wants_to_be_ours(bare) else None
-    if key.name in READERS_KEYS:
+    if key.spelling is None:
         return None, None
-    if key.is_threshold != threshold or not (prefixed or key.name in PLAIN_PROPERTIES):
-        right = _THRESHOLD_PREFIX if key.is_threshold else _COMPACTOR_PREFIX
-        return None, f"{name} as {layer.label} has no effect; it is {right}{key.name} there"
+    if key.inert:
+        return key, f"{name} as {layer.label} has no effect here"
+    if spelling is not key.spelling and (spelling, key.spelling) != (Spelling.COMPACTOR, Spelling.PLAIN):
+        right = Spelling.COMPACTOR if key.spelling is Spelling.PLAIN else key.spelling
+        return None, f"{name} as {layer.label} has no effect; it is {right.value}{key.name} there"
     return key, None
 
 

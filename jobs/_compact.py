@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -86,18 +85,18 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         lock_timeout: float | None,
     ) -> Any:
         del force
-        seconds = common.settings.integer("acidlib.lock.timeout") / 1000 if lock_timeout is None else lock_timeout
-        common = replace(common, lock_timeout=seconds)
+        if lock_timeout is not None:
+            common = common.setting("acidlib.lock.timeout", f"{round(lock_timeout * 1000)}ms")
+        if minor_as_major_bytes is not None:
+            common = common.setting("acidlib.minor.as.major.bytes", str(minor_as_major_bytes))
         if selection.warehouse is not None and not selection.tables:
             raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
-        limit = common.settings.integer("acidlib.minor.as.major.bytes")
         run = CompactionRun(
             kind=kind,
             selection=selection,
             order=order,
             budget=budget,
             dry_run=dry_run,
-            minor_as_major_bytes=limit if minor_as_major_bytes is None else minor_as_major_bytes,
             rewrite=RewriteSettings(part_bytes=common.settings.integer("acidlib.part.bytes")),
         )
         with (

@@ -35,7 +35,7 @@ from acidlib.orc.hive_types import row_type_of_columns
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
-from acidlib.settings import Settings, load_settings, parse_duration, parse_size, site_values
+from acidlib.settings import Layer, Settings, load_settings, parse_duration, parse_size, site_values
 from acidlib.storage.oserrors import as_acid_error
 from acidlib.storage.uris import open_filesystem
 
@@ -82,7 +82,7 @@ class Common:
     metastore  URIs of the metastore to work with; empty: without one
     names_metastore  it was given on the command line
     site       what hive-site.xml and metastore-site.xml say, as text
-    pool, lock_timeout  see `Surroundings`
+    pool       see `Surroundings`
     """
 
     queue_url: str | None
@@ -93,7 +93,6 @@ class Common:
     names_metastore: bool = False
     site: Mapping[str, str] = field(default_factory=dict)
     pool: str | None = None
-    lock_timeout: float = 30.0
 
     @property
     def json(self) -> bool:
@@ -111,8 +110,11 @@ class Common:
             user=getpass.getuser(),
             host=socket.gethostname(),
             pool=self.pool,
-            lock_timeout=self.lock_timeout,
         )
+
+    def setting(self, key: str, value: str) -> Common:
+        """The same with a setting that an option of its own stands for; RefusedError for a value that is none."""
+        return replace(self, settings=self.settings.with_layer(Layer.COMMAND_LINE, {key: value})[0])
 
     def without_metastore(self) -> Common:
         """The same, for directories alone."""

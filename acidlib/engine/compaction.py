@@ -30,7 +30,6 @@ class CompactionRun:
     order: Order = Order.DELTAS
     budget: Budget = field(default_factory=Budget)
     dry_run: bool = False
-    minor_as_major_bytes: int = 256 << 20
     rewrite: RewriteSettings = field(default_factory=RewriteSettings)
 
     @property
@@ -43,7 +42,7 @@ def run_compaction(
     services: Services, backend: Backend, run: CompactionRun
 ) -> tuple[list[CompactionResult], list[str]]:
     """Carry a run out; results in the order in which they ended, and notes about what was left or passed over."""
-    worker = Worker(services, backend, minor_as_major_bytes=run.minor_as_major_bytes, settings=run.rewrite)
+    worker = Worker(services, backend, settings=run.rewrite)
     spending = Spending(run.budget, services.clock)
     notes: list[str] = []
     early: list[CompactionResult] = []

@@ -41,7 +41,6 @@ class Surroundings:
     site               what hive-site.xml and metastore-site.xml say
     user, host         who runs this, and where
     pool               of the metastore's requests (Hive 4); None = as settings say
-    lock_timeout       seconds to wait for an exclusive lock (Hive 3.1)
     """
 
     queue_url: str | None
@@ -51,7 +50,6 @@ class Surroundings:
     user: str = "acidlib"
     host: str = "localhost"
     pool: str | None = None
-    lock_timeout: float = 30.0
 
     @property
     def queue(self) -> str:
@@ -137,7 +135,6 @@ def connected3(where: Surroundings, hms: Hms, beats: Heartbeater) -> Iterator[Co
             queue=queue,
             own_queue=queue.schema_version is None,
             name=where.metastore_name,
-            lock_timeout=where.lock_timeout,
         )
 
 

@@ -23,11 +23,10 @@ def accepted_id(services: Services, queue: SqlQueue, request: CompactionRequest)
 
 def failed_attempts(services: Services, queue: SqlQueue, request: CompactionRequest, *, dry_run: bool) -> str | None:
     """Why a place whose last compactions failed is left alone; unless it is a dry run, the history says so too."""
-    prefix = "metastore.compactor.initiator.failed"
     reason = queue.failed_attempts(
         request,
-        threshold=services.settings.integer(f"{prefix}.compacts.threshold"),
-        retry_ms=services.settings.integer(f"{prefix}.retry.time"),
+        threshold=services.settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
+        retry_ms=services.settings.integer("metastore.compactor.initiator.failed.retry.time"),
         now_ms=services.now_ms(),
     )
     if reason is not None and not dry_run:

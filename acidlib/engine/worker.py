@@ -84,12 +84,9 @@ class _Running:
 class Worker:
     """Carries out compactions with the services of one run."""
 
-    def __init__(
-        self, services: Services, backend: Backend, *, minor_as_major_bytes: int, settings: RewriteSettings
-    ) -> None:
+    def __init__(self, services: Services, backend: Backend, *, settings: RewriteSettings) -> None:
         self._services = services
         self._backend = backend
-        self._minor_as_major_bytes = minor_as_major_bytes
         self._settings = settings
 
     def compact(self, jobs: Iterable[Job]) -> Iterator[CompactionResult]:
@@ -174,7 +171,9 @@ class Worker:
 
     def _limit(self, job: Job) -> int:
         """Up to which base a mixed minor is a major: any, when two renames failed for want of a lock often enough."""
-        return LONG_MAX if _lock_tries(job) >= MAX_LOCK_TRIES else self._minor_as_major_bytes
+        if _lock_tries(job) >= MAX_LOCK_TRIES:
+            return LONG_MAX
+        return self._services.settings.integer("acidlib.minor.as.major.bytes")
 
     def _left_to_the_cleaner(self, one: _Running, refusal: Refusal) -> CompactionResult | None:
         """Nothing to merge, but something obsolete: a request to clean only (Hive Worker), unless one waits already."""

@@ -109,7 +109,7 @@ class RewriteSettings:
     stride: int = 10_000
     block_bytes: int = 256 * 1024
     compression: str = "ZLIB"
-    part_bytes: int = 128 * MEBIBYTE
+    part_bytes: int = 0
     bloom_columns: str = ""
     bloom_fpp: float | None = None
     stated: frozenset[str] = frozenset()

@@ -13,11 +13,14 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BASE_PREFIX, BucketFile, OriginalFile, is_hidden, parse_file
 from acidlib.model.requests import CompactionType
-from acidlib.model.thresholds import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY, Thresholds
+from acidlib.model.thresholds import Threshold, Thresholds
 from acidlib.planning.enough import single_write_id
 from acidlib.planning.state import AcidState
 
 NO_AUTO_COMPACTION = "no_auto_compaction"
+DELTA_NUM_KEY = "hive.compactor.delta.num.threshold"
+DELTA_PCT_KEY = "hive.compactor.delta.pct.threshold"
+ABORTED_TXN_KEY = "hive.compactor.abortedtxn.threshold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +52,22 @@ def decide(
     properties: Mapping[str, str],
     database_properties: Mapping[str, str] | None = None,
     aborted_txn_count: int = 0,
-    oldest_aborted_txn_age_ms: int | None = None,
     insert_only: bool = False,
 ) -> Decision:
     """The decision for a state that was computed with the compactor's list from the same listing.
 
-    `thresholds` are those in force for the table: `Thresholds.for_table` is the caller's to apply, for later sources
-    may override it. `properties` are the table's, `database_properties` the database's (Hive 4: if it names
-    NO_AUTO_COMPACTION, it decides for the whole database). The number and the age (Hive 4) of aborted transactions come
-    from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor: it
-    would be refused.
+    `thresholds` are those in force for the table. `properties` are the table's, `database_properties` the database's
+    (Hive 4: if it names NO_AUTO_COMPACTION, it decides for the whole database). The number of aborted transactions
+    comes from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor:
+    it would be refused.
     """
     if reason := switched_off(properties, database_properties or {}, generation):
         return Decision(kind=None, reason=reason)
     figures = _figures(state, listing, generation)
-    if aborted_txn_count > thresholds.aborted_txn_num:
-        reason = f"{aborted_txn_count} aborted transactions are more than {thresholds.aborted_txn_num}"
-        return _by(figures, CompactionType.MAJOR, reason, thresholds, ABORTED_TXN_KEY, thresholds.aborted_txn_num)
-    limit = thresholds.aborted_txn_time_ms
-    old = generation == Generation.HIVE4 and 0 <= limit < (oldest_aborted_txn_age_ms or 0)
-    if old:
-        reason = f"the oldest aborted transaction is {oldest_aborted_txn_age_ms} ms old, more than {limit}"
-        return _by(figures, CompactionType.MINOR, reason, thresholds, ABORTED_TXN_TIME_KEY, limit)
+    limit = thresholds[ABORTED_TXN_KEY]
+    if aborted_txn_count > limit.value:
+        reason = f"{aborted_txn_count} aborted transactions are more than {limit.value}"
+        return _by(figures, CompactionType.MAJOR, reason, limit)
     return _by_size(figures, state, thresholds, generation) or _by_count(
         figures, state, thresholds, generation, insert_only=insert_only
     )
@@ -123,12 +120,13 @@ def _by_size(figures: Decision, state: AcidState, thresholds: Thresholds, genera
     if figures.base_bytes > 0:
         ratio = _float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes))
         figures = replace(figures, ratio=ratio)
-        if ratio > _float32(thresholds.delta_pct):
+        limit = thresholds[DELTA_PCT_KEY]
+        if ratio > _float32(limit.value):
             reason = (
                 f"the deltas hold {figures.delta_bytes} bytes, {ratio:.2%} of the base's {figures.base_bytes},"
-                f" more than {thresholds.delta_pct:.2%}"
+                f" more than {limit.value:.2%}"
             )
-            return _by(figures, CompactionType.MAJOR, reason, thresholds, DELTA_PCT_KEY, thresholds.delta_pct)
+            return _by(figures, CompactionType.MAJOR, reason, limit)
     elif figures.delta_bytes > 0:
         return None
     if generation == Generation.HIVE4 and figures.delta_bytes == 0 and _has_obsolete_base(state):
@@ -145,38 +143,37 @@ def _by_count(
 ) -> Decision:
     if figures.base_bytes > 0:
         figures = replace(figures, ratio=_float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes)))
-    count, limit = figures.delta_count, thresholds.delta_num
-    if count <= limit:
-        return _by(figures, None, _below(figures, thresholds), thresholds, DELTA_NUM_KEY, limit)
+    count, limit = figures.delta_count, thresholds[DELTA_NUM_KEY]
+    if count <= limit.value:
+        return _by(figures, None, _below(figures, thresholds), limit)
     no_base = figures.base_bytes == 0 and figures.delta_bytes > 0
     if no_base or (insert_only and generation == Generation.HIVE3):
         why = "there is no base" if no_base else "the table is insert-only"
-        reason = f"{count} delta directories are more than {limit}, and {why}"
-        return _by(figures, CompactionType.MAJOR, reason, thresholds, DELTA_NUM_KEY, limit)
+        reason = f"{count} delta directories are more than {limit.value}, and {why}"
+        return _by(figures, CompactionType.MAJOR, reason, limit)
     if (write_id := single_write_id(state)) is not None:
-        reason = f"{count} delta directories are more than {limit}, but all are of write id {write_id}"
-        return _by(figures, None, reason, thresholds, DELTA_NUM_KEY, limit)
-    reason = f"{count} delta directories are more than {limit}"
-    return _by(figures, CompactionType.MINOR, reason, thresholds, DELTA_NUM_KEY, limit)
+        reason = f"{count} delta directories are more than {limit.value}, but all are of write id {write_id}"
+        return _by(figures, None, reason, limit)
+    reason = f"{count} delta directories are more than {limit.value}"
+    return _by(figures, CompactionType.MINOR, reason, limit)
 
 
 def _below(figures: Decision, thresholds: Thresholds) -> str:
-    count = f"{figures.delta_count} delta directories are not more than {thresholds.delta_num}"
+    number, share = thresholds[DELTA_NUM_KEY].value, thresholds[DELTA_PCT_KEY].value
+    count = f"{figures.delta_count} delta directories are not more than {number}"
     if figures.ratio is None:
         return count
-    return f"{count}, and their bytes, {figures.ratio:.2%} of the base, not more than {thresholds.delta_pct:.2%}"
+    return f"{count}, and their bytes, {figures.ratio:.2%} of the base, not more than {share:.2%}"
 
 
-def _by(
-    figures: Decision, kind: CompactionType | None, reason: str, thresholds: Thresholds, key: str, threshold: float
-) -> Decision:
+def _by(figures: Decision, kind: CompactionType | None, reason: str, limit: Threshold) -> Decision:
     return replace(
         figures,
         kind=kind,
         reason=reason,
-        threshold=threshold,
-        threshold_key=key,
-        threshold_source=thresholds.source_of(key),
+        threshold=limit.value,
+        threshold_key=limit.key,
+        threshold_source=limit.source,
     )
 
 

@@ -167,7 +167,7 @@ def compaction_inputs(
     generation: Generation,
     visibility_txn: int | None = None,
     visible_on_commit: bool = False,
-    minor_as_major_bytes: int = 256 * 1024 * 1024,
+    minor_as_major_bytes: int,
     insert_only: bool = False,
     automatic: bool = False,
 ) -> CompactionInputs | Refusal:

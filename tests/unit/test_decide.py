@@ -5,10 +5,10 @@ import pytest
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.requests import CompactionType
-from acidlib.model.thresholds import DELTA_NUM_KEY, DELTA_PCT_KEY, Thresholds
 from acidlib.model.writeids import all_committed
-from acidlib.planning.decide import Decision, decide
+from acidlib.planning.decide import DELTA_NUM_KEY, DELTA_PCT_KEY, Decision, decide
 from acidlib.planning.state import acid_state
+from acidlib.settings import Layer, default_settings
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 BOTH = pytest.mark.parametrize("generation", [HIVE3, HIVE4])
@@ -23,7 +23,7 @@ def decision(sizes: dict[str, int], generation: Generation = HIVE3, **options: o
         files.append(ListedFile(path=f"{name}/bucket_00000" if is_directory else name, length=size, modified=0.0))
     listing = Listing(location="/t", files=tuple(files))
     state = acid_state(listing, all_committed("t", 1000).for_compactor(), generation=generation)
-    arguments = {"thresholds": Thresholds(), "properties": {}, **options}
+    arguments = {"thresholds": default_settings().thresholds(), "properties": {}, **options}
     return decide(state, listing, generation=generation, **arguments)
 
 
@@ -86,8 +86,8 @@ def test_database_property_of_hive_4() -> None:
 
 def test_thresholds_of_a_table_with_their_source() -> None:
     sizes = {"base_200": 1000, **singles(201, 205, 1)}
-    thresholds = Thresholds().for_table({f"compactorthreshold.{DELTA_NUM_KEY}": "4"})
-    found = decision(sizes, thresholds=thresholds)
+    settings, _ = default_settings().with_layer(Layer.TABLE, {f"compactorthreshold.{DELTA_NUM_KEY}": "4"})
+    found = decision(sizes, thresholds=settings.thresholds())
     assert (found.kind, found.threshold, found.threshold_source) == (MINOR, 4, "table property")
     assert decision(sizes).kind is None
 
@@ -148,9 +148,3 @@ def test_aborted_transactions() -> None:
     assert decision(sizes, aborted_txn_count=1000).kind is None
     found = decision(sizes, aborted_txn_count=1001)
     assert (found.kind, found.reason) == (MAJOR, "1001 aborted transactions are more than 1000")
-    hours = 3_600_000
-    assert decision(sizes, HIVE4, oldest_aborted_txn_age_ms=12 * hours).kind is None
-    assert decision(sizes, HIVE4, oldest_aborted_txn_age_ms=12 * hours + 1).kind is MINOR
-    assert decision(sizes, HIVE3, oldest_aborted_txn_age_ms=12 * hours + 1).kind is None
-    off = Thresholds(aborted_txn_time_ms=-1)
-    assert decision(sizes, HIVE4, oldest_aborted_txn_age_ms=99 * hours, thresholds=off).kind is None

@@ -28,6 +28,7 @@ from acidlib.planning.state import acid_state
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 FIXTURES = Path(__file__).parents[1] / "fixtures"
+LIMIT = 256 << 20
 
 
 def listing(*names: str, sizes: dict[str, int] | None = None, times: dict[str, float] | None = None) -> Listing:
@@ -50,6 +51,7 @@ def planned(
     state = acid_state(
         what, (write_ids or all_committed("t", 100)).for_compactor(), generation=generation, ignore_empty_files=True
     )
+    options = {"minor_as_major_bytes": LIMIT, **options}
     return compaction_inputs(state, what, kind, generation=generation, **options)
 
 
@@ -338,7 +340,7 @@ def test_a_state_of_another_list_is_refused() -> None:
     what = listing("base_5", "delta_6_12")
     reader = acid_state(what, ValidWriteIdList.parse("t:10:9223372036854775807:"), generation=HIVE3)
     with pytest.raises(RefusedError, match="delta_6_12"):
-        compaction_inputs(reader, what, MAJOR, generation=HIVE3)
+        compaction_inputs(reader, what, MAJOR, generation=HIVE3, minor_as_major_bytes=LIMIT)
 
 
 def conflict(
@@ -351,7 +353,7 @@ def conflict(
 ) -> str | None:
     write_ids = all_committed("t", 10).for_compactor()
     state = acid_state(before, write_ids, generation=generation, txns=then)
-    result = compaction_inputs(state, before, kind, generation=generation)
+    result = compaction_inputs(state, before, kind, generation=generation, minor_as_major_bytes=LIMIT)
     assert isinstance(result, CompactionInputs)
     return overlapping_outputs(now, result, state, generation=generation, txns=txns)
 

@@ -16,7 +16,7 @@ def planned(names: list[str], text: str, kind: CompactionType, generation: Gener
     paths = [f"{name}/bucket_00000" if "delta_" in name or "base_" in name else name for name in names]
     listing = Listing(location="/t", files=tuple(ListedFile(path=path, length=100, modified=0.0) for path in paths))
     state = acid_state(listing, ValidWriteIdList.parse(text).for_compactor(), generation=generation)
-    return compaction_inputs(state, listing, kind, generation=generation)
+    return compaction_inputs(state, listing, kind, generation=generation, minor_as_major_bytes=256 << 20)
 
 
 @pytest.mark.parametrize("generation", list(Generation))

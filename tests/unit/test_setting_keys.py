@@ -108,8 +108,18 @@ def test_names_and_defaults_are_hives(name: str) -> None:
     assert key.default == TAKEN[name]
     for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE, Layer.TOML, Layer.COMMAND_LINE):
         settings, warnings = default_settings().with_layer(layer, {name: TAKEN[name] or "x"})
-        assert warnings == ()
+        told = key.inert and layer in (Layer.TOML, Layer.COMMAND_LINE)
+        assert warnings == ((f"{name} in {layer.label} has no effect here",) if told else ())
         assert settings.source(name) == layer.label
+
+
+@pytest.mark.parametrize("name", ["hive.txn.timeout", "metastore.compactor.cleaner.on", "hive.compactor.max.num.delta"])
+def test_a_property_without_effect_is_told(name: str) -> None:
+    for layer in (Layer.DATABASE, Layer.TABLE, Layer.REQUEST):
+        for given in (f"compactor.{name}", f"compactorthreshold.{name}"):
+            assert default_settings().with_layer(layer, {given: TAKEN.get(name, "500")})[1] == (
+                f"{given} as {layer.label} has no effect here",
+            )
 
 
 @pytest.mark.parametrize("ending", HIVES_OWN)

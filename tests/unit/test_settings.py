@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.thresholds import Thresholds
+from acidlib.setting_docs import README, TOML, readme_text, toml_text
 from acidlib.setting_files import read_site, read_toml
-from acidlib.setting_keys import KEYS
+from acidlib.setting_keys import KEYS, Key
 from acidlib.settings import (
     Layer,
     Settings,
@@ -19,7 +19,12 @@ from acidlib.settings import (
 
 DELTA_NUM = "hive.compactor.delta.num.threshold"
 DELTA_PCT = "hive.compactor.delta.pct.threshold"
-EXAMPLE = Path(__file__).parents[2] / "conf/acidlib.toml"
+SOURCES = "\n".join(
+    path.read_text()
+    for folder in ("acidlib", "jobs")
+    for path in sorted((TOML.parents[1] / folder).rglob("*.py"))
+    if path.name != "setting_keys.py"
+)
 
 
 def site(path: Path, values: dict[str, str]) -> None:
@@ -45,7 +50,12 @@ def test_the_defaults_are_hives() -> None:
     assert settings.integer("acidlib.minor.as.major.bytes") == 268_435_456
     assert settings.text("hive.compactor.job.queue") == ""
     assert settings.source(DELTA_NUM) == "default"
-    assert settings.thresholds() == Thresholds()
+    values = {key: (found.value, found.source) for key, found in settings.thresholds().items()}
+    assert values == {
+        DELTA_NUM: (10, "default"),
+        DELTA_PCT: (0.1, "default"),
+        "hive.compactor.abortedtxn.threshold": (1000, "default"),
+    }
     with pytest.raises(KeyError):
         settings.integer("hive.compactor.delta.num")
 
@@ -69,15 +79,8 @@ def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
     fixed, _ = load_settings(conf_dir=tmp_path, toml=toml, assignments=[f"{DELTA_NUM}=8"])
     assert layered(Layer.TABLE, {table_key: "5"}, fixed).integer(DELTA_NUM) == 8
     thresholds = layered(Layer.TABLE, {table_key: "5"}, fixed).thresholds()
-    assert (thresholds.delta_num, thresholds.source_of(DELTA_NUM)) == (8, "--set")
-    assert (thresholds.delta_pct, thresholds.source_of(DELTA_PCT)) == (0.5, "hive-site.xml")
-
-
-def test_thresholds_take_times_too() -> None:
-    key = "hive.compactor.aborted.txn.time.threshold"
-    assert layered(Layer.COMMAND_LINE, {key: "90m"}).thresholds().aborted_txn_time_ms == 5_400_000
-    assert layered(Layer.COMMAND_LINE, {key: "2"}).thresholds().aborted_txn_time_ms == 7_200_000
-    assert layered(Layer.COMMAND_LINE, {key: "-1"}).thresholds().aborted_txn_time_ms < 0
+    assert (thresholds[DELTA_NUM].value, thresholds[DELTA_NUM].source) == (8, "--set")
+    assert (thresholds[DELTA_PCT].value, thresholds[DELTA_PCT].source) == (0.5, "hive-site.xml")
 
 
 def test_missing_site_files_are_no_settings(tmp_path: Path) -> None:
@@ -244,7 +247,18 @@ def test_what_is_no_size(text: str) -> None:
 
 
 def test_the_example_names_every_key_with_its_default(tmp_path: Path) -> None:
-    assert read_toml(EXAMPLE) == {}
+    assert read_toml(TOML) == {}
     active = tmp_path / "acidlib.toml"
-    active.write_text(EXAMPLE.read_text().replace('#"', '"'))
+    active.write_text(TOML.read_text().replace('#"', '"'))
     assert read_toml(active) == {key.name: key.default for key in KEYS}
+
+
+def test_what_people_read_is_made_of_the_definitions() -> None:
+    told = "python -m acidlib.setting_docs writes it anew"
+    assert TOML.read_text() == toml_text(), told
+    assert README.read_text() == readme_text(README.read_text()), told
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
+def test_every_setting_is_read_by_somebody_or_said_to_be_without_effect(key: Key) -> None:
+    assert (f'"{key.name}"' in SOURCES) is not key.inert

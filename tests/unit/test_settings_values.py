@@ -6,32 +6,39 @@ from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map, parse_map
-from acidlib.model.thresholds import ABORTED_TXN_TIME_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY, MAX_NUM_DELTA_KEY, Thresholds
+from acidlib.planning.decide import ABORTED_TXN_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY
+from acidlib.settings import Layer, default_settings
 
-
-def test_defaults_are_hives() -> None:
-    built_in = Thresholds()
-    assert (built_in.delta_num, built_in.delta_pct, built_in.max_num_delta) == (10, 0.1, 500)
-    assert (built_in.aborted_txn_num, built_in.aborted_txn_time_ms) == (1000, 43_200_000)
-    assert built_in.source_of(DELTA_NUM_KEY) == "default"
+ABORTED_TXN_TIME_KEY = "hive.compactor.aborted.txn.time.threshold"
 
 
 def test_later_sources_win() -> None:
-    values = Thresholds().override({DELTA_NUM_KEY: "5", DELTA_PCT_KEY: "0.5", "other": "x"}, "hive-site.xml")
-    values = values.for_table(
-        {f"compactorthreshold.{DELTA_NUM_KEY}": "6", f"compactorthreshold.{MAX_NUM_DELTA_KEY}": "7"}
+    values, _ = default_settings().with_layer(Layer.HIVE_SITE, {DELTA_NUM_KEY: "5", DELTA_PCT_KEY: "0.5", "other": "x"})
+    values, warnings = values.with_layer(
+        Layer.TABLE, {f"compactorthreshold.{DELTA_NUM_KEY}": "6", f"compactorthreshold.{ABORTED_TXN_KEY}": "7"}
     )
-    assert (values.delta_num, values.delta_pct, values.max_num_delta) == (6, 0.5, 500)
-    assert values.source_of(DELTA_NUM_KEY) == "table property"
-    assert values.source_of(DELTA_PCT_KEY) == "hive-site.xml"
-    assert values.override({DELTA_NUM_KEY: "8"}, "--set").source_of(DELTA_NUM_KEY) == "--set"
+    found = values.thresholds()
+    assert {key: (one.value, one.source) for key, one in found.items()} == {
+        DELTA_NUM_KEY: (6, "table property"),
+        DELTA_PCT_KEY: (0.5, "hive-site.xml"),
+        ABORTED_TXN_KEY: (1000, "default"),
+    }
+    assert all(one.key == key for key, one in found.items())
+    assert len(warnings) == 1
+    values, _ = values.with_layer(Layer.COMMAND_LINE, {DELTA_NUM_KEY: "8"})
+    assert values.thresholds()[DELTA_NUM_KEY].source == "--set"
 
 
 @pytest.mark.parametrize(
-    ("text", "ms"), [("12h", 43_200_000), ("2", 7_200_000), ("90s", 90_000), ("-1", -3_600_000), ("5 ms", 5)]
+    ("text", "ms"),
+    [
+        *(("12h", 43_200_000), ("2", 7_200_000), ("90s", 90_000), ("-1", -3_600_000), ("5 ms", 5)),
+        ("90m", 5_400_000),
+    ],
 )
 def test_times(text: str, ms: int) -> None:
-    assert Thresholds().override({ABORTED_TXN_TIME_KEY: text}, "x").aborted_txn_time_ms == ms
+    settings, _ = default_settings().with_layer(Layer.COMMAND_LINE, {ABORTED_TXN_TIME_KEY: text})
+    assert settings.integer(ABORTED_TXN_TIME_KEY) == ms
 
 
 @pytest.mark.parametrize(
@@ -46,7 +53,7 @@ def test_times(text: str, ms: int) -> None:
 )
 def test_values_that_do_not_parse(key: str, value: str) -> None:
     with pytest.raises(RefusedError, match=f"{key}={value} from hive-site.xml"):
-        Thresholds().override({key: value}, "hive-site.xml")
+        default_settings().with_layer(Layer.HIVE_SITE, {key: value})
 
 
 def test_letters_of_kinds_and_states() -> None:

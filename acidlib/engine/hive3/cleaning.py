@@ -80,7 +80,7 @@ class Hive3Cleaning:
 
     def finishing(self, request: CompactionRequest) -> AbstractContextManager[None]:
         """As the publication itself: nobody reads or writes the table between two renames."""
-        return alone_with(self._connected, *request.entity, agent=self._services.worker_id)
+        return alone_with(self._services, self._connected, *request.entity)
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
         """What is obsolete for the recorded mark, and which of it somebody may still read."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from acidlib.engine.services import Services
 from acidlib.engine.target import METASTORE
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
@@ -19,9 +20,8 @@ from acidlib.queue.sql import SqlQueue
 class Connected3:
     """One run's metastore and queue.
 
-    own_queue     the queue is ours, not the metastore's
-    name          of the metastore, for requests in our queue
-    lock_timeout  seconds to wait for an exclusive lock
+    own_queue  the queue is ours, not the metastore's
+    name       of the metastore, for requests in our queue
     """
 
     hms: Hms
@@ -29,7 +29,6 @@ class Connected3:
     queue: SqlQueue
     own_queue: bool
     name: str
-    lock_timeout: float
 
     def ours(self, row: CompactionRequest) -> bool:
         """Whether a request is of this metastore: in its own queue each is, in ours those that carry its name."""
@@ -51,9 +50,14 @@ class Connected3:
         ]
 
 
+def lock_timeout(services: Services) -> float:
+    """Seconds to wait for an exclusive lock."""
+    return services.settings.integer("acidlib.lock.timeout") / 1000
+
+
 @contextmanager
 def alone_with(
-    connected: Connected3, database: str, table: str, partition: str | None, *, agent: str
+    services: Services, connected: Connected3, database: str, table: str, partition: str | None
 ) -> Iterator[None]:
     """Under an exclusive lock on a place; ConflictError when it is not granted in time."""
     with publication_lock(
@@ -63,7 +67,7 @@ def alone_with(
         table=table,
         partition=partition,
         exclusive=True,
-        timeout_seconds=connected.lock_timeout,
-        agent=agent,
+        timeout_seconds=lock_timeout(services),
+        agent=services.worker_id,
     ):
         yield

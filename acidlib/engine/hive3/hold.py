@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from acidlib.engine.backend import Taken
 from acidlib.engine.catalog import Catalog, require_unchanged
-from acidlib.engine.hive3.connected import Connected3
+from acidlib.engine.hive3.connected import Connected3, lock_timeout
 from acidlib.engine.hive3.evidence import Evidence, format_evidence, table_id
 from acidlib.engine.names import run_as_user
 from acidlib.engine.services import Services
@@ -70,7 +70,7 @@ class Hive3Hold(SqlHold):
                 table=request.table,
                 partition=request.partition,
                 exclusive=exclusive,
-                timeout_seconds=self._connected.lock_timeout,
+                timeout_seconds=lock_timeout(self._services),
                 agent=self._services.worker_id,
             )
             self._publication = lock.__enter__()

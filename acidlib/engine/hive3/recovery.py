@@ -40,7 +40,7 @@ def recover(services: Services, connected: Connected3, catalog: Catalog) -> list
 
 def finish_alone(services: Services, connected: Connected3, entity: Entity, location: str) -> None:
     """Finish the publications of dead runs at a place: those that nobody sees yet under an exclusive lock."""
-    finish_publications(services, location, lambda: alone_with(connected, *entity, agent=services.worker_id))
+    finish_publications(services, location, lambda: alone_with(services, connected, *entity))
 
 
 def _is_dead(services: Services, connected: Connected3, catalog: Catalog, row: CompactionRequest) -> bool:

@@ -132,11 +132,10 @@ class Hive4Backend:
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over the metastore's history (Hive Initiator)."""
         assert decision.kind is not None
-        prefix = "metastore.compactor.initiator.failed"
         reason = failed_attempts_reason(
             self._history.get((target.database, target.table, target.partition), ()),
-            threshold=self._services.settings.integer(f"{prefix}.compacts.threshold"),
-            retry_ms=self._services.settings.integer(f"{prefix}.retry.time"),
+            threshold=self._services.settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
+            retry_ms=self._services.settings.integer("metastore.compactor.initiator.failed.retry.time"),
             now_ms=self._services.now_ms(),
             generation=Generation.HIVE4,
         )
