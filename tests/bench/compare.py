@@ -1,6 +1,6 @@
 """Times the rewriting of one bucket against a plain copy and against pyarrow, in turns, in one run.
 
-    cd tests; taskset -c 0 ../.venv/bin/python -m bench.compare DIRECTORY [--rounds 5] [--no-pyarrow]
+    cd tests; taskset -c 0 ../.venv/bin/python -m bench.compare DIRECTORY [--rounds 5] [--no-pyarrow] [--moved]
 
 DIRECTORY as bench.make_table makes it. Each figure is the time of the whole job in a warm process: opening, checks and
 fsync included. Prints medians and the ratios of medians; peak memory is bench.rewrite_once's to tell.
@@ -9,15 +9,19 @@ fsync included. Prints medians and the ratios of medians; peak memory is bench.r
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from acidlib.orc.hive_types import parse_row_type
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
+from bench.make_table import COLUMNS
 from bench.pyarrow_once import compact_by_pyarrow
 from bench.rewrite_once import unit_of
 
@@ -42,11 +46,19 @@ def timed(work: Callable[[], object], output: Path) -> float:
     return time.perf_counter() - start
 
 
+def moved_columns() -> str:
+    """The columns of the bench's tables but the first, in reverse, as Hive's text of a row."""
+    row = parse_row_type(f"struct<{COLUMNS}>", where="the bench")
+    texts = dict(field.split(":", 1) for field in re.split(r",(?=\w+:)", COLUMNS))
+    return f"struct<{','.join(f'{name}:{texts[name]}' for name in reversed(row.field_names[1:]))}>"
+
+
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--pyarrow/--no-pyarrow", default=True, help="Whether pyarrow takes its turns too.")
-def main(directory: Path, rounds: int, pyarrow: bool) -> None:
+@click.option("--moved", is_flag=True, help="Also for a table whose columns stand the other way round, without one.")
+def main(directory: Path, rounds: int, pyarrow: bool, moved: bool) -> None:
     """Measure the table in DIRECTORY."""
     unit = unit_of(directory)
     ours, theirs, copied = (directory.parent / f"{name}.out" for name in ("ours", "pyarrow", "copy"))
@@ -54,6 +66,10 @@ def main(directory: Path, rounds: int, pyarrow: bool) -> None:
         "ours": (lambda: run_unit(unit, LocalDataFiles(), str(ours), time.perf_counter), ours),
         "copy": (lambda: copy_all(directory, copied), copied),
     }
+    other = directory.parent / "moved.out"
+    if moved:
+        table = replace(unit, row_type=moved_columns())
+        works["moved"] = (lambda: run_unit(table, LocalDataFiles(), str(other), time.perf_counter), other)
     if pyarrow:
         works["pyarrow"] = (lambda: compact_by_pyarrow(directory, theirs), theirs)
     for work, output in works.values():
@@ -68,10 +84,12 @@ def main(directory: Path, rounds: int, pyarrow: bool) -> None:
         print(f"{name:8} {medians[name]:7.3f} s ({min(found):.3f} to {max(found):.3f}), {output.stat().st_size} bytes")
     size = sum(file.length for file in unit.inputs)
     print(f"ours / copy     {medians['ours'] / medians['copy']:.2f}")
+    if moved:
+        print(f"moved / copy    {medians['moved'] / medians['copy']:.2f}")
     if pyarrow:
         print(f"pyarrow / ours  {medians['pyarrow'] / medians['ours']:.2f}")
     print(f"ours            {size / medians['ours'] / 1e6:.0f} MB of compressed input per second")
-    for output in (ours, theirs, copied):
+    for output in (ours, theirs, copied, other):
         output.unlink(missing_ok=True)
 
 

@@ -453,6 +453,7 @@ def test_locks_of_a_process_that_ended_here_go_at_once(careless3: Metastore) -> 
     with connected(careless3) as hms, beating(careless3, SHORT) as beats, another_compactor(careless3) as pid:
         assert release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2") == ()
         os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # a signal is only sent
         hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
         (swept,) = release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2")
         assert (swept.database, swept.table, swept.user) == ("default", "t", "killed")
