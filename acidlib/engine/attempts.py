@@ -21,7 +21,6 @@ from acidlib.errors import AcidError
 from acidlib.model.listing import Listing, has_hidden_part
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import Storage
-from acidlib.planning.state import acid_state
 from acidlib.queue.rules import LOCATION
 from acidlib.settings import Settings
 
@@ -80,13 +79,7 @@ def fingerprint(target: Target, listing: Listing, settings: Settings) -> str:
 def _read(target: Target, listing: Listing) -> Any:
     try:
         generation = target.generation(listing)
-        state = acid_state(
-            listing,
-            target.write_ids(listing).for_compactor(),
-            generation=generation,
-            txns=target.understanding.txns,
-            ignore_empty_files=True,
-        )
+        state = target.state(listing)
     except AcidError as error:
         return str(error)
     return [

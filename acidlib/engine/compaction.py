@@ -95,10 +95,10 @@ def _named_jobs(
     for turn in _within(spending, todo):
         place = turn.looked
         assert place.listing is not None
-        files = fingerprint(place.target, place.listing, services.settings)
         if run.dry_run:
-            yield Job(target=place.target, kind=run.kind, taken=None, named=True, files=files)
+            yield Job(target=place.target, kind=run.kind, taken=None, named=True)
             continue
+        files = fingerprint(place.target, place.listing, services.settings)
         try:
             taken = backend.submit(place.target, run.kind, place.listing)
             yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, files=files)
@@ -168,10 +168,11 @@ def _chosen_jobs(
     for turn in _within(spending, _in_turn(backend.attempts(), wanted, run, is_automatic)):
         one = turn.looked
         waiting = by_place[_place(one.target)]
-        files = None if one.listing is None else fingerprint(one.target, one.listing, services.settings)
         if run.dry_run:
             yield _job(run.kind, waiting.target, None, waiting.request)
-        elif (taken := backend.take(waiting)) is not None:
+            continue
+        files = None if one.listing is None else fingerprint(one.target, one.listing, services.settings)
+        if (taken := backend.take(waiting)) is not None:
             yield replace(_job(run.kind, taken.target, taken, taken.request), files=files)
 
 

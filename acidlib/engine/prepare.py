@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from acidlib.engine.target import FULL, Target
@@ -19,11 +20,11 @@ from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid
 from acidlib.orc.source import DataFiles
-from acidlib.orc.tail import read_tail
 from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
 from acidlib.planning.insert_only import input_files, join_units, ways_of
-from acidlib.planning.state import AcidState, acid_state
+from acidlib.planning.state import AcidState
 from acidlib.planning.units import FileFacts, compaction_units, deciding_files, delete_files
+from acidlib.rewrite.inputs import tail_of
 from acidlib.settings import Settings
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem
@@ -101,7 +102,7 @@ def prepare(
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
     write_ids = target.write_ids(listing).for_compactor()
     understood = target.understanding
-    state = acid_state(listing, write_ids, generation=generation, txns=understood.txns, ignore_empty_files=True)
+    state = target.state(listing)
     inputs = compaction_inputs(
         state,
         listing,
@@ -137,16 +138,9 @@ def prepare(
 
 def newest_without_rows(files: Iterable[DataFile], data: DataFiles) -> frozenset[str]:
     """The paths of the first of these files, up to the one that has rows: mostly none, for one look."""
-    found = set()
-    for file in files:
-        source = data.open(file.path, file.length)
-        try:
-            if read_tail(source).rows:
-                break
-        finally:
-            source.close()
-        found.add(file.path)
-    return frozenset(found)
+    return frozenset(
+        file.path for file in takewhile(lambda file: not tail_of(file.path, file.length, data).rows, files)
+    )
 
 
 def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -> dict[str, int]:
@@ -182,11 +176,7 @@ def _holds_events(target: Target, listing: Listing) -> bool:
 
 
 def _has_acid_columns(target: Target, path: str, length: int) -> bool:
-    source = LocalDataFiles().open(f"{target.location}/{path}", length)
-    try:
-        return is_acid(read_tail(source).root)
-    finally:
-        source.close()
+    return is_acid(tail_of(f"{target.location}/{path}", length, LocalDataFiles()).root)
 
 
 def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str, int]) -> None:

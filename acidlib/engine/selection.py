@@ -15,8 +15,8 @@ from acidlib.engine.tasks import listing_task
 from acidlib.errors import AcidError, MissingError
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionType
-from acidlib.planning.enough import not_enough, one_delta_will_do
-from acidlib.planning.state import AcidState, acid_state
+from acidlib.planning.enough import not_enough
+from acidlib.planning.state import AcidState
 from acidlib.settings import duration_text
 from acidlib.storage.claims import CLAIM_FILE
 from acidlib.storage.staging import STAGING_PREFIX
@@ -105,8 +105,7 @@ class Looked:
         if self.state is None or self.listing is None:
             return None
         generation, insert_only = self.target.generation(self.listing), self.target.is_insert_only
-        one_will_do = one_delta_will_do(generation, insert_only=insert_only, automatic=automatic)
-        return not_enough(self.state, kind, one_delta_will_do=one_will_do)
+        return not_enough(self.state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
 
     @property
     def leaves_nothing(self) -> bool:
@@ -159,14 +158,7 @@ def _measured(target: Target, done: Done[Listing]) -> Looked:
         return Looked(target=target, listing=None, error=done.error)
     listing = done.get()
     try:
-        write_ids = target.write_ids(listing).for_compactor()
-        state = acid_state(
-            listing,
-            write_ids,
-            generation=target.generation(listing),
-            txns=target.understanding.txns,
-            ignore_empty_files=True,
-        )
+        state = target.state(listing)
     except AcidError as error:
         return Looked(target=target, listing=listing, error=error)
     names = {delta.path for delta in state.deltas}

@@ -16,6 +16,7 @@ from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.generation import detect_generation
 from acidlib.planning.orc_settings import rewrite_settings
+from acidlib.planning.state import AcidState, acid_state
 from acidlib.planning.table_schema import row_type
 from acidlib.queue.rules import LOCATION
 from acidlib.settings import Layer, Settings
@@ -134,6 +135,16 @@ class Target:
         """The reader's list of the table; RefusedError when nothing states it."""
         stated = self.understanding.write_ids or StatedWriteIds()
         return stated.of(self.database, self.table, listing)
+
+    def state(self, listing: Listing) -> AcidState:
+        """The state of the place as a compactor sees it; RefusedError when nothing states what is committed."""
+        return acid_state(
+            listing,
+            self.write_ids(listing).for_compactor(),
+            generation=self.generation(listing),
+            txns=self.understanding.txns,
+            ignore_empty_files=True,
+        )
 
     def settings(self, common: Settings) -> Settings:
         """The settings that hold here: those of the run, then the database's properties, then the table's."""

@@ -77,22 +77,27 @@ class Alignment:
             yield from child.walk()
 
 
-def goes_by_position(row: TypeNode, matching: ColumnMatching) -> bool:
-    """Whether readers take the columns of a file with this row by position: asked to, or for want of names in it.
+def has_names(row: TypeNode) -> bool:
+    """Whether the columns of a file with this row have names (ORC `SchemaEvolution.hasColumnNames`).
 
-    Files from before HIVE-4243 call their columns `_col0`, `_col1` and so on. One other name among the row's own, not
-    those below, makes a reader go by name (ORC `SchemaEvolution.hasColumnNames`).
+    Files from before HIVE-4243 call them `_col0`, `_col1` and so on. One other name among the row's own, not those
+    below, is enough.
     """
-    return matching.by_position or all(_NO_NAME.fullmatch(name) for name in row.field_names)
+    return not all(_NO_NAME.fullmatch(name) for name in row.field_names)
 
 
-def names_agree(target: TypeNode, source: TypeNode, *, has_names: bool = True) -> bool:
+def goes_by_position(row: TypeNode, matching: ColumnMatching) -> bool:
+    """Whether readers take the columns of a file with this row by position: asked to, or for want of names in it."""
+    return matching.by_position or not has_names(row)
+
+
+def names_agree(target: TypeNode, source: TypeNode, *, named: bool = True) -> bool:
     """Whether it is all one by name and by position: a file's columns and fields are the table's first, if not all.
 
-    has_names  False: those of the row itself do not count, only those below
+    named  False: the names of the row itself do not count, only those below
     """
     names = zip(source.field_names, target.field_names, strict=False)
-    if len(source.children) > len(target.children) or (has_names and any(one != other for one, other in names)):
+    if len(source.children) > len(target.children) or (named and any(one != other for one, other in names)):
         return False
     return all(names_agree(t, s) for t, s in zip(target.children, source.children, strict=False))
 

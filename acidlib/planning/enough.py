@@ -21,16 +21,17 @@ def refused_message(reason: str) -> str:
     return f"{REFUSED_MESSAGE} ({reason})"
 
 
-def not_enough(state: AcidState, kind: CompactionType, *, one_delta_will_do: bool = False) -> str | None:
-    """Why there is not enough to compact, or None when there is; see `one_delta_will_do`."""
-    if kind is CompactionType.MAJOR:
-        return None if one_delta_will_do and state.deltas else _not_enough_for_major(state)
-    return _not_enough_for_minor(state)
+def not_enough(
+    state: AcidState, kind: CompactionType, *, generation: Generation, insert_only: bool, automatic: bool
+) -> str | None:
+    """Why there is not enough to compact, or None when there is.
 
-
-def one_delta_will_do(generation: Generation, *, insert_only: bool, automatic: bool) -> bool:
-    """Whether a major is made of a single delta: where somebody asks for it by the rules of Hive 3.1."""
-    return generation is Generation.HIVE3 and not (insert_only or automatic)
+    automatic  an initiator asks for it; where somebody else does, by the rules of Hive 3.1, a single delta will do
+    """
+    if kind is CompactionType.MINOR:
+        return _not_enough_for_minor(state)
+    one_delta_will_do = generation is Generation.HIVE3 and not (insert_only or automatic)
+    return None if one_delta_will_do and state.deltas else _not_enough_for_major(state)
 
 
 def single_write_id(state: AcidState) -> int | None:

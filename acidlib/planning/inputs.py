@@ -40,7 +40,7 @@ from acidlib.model.names import (
 )
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import FileForm
-from acidlib.planning.enough import not_enough, one_delta_will_do, refused_message
+from acidlib.planning.enough import not_enough, refused_message
 from acidlib.planning.order import uri_order
 from acidlib.planning.state import AcidState
 
@@ -186,8 +186,8 @@ def compaction_inputs(
         raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: because Hive 3 does not read it")
     if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
         raise RefusedError(f"Cannot compact {above[0]}: because it reaches above the mark {state.high_water_mark}")
-    one_will_do = one_delta_will_do(generation, insert_only=insert_only, automatic=automatic)
-    if (reason := not_enough(state, kind, one_delta_will_do=one_will_do)) is not None:
+    reason = not_enough(state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
+    if reason is not None:
         return Refusal(
             reason=refused_message(reason),
             cleaning_only=_removable(state, visibility_txn or 0, visible_on_commit),

@@ -112,13 +112,18 @@ def open_inputs(files: tuple[DataFile, ...], data: DataFiles) -> Iterator[OpenIn
             source.close()
 
 
-def read_row_struct(file: DataFile, data: DataFiles) -> TypeNode:
-    """The user's columns as a file has them."""
-    source = data.open(file.path, file.length)
+def tail_of(path: str, length: int, data: DataFiles) -> Tail:
+    """The tail of a file of which nothing else is wanted."""
+    source = data.open(path, length)
     try:
-        return row_struct(read_tail(source).root)
+        return read_tail(source)
     finally:
         source.close()
+
+
+def read_row_struct(file: DataFile, data: DataFiles) -> TypeNode:
+    """The user's columns as a file has them."""
+    return row_struct(tail_of(file.path, file.length, data).root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from acidlib.errors import RefusedError
-from acidlib.model.units import ColumnMatching, FilterSize, StripeAction, Unit, UnitResult
-from acidlib.orc.alignment import Alignment, align, goes_by_position, names_agree, names_note
+from acidlib.model.units import FilterSize, StripeAction, Unit, UnitResult
+from acidlib.orc.alignment import Alignment, align, has_names, names_agree, names_note
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.schema import TypeNode, acid_tree, row_struct
@@ -146,9 +146,7 @@ def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit) -> Alignment:
     Where nobody tells the table's columns other names are refused, too: it is not known which of them are the table's.
     """
     row, where = row_struct(file.tail.root), file.tail.name
-    if unit.row_type is None and not names_agree(
-        target_row, row, has_names=not goes_by_position(row, ColumnMatching(by_position=False))
-    ):
+    if unit.row_type is None and not names_agree(target_row, row, named=has_names(row)):
         raise RefusedError(
             f"Cannot compact {where}: because its columns are {row} and those of {unit.schema.path} are {target_row}, "
             "and nothing tells which are the table's; state them with --columns 'name type, ...'"
