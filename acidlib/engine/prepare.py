@@ -7,22 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from acidlib.engine.target import FULL, Target
+from acidlib.engine.target import FULL, ListedPlace, Target
 from acidlib.engine.tasks import Look
 from acidlib.errors import AcidError, CorruptError, RefusedError
-from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing
 from acidlib.model.names import SIDE_FILE_SUFFIX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, JoinUnit, RewriteSettings, Unit
-from acidlib.model.writeids import CompactorWriteIdList
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid
 from acidlib.orc.source import DataFiles
 from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
 from acidlib.planning.insert_only import input_files, join_units, ways_of
-from acidlib.planning.state import AcidState
 from acidlib.planning.units import FileFacts, compaction_units, deciding_files, delete_files
 from acidlib.rewrite.inputs import tail_of
 from acidlib.settings import Settings
@@ -38,32 +34,28 @@ _FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b
 class Prepared:
     """The inputs of one compaction, and all they were derived from."""
 
-    target: Target
-    listing: Listing
-    generation: Generation
-    write_ids: CompactorWriteIdList
-    state: AcidState
+    place: ListedPlace
     inputs: CompactionInputs
     lengths: dict[str, int]
     without_rows: frozenset[str]
 
     def looks(self) -> tuple[Look, ...]:
         """What has to be looked into before units are known: delete files, or all files of an insert-only table."""
-        if self.target.is_insert_only:
-            ways = ways_of(self.target.storage, self.target.properties)
-            return tuple(Look(file=file, ways=ways) for file in input_files(self.inputs, self.target.location))
-        return tuple(Look(file=file) for file in delete_files(self.inputs, self.target.location, self.lengths))
+        target = self.place.target
+        if target.is_insert_only:
+            ways = ways_of(target.storage, target.properties)
+            return tuple(Look(file=file, ways=ways) for file in input_files(self.inputs, target.location))
+        return tuple(Look(file=file) for file in delete_files(self.inputs, target.location, self.lengths))
 
     def units(
         self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
     ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
         """The files to make. `found`: what each look told, by absolute path; `common`: the settings of the run."""
-        settings = self.target.rewrite_settings(settings, self.generation)
-        if self.target.is_insert_only:
-            return join_units(
-                self.inputs, found, location=self.target.location, generation=self.generation, settings=settings
-            )
-        prefix = f"{self.target.location}/"
+        target, generation = self.place.target, self.place.generation
+        settings = target.rewrite_settings(settings, generation)
+        if target.is_insert_only:
+            return join_units(self.inputs, found, location=target.location, generation=generation, settings=settings)
+        prefix = f"{target.location}/"
         facts = FileFacts(
             lengths=self.lengths,
             delete_buckets={path.removeprefix(prefix): buckets for path, buckets in found.items()},
@@ -72,42 +64,39 @@ class Prepared:
         return compaction_units(
             self.inputs,
             facts,
-            location=self.target.location,
-            generation=self.generation,
-            write_ids=self.write_ids,
+            location=target.location,
+            generation=generation,
+            write_ids=self.place.write_ids.for_compactor(),
             settings=settings,
-            matching=self.target.matching(common, self.generation),
-            row_type=self.target.row_type(),
+            matching=target.matching(common, generation),
+            row_type=target.row_type(),
         )
 
 
 def prepare(
     fs: FileSystem,
-    target: Target,
-    listing: Listing,
+    place: ListedPlace,
     kind: CompactionType,
     *,
     minor_as_major_bytes: int,
     automatic: bool,
 ) -> Prepared | Refusal:
-    """What a compaction of a target, as it is listed, would read and write, or why there is none.
+    """What a compaction of a place, as it is listed, would read and write, or why there is none.
 
     automatic  an initiator asked for it, nobody by name
 
     RefusedError for what no compaction can be made of until its owner changes it.
     """
-    generation = target.generation(listing)
+    target = place.target
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
-    write_ids = target.write_ids(listing).for_compactor()
     understood = target.understanding
-    state = target.state(listing)
     inputs = compaction_inputs(
-        state,
-        listing,
+        place.state,
+        place.listing,
         kind,
-        generation=generation,
+        generation=place.generation,
         visibility_txn=understood.visibility_txn,
         visible_on_commit=understood.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
@@ -115,7 +104,7 @@ def prepare(
         automatic=automatic,
     )
     if isinstance(inputs, Refusal):
-        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(target, listing))
+        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(place))
         return replace(inputs, cleaning_only=False) if unproven else inputs
     lengths: dict[str, int] = {}
     without_rows: frozenset[str] = frozenset()
@@ -124,16 +113,7 @@ def prepare(
         _prove_full_acid(target, inputs, lengths)
         if columns is None:
             without_rows = newest_without_rows(deciding_files(inputs, target.location, lengths), LocalDataFiles())
-    return Prepared(
-        target=target,
-        listing=listing,
-        generation=generation,
-        write_ids=write_ids,
-        state=state,
-        inputs=inputs,
-        lengths=lengths,
-        without_rows=without_rows,
-    )
+    return Prepared(place=place, inputs=inputs, lengths=lengths, without_rows=without_rows)
 
 
 def newest_without_rows(files: Iterable[DataFile], data: DataFiles) -> frozenset[str]:
@@ -162,14 +142,14 @@ def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -
     return lengths
 
 
-def _holds_events(target: Target, listing: Listing) -> bool:
+def _holds_events(place: ListedPlace) -> bool:
     """Whether a file proves the table full ACID, or the caller says so: else nothing of it may be removed either."""
-    if target.understanding.table_kind == FULL:
+    if place.target.understanding.table_kind == FULL:
         return True
-    for file in listing.files:
+    for file in place.listing.files:
         if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
             try:
-                return _has_acid_columns(target, file.path, file.length)
+                return _has_acid_columns(place.target, file.path, file.length)
             except AcidError:
                 return False
     return False

@@ -20,9 +20,9 @@ from typing import Any
 import click
 import pytest
 from conformance.hive_tables import HiveTable, hive_table
+from integration.harness import Jobs, local_session
 
 import acidlib
-from integration.harness import Jobs, local_session
 
 ROOT = str(Path(acidlib.__file__).parent)
 COUNTED = ("list_location", "acid_state", "read_tail")

@@ -15,11 +15,9 @@ from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_cl
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, Target, Understanding, request_of, target_of
+from acidlib.engine.target import METASTORE, ListedPlace, Target, Understanding, request_of, target_of
 from acidlib.errors import AcidError
-from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.decide import Decision
 from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
 
@@ -38,13 +36,12 @@ class StandaloneBackend:
         """Requests of dead runs go back to the queue."""
         return recover(self._services, self._queue)
 
-    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """The ACID tables and partitions below the named directory."""
         del automatic
-        targets, notes = select_targets(
+        return select_targets(
             self._services, selection, self._understanding, may_be_empty=self._was_cleaned(selection.location)
         )
-        return [Selected(target=target) for target in targets], notes
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """What waits in our queue and was not made for a metastore."""
@@ -58,12 +55,12 @@ class StandaloneBackend:
         """Claim the request by its id."""
         return take_waiting(self._services, self._queue, waiting)
 
-    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
         """Queue it, understood as it is now, and claim it; one of its kind that waits already is taken over."""
-        finish_publications(self._services, target.location)
-        fixed = target.as_listed(listing)
-        request = request_of(fixed, kind, listing, initiator=f"{self._services.host}-manual")
-        return Taken(request=queue_and_claim(self._services, self._queue, request), target=fixed)
+        if place.holds_staging:
+            finish_publications(self._services, place.target.location)
+        request = request_of(place, kind, initiator=f"{self._services.host}-manual")
+        return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """To the history, as refused."""
@@ -77,15 +74,14 @@ class StandaloneBackend:
         """By our queue."""
         return Attempts(self._queue.show(), self._services.settings)
 
-    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""
-        assert decision.kind is not None
         request = CompactionRequest(
             id=0,
             database=target.database,
             table=target.table,
             partition=target.partition,
-            type=decision.kind,
+            type=kind,
             properties=((LOCATION, target.location),),
             initiator_id=self._services.initiator_id,
         )
@@ -95,11 +91,10 @@ class StandaloneBackend:
         """Under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: Sequence[tuple[str, str]]) -> int:
         """Queue the decision with all that a later worker and cleaner need."""
-        assert decision.kind is not None
-        request = request_of(target, decision.kind, listing, initiator=self._services.initiator_id)
-        mark = target.write_ids(listing).for_compactor().high_water_mark
+        request = request_of(place, kind, initiator=self._services.initiator_id)
+        mark = place.write_ids.for_compactor().high_water_mark
         request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
         return accepted_id(self._services, self._queue, request)
 

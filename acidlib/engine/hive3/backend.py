@@ -21,10 +21,8 @@ from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_cl
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, Target
-from acidlib.model.listing import Listing
+from acidlib.engine.target import METASTORE, ListedPlace, Target
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.decide import Decision
 from acidlib.queue.rules import LOCATION
 
 
@@ -43,7 +41,7 @@ class Hive3Backend:
         """Requests of dead runs go back to the queue, and locks of theirs go."""
         return self._connected.passed_over() + recover(self._services, self._connected, self._catalog)
 
-    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""
         busy: set[Entity] = set()
         if automatic:
@@ -67,11 +65,10 @@ class Hive3Backend:
         """Claim the request by its id."""
         return take_waiting(self._services, self._queue, waiting)
 
-    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
         """Queue it and claim it; one of its kind that waits already is taken over."""
-        del listing
-        request = self._request(target, kind, initiator=f"{self._services.host}-manual")
-        return Taken(request=queue_and_claim(self._services, self._queue, request), target=target)
+        request = self._request(place.target, kind, initiator=f"{self._services.host}-manual")
+        return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """To the history, as refused."""
@@ -85,10 +82,9 @@ class Hive3Backend:
         """By whichever queue it is."""
         return Attempts((row for row in self._queue.show() if self._connected.ours(row)), self._services.settings)
 
-    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule of Hive 3.1."""
-        assert decision.kind is not None
-        request = self._request(target, decision.kind, initiator=self._services.initiator_id)
+        request = self._request(target, kind, initiator=self._services.initiator_id)
         return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
 
     def finish(self, target: Target) -> None:
@@ -96,12 +92,11 @@ class Hive3Backend:
         place = (target.database, target.table, target.partition)
         finish_alone(self._services, self._connected, place, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: Sequence[tuple[str, str]]) -> int:
         """Into the queue; with the figures only where it is ours, for Hive's has little room."""
-        assert decision.kind is not None
-        request = self._request(target, decision.kind, initiator=self._services.initiator_id)
+        request = self._request(place.target, kind, initiator=self._services.initiator_id)
         if self._connected.own_queue:
-            mark = target.write_ids(listing).for_compactor().high_water_mark
+            mark = place.write_ids.for_compactor().high_water_mark
             request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
         return accepted_id(self._services, self._queue, request)
 

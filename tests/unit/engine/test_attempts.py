@@ -60,7 +60,7 @@ HERE = target(facts=facts())
     ],
 )
 def test_another_file_is_another_place(now: Listing) -> None:
-    assert fingerprint(HERE, now, SETTINGS) != fingerprint(HERE, SEEN, SETTINGS)
+    assert fingerprint(HERE.listed(now), SETTINGS) != fingerprint(HERE.listed(SEEN), SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_another_file_is_another_place(now: Listing) -> None:
     ],
 )
 def test_what_is_read_and_how_it_is_written_counts(now: Target) -> None:
-    assert fingerprint(now, SEEN, SETTINGS) != fingerprint(HERE, SEEN, SETTINGS)
+    assert fingerprint(now.listed(SEEN), SETTINGS) != fingerprint(HERE.listed(SEEN), SETTINGS)
 
 
 def test_another_version_of_this_library_may_do_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(HERE, SEEN, SETTINGS)
+    before = fingerprint(HERE.listed(SEEN), SETTINGS)
     monkeypatch.setattr("acidlib.engine.attempts.__version__", "999")
-    assert fingerprint(HERE, SEEN, SETTINGS) != before
+    assert fingerprint(HERE.listed(SEEN), SETTINGS) != before
 
 
 @pytest.mark.parametrize(
@@ -97,17 +97,12 @@ def test_another_version_of_this_library_may_do_more(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_does_not_change_a_place(now: Target, seen: Listing) -> None:
-    assert fingerprint(now, seen, SETTINGS) == fingerprint(HERE, SEEN, SETTINGS)
+    assert fingerprint(now.listed(seen), SETTINGS) == fingerprint(HERE.listed(SEEN), SETTINGS)
 
 
 def test_how_readers_find_columns_makes_another_place() -> None:
     by_position, _ = SETTINGS.with_layer(Layer.HIVE_SITE, {"orc.force.positional.evolution": "true"})
-    assert fingerprint(HERE, SEEN, by_position) != fingerprint(HERE, SEEN, SETTINGS)
-
-
-def test_what_cannot_be_understood_has_a_fingerprint() -> None:
-    odd = listing(file("delta_x/bucket_00000"))
-    assert fingerprint(HERE, odd, SETTINGS) == fingerprint(HERE, odd, SETTINGS) != fingerprint(HERE, SEEN, SETTINGS)
+    assert fingerprint(HERE.listed(SEEN), by_position) != fingerprint(HERE.listed(SEEN), SETTINGS)
 
 
 def ended(number: int, state: State = State.REFUSED, **more: Any) -> CompactionRequest:
@@ -116,7 +111,7 @@ def ended(number: int, state: State = State.REFUSED, **more: Any) -> CompactionR
 
 
 def noted(**more: str) -> tuple[tuple[str, str], ...]:
-    return tuple(({FILES: fingerprint(HERE, SEEN, SETTINGS)} | more).items())
+    return tuple(({FILES: fingerprint(HERE.listed(SEEN), SETTINGS)} | more).items())
 
 
 def test_the_newest_that_ended_for_the_same_files_counts() -> None:
@@ -130,37 +125,37 @@ def test_the_newest_that_ended_for_the_same_files_counts() -> None:
         ended(7, properties=noted(location="/elsewhere")),
         ended(8, State.SUCCEEDED, properties=noted()),
     ]
-    found = Attempts(rows, SETTINGS).last(HERE, MAJOR, SEEN)
+    found = Attempts(rows, SETTINGS).last(HERE.listed(SEEN), MAJOR)
     assert found is rows[1]
-    assert Attempts(rows, SETTINGS).refusal(HERE, MAJOR, SEEN) is None, "it has failed since: that may pass"
-    assert Attempts(rows, SETTINGS).last(HERE, MAJOR, listing(file(ONE))) is None
-    assert Attempts(rows[:1], SETTINGS).refusal(HERE, MAJOR, SEEN) == (
+    assert Attempts(rows, SETTINGS).refusal(HERE.listed(SEEN), MAJOR) is None, "it has failed since: that may pass"
+    assert Attempts(rows, SETTINGS).last(HERE.listed(listing(file(ONE))), MAJOR) is None
+    assert Attempts(rows[:1], SETTINGS).refusal(HERE.listed(SEEN), MAJOR) == (
         "request 1 was refused, and nothing has changed there since: reason 1"
     )
 
 
 def test_a_conflict_counts_for_the_order_alone() -> None:
-    met = ended(2, properties=((FILES, note_of(fingerprint(HERE, SEEN, SETTINGS), is_conflict=True)),))
-    assert Attempts([met], SETTINGS).last(HERE, MAJOR, SEEN) is met
-    assert Attempts([met], SETTINGS).refusal(HERE, MAJOR, SEEN) is None
+    met = ended(2, properties=((FILES, note_of(fingerprint(HERE.listed(SEEN), SETTINGS), is_conflict=True)),))
+    assert Attempts([met], SETTINGS).last(HERE.listed(SEEN), MAJOR) is met
+    assert Attempts([met], SETTINGS).refusal(HERE.listed(SEEN), MAJOR) is None
     refused = ended(1, properties=noted())
-    assert Attempts([met, refused], SETTINGS).last(HERE, MAJOR, SEEN) is met
-    told = Attempts([met, refused], SETTINGS).refusal(HERE, MAJOR, SEEN)
+    assert Attempts([met, refused], SETTINGS).last(HERE.listed(SEEN), MAJOR) is met
+    told = Attempts([met, refused], SETTINGS).refusal(HERE.listed(SEEN), MAJOR)
     assert (told or "").startswith("request 1 was refused")
 
 
 def test_a_place_is_known_by_its_location_whatever_it_was_called() -> None:
     row = ended(1, properties=noted(location=PLACE), table="as_it_was_called")
-    assert Attempts([row], SETTINGS).last(HERE, MAJOR, SEEN) is row
+    assert Attempts([row], SETTINGS).last(HERE.listed(SEEN), MAJOR) is row
 
 
 @pytest.mark.parametrize("reason", ["plain", "two\nlines [files x]", ""])
 def test_a_note_in_the_reason_is_read_back(reason: str) -> None:
-    text = with_note(reason, fingerprint(HERE, SEEN, SETTINGS))
-    told = Attempts([ended(1, error_message=text)], SETTINGS).refusal(HERE, MAJOR, SEEN)
+    text = with_note(reason, fingerprint(HERE.listed(SEEN), SETTINGS))
+    told = Attempts([ended(1, error_message=text)], SETTINGS).refusal(HERE.listed(SEEN), MAJOR)
     assert told == f"request 1 was refused, and nothing has changed there since: {reason}"
     assert with_note(reason, None) == reason
-    assert Attempts([ended(1, error_message=reason)], SETTINGS).refusal(HERE, MAJOR, SEEN) is None
+    assert Attempts([ended(1, error_message=reason)], SETTINGS).refusal(HERE.listed(SEEN), MAJOR) is None
 
 
 def test_what_awaits_cleaning() -> None:

@@ -21,15 +21,15 @@ from acidlib.engine.selection import (
     Order,
     Selection,
     Spending,
+    Unlisted,
     _too_young,
     look_at,
     ordered,
 )
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target, Understanding
+from acidlib.engine.target import ListedPlace, Target, Understanding
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
 from acidlib.metastore.standalone import StatedWriteIds, stated_write_ids
-from acidlib.model.listing import ListedFile, Listing
 from acidlib.report.progress import TerminalProgress
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
@@ -73,7 +73,7 @@ def put(path: Path, size: int = 10, age: float = 0.0) -> None:
 
 
 def names(services: Services, **selection: Any) -> list[str]:
-    return [target.name for target in select_targets(services, Selection(**selection), ALL)[0]]
+    return [target.name for target in select_targets(services, Selection(**selection), ALL).targets]
 
 
 LOGS = [f"default.logs.ds={day}/h={hour}" for day, hour in (("2026-01-01", 0), ("2026-01-01", 1), ("2026-02-01", 0))]
@@ -135,9 +135,9 @@ def test_what_is_named_and_does_not_exist_is_an_error_unless_that_may_be(
         names(services, warehouse=str(warehouse), **named)
     assert str(caught.value).startswith(told)
     selection = Selection(warehouse=str(warehouse), if_exists=True, **named)
-    targets, notes = select_targets(services, selection, ALL)
-    assert [target.name for target in targets] == taken
-    assert [note for note in notes if note.startswith(told)]
+    selected = select_targets(services, selection, ALL)
+    assert [target.name for target in selected.targets] == taken
+    assert [note for note in selected.notes if note.startswith(told)]
 
 
 @pytest.mark.parametrize(("path", "told"), [("gone", "no such file"), ("empty", "it is empty")])
@@ -145,9 +145,9 @@ def test_a_location_that_does_not_exist(services: Services, tmp_path: Path, path
     (tmp_path / "empty").mkdir()
     with pytest.raises(MissingError, match=told):
         names(services, location=str(tmp_path / path))
-    targets, (note,) = select_targets(services, Selection(location=str(tmp_path / path), if_exists=True), ALL)
-    assert targets == []
-    assert told in note
+    selected = select_targets(services, Selection(location=str(tmp_path / path), if_exists=True), ALL)
+    assert selected.targets == ()
+    assert [told in note for note in selected.notes] == [True]
 
 
 def test_what_exists_and_is_no_table_is_an_error_all_the_same(services: Services, warehouse: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_list_of_another_table_is_wrong_usage(services: Services, warehouse: P
     for path in ("Logs", "Logs/ds=2026-01-01/h=0"):
         with pytest.raises(UsageError, match=r"list of sales\.logs: because the table is default\.logs"):
             select_targets(services, Selection(location=str(warehouse / path)), stated)
-    assert select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), stated)[0]
+    assert select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), stated).targets
 
 
 def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services, warehouse: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services
 
 
 def test_what_is_passed_over_is_told(services: Services, warehouse: Path) -> None:
-    _, notes = select_targets(services, Selection(warehouse=str(warehouse)), ALL)
+    notes = select_targets(services, Selection(warehouse=str(warehouse)), ALL).notes
     assert [note for note in notes if note.startswith(f"{warehouse}/files is skipped: ")]
 
 
@@ -179,7 +179,7 @@ def test_a_location_is_one_table_or_one_partition(services: Services, warehouse:
     assert names(services, location=str(warehouse / "other")) == ["default.other"]
     assert names(services, location=str(warehouse / "Logs")) == LOGS
     assert names(services, location=str(warehouse / "Logs/ds=2026-01-01/h=1")) == [LOGS[1]]
-    (target,), _ = select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), ALL)
+    (target,) = select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), ALL).targets
     assert (target.name, target.location) == ("sales.logs", str(warehouse / "sales.db/logs"))
     assert target.understanding is ALL
     with pytest.raises(RefusedError, match="original files only"):
@@ -194,10 +194,11 @@ def test_a_look_measures_deltas_and_their_bytes(services: Services, tmp_path: Pa
     put(tmp_path / "t/delta_0000003_0000003_0000/bucket_00000", 500)  # below the base: nobody reads it
     put(tmp_path / "t/delta_0000006_0000006_0000/bucket_00000", 30, age=40)
     put(tmp_path / "t/delete_delta_0000007_0000007_0000/bucket_00000", 4, age=60)
-    targets, _ = select_targets(services, Selection(location=str(tmp_path / "t")), ALL)
-    (one,) = look_at(services, targets, Selection())
-    assert (one.deltas, one.bytes, one.error) == (2, 34, None)
-    assert one.listing is not None
+    targets = select_targets(services, Selection(location=str(tmp_path / "t")), ALL).targets
+    (one,), passed_over = look_at(services, targets, None)
+    assert isinstance(one, ListedPlace)
+    assert (one.deltas, one.delta_bytes, one.bytes) == (2, 34, 1534)
+    assert passed_over == []
 
 
 def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
@@ -207,10 +208,10 @@ def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
         put(tmp_path / name / "delta_0000001_0000001_0000/bucket_00000", age=500)
         put(tmp_path / name / "delta_0000002_0000002_0000/bucket_00000", age=age)
         put(tmp_path / name / "_tmp_x/bucket_00000", age=0)
-    selection = Selection(warehouse=str(tmp_path), idle_seconds=60)
-    targets, _ = select_targets(services, selection, ALL)
-    found = {one.target.table: one.skipped for one in look_at(services, targets, selection)}
-    assert (found["edge"], found["old"]) == (None, None)
+    targets = select_targets(services, Selection(warehouse=str(tmp_path)), ALL).targets
+    looked, passed_over = look_at(services, targets, 60)
+    assert [one.target.table for one in looked] == ["edge", "old"]
+    found = {one.target.table: one.reason for one in passed_over}
     when = datetime.fromtimestamp(NOW - 59, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     file = "delta_0000002_0000002_0000/bucket_00000"
     assert found["young"] == f"something in it is younger than 1m: {file}, modified {when}"
@@ -222,16 +223,15 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     put(tmp_path / "bad/delta_x/bucket_00000")
     gone = Target(database="default", table="gone", partition=None, location=str(tmp_path / "gone"), understanding=ALL)
     unstated = Target(database="default", table="good", partition=None, location=str(tmp_path / "good"))
-    targets, _ = select_targets(services, Selection(warehouse=str(tmp_path)), ALL)
-    selection = Selection(idle_seconds=1e9)
-    found = look_at(services, [*targets, gone, unstated], selection)
-    assert [one.target.table for one in found] == ["bad", "good", "gone", "good"]
-    assert [one.skipped is not None for one in found] == [False, True, False, False]
-    errors = [type(one.error) for one in found if one.skipped is None]
+    targets = select_targets(services, Selection(warehouse=str(tmp_path)), ALL).targets
+    found, passed_over = look_at(services, [*targets, gone, unstated], 1e9)
+    assert [one.target.table for one in found] == ["bad", "gone", "good"]
+    assert [one.target.table for one in passed_over] == ["good"]
+    errors = [type(one.error) for one in found if isinstance(one, Unlisted)]
     assert errors[0] is CorruptError
     assert errors[1] in (CorruptError, RefusedError)
     assert errors[2] is RefusedError
-    assert found[3].target is unstated
+    assert found[2].target is unstated
 
 
 def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tmp_path: Path) -> None:
@@ -239,8 +239,7 @@ def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tm
     put(file)
     listing = list_location(services.fs, str(tmp_path / "t"), missing=RefusedError)
     late = replace(listing, files=(replace(listing.files[0], modified=1e13),))
-    one = Looked(target=Target(database="d", table="t", partition=None, location=""), listing=late)
-    assert _too_young(one, 60, NOW) == (
+    assert _too_young(late, 60, NOW) == (
         "something in it is younger than 1m: delta_0000001_0000001_0000/bucket_00000, "
         "modified 10000000000000 s after 1970"
     )
@@ -250,14 +249,8 @@ def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tm
 
 
 def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> Looked:
-    files = (ListedFile(path="f", length=total, modified=modified),)
-    return Looked(
-        target=Target(database="d", table=name, partition=None, location=f"/w/{name}"),
-        listing=Listing(location=f"/w/{name}", files=files),
-        deltas=deltas,
-        bytes=size,
-        modified=modified,
-    )
+    target = Target(database="d", table=name, partition=None, location=f"/w/{name}")
+    return Unlisted(target=target, deltas=deltas, delta_bytes=size, bytes=total, modified=modified)
 
 
 FOUR = [

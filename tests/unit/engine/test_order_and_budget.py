@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import pytest
 
-from acidlib.engine.selection import Budget, Looked, Order, Spending, ordered
+from acidlib.engine.selection import Budget, Looked, Order, Spending, Unlisted, ordered
 from acidlib.engine.target import Target, request_of, target_of
 from acidlib.errors import RefusedError
 from acidlib.metastore.standalone import StatedWriteIds
@@ -19,13 +19,7 @@ from acidlib.model.writeids import ValidWriteIdList
 
 def looked(name: str, *, deltas: int = 0, size: int = 0, modified: float = 0.0) -> Looked:
     target = Target(database="d", table=name, partition=None, location=f"/{name}")
-    listing = Listing(
-        location=f"/{name}",
-        files=(ListedFile(path="base_0000001/bucket_00000", length=size, modified=modified),),
-        directories=("base_0000001",),
-        compacted_bases=frozenset(),
-    )
-    return Looked(target=target, listing=listing, deltas=deltas, bytes=size, modified=modified)
+    return Unlisted(target=target, deltas=deltas, delta_bytes=size, bytes=size, modified=modified)
 
 
 A = looked("a", deltas=1, size=30, modified=9.0)
@@ -74,7 +68,7 @@ def test_a_deadline_that_passes_on_the_way() -> None:
 def test_a_request_says_all_that_a_worker_needs() -> None:
     stated = StatedWriteIds(single=ValidWriteIdList.parse("d.a:7:5:5:3"))
     target = Target(database="d", table="a", partition="p=1", location="/a/p=1")
-    assert A.listing is not None
+    files = (ListedFile(path="delta_0000001_0000001/bucket_00000", length=1, modified=1.0),)
     understood = replace(
         target,
         understanding=replace(
@@ -85,7 +79,8 @@ def test_a_request_says_all_that_a_worker_needs() -> None:
             visibility_txn=12,
         ),
     )
-    request = request_of(understood, CompactionType.MINOR, A.listing, initiator="host-1")
+    place = understood.listed(Listing(location="/a/p=1", files=files))
+    request = request_of(place, CompactionType.MINOR, initiator="host-1")
     assert target_of(request) == understood
     assert (request.database, request.table, request.partition) == ("d", "a", "p=1")
 

@@ -77,7 +77,7 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
 ) -> None:
     before = listing("delta_0000001_0000003", "delta_0000004_0000004")
     made = target(understanding, partition)
-    request = request_of(made, MAJOR, before, initiator="host-manual")
+    request = request_of(made.listed(before), MAJOR, initiator="host-manual")
     assert (request.entity, request.type) == (("default", "t", partition), MAJOR)
     assert request.initiator_id == "host-manual"
     later = target_of(request)
@@ -91,14 +91,14 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
 
 
 def test_a_target_as_listed_is_fixed() -> None:
-    fixed = target().as_listed(listing("delta_0000004_0000004"))
+    fixed = target().listed(listing("delta_0000004_0000004")).target
     assert fixed.write_ids(listing("delta_0000009_0000009")).high_water_mark == 4
     assert fixed.generation(listing("base_5_v9")) is Generation.HIVE3
 
 
 @pytest.mark.parametrize("missing", ["location", "acidlib.write.ids"])
 def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -> None:
-    request = request_of(target(), MAJOR, listing("delta_1_1"), initiator="x")
+    request = request_of(target().listed(listing("delta_1_1")), MAJOR, initiator="x")
     poor = replace(request, id=7, properties=tuple(pair for pair in request.properties if pair[0] != missing))
     with pytest.raises(RefusedError, match=r"Cannot compact default\.t: because request 7 does not say where"):
         target_of(poor)
