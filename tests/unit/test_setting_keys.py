@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.setting_keys import find_key, is_hives
+from acidlib.setting_keys import KEYS, find_key, is_hives
 from acidlib.settings import Layer, default_settings, load_settings, site_values
 
 TAKEN = {
@@ -113,12 +113,20 @@ def test_names_and_defaults_are_hives(name: str) -> None:
         assert settings.source(name) == layer.label
 
 
-@pytest.mark.parametrize("name", ["hive.txn.timeout", "metastore.compactor.cleaner.on", "hive.compactor.max.num.delta"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(key.name for key in KEYS if key.spelling is None and not key.of_readers),
+        "metastore.compactor.cleaner.on",
+        "hive.compactor.run.as.user",
+    ],
+)
 def test_a_property_without_effect_is_told(name: str) -> None:
-    for layer in (Layer.DATABASE, Layer.TABLE, Layer.REQUEST):
-        for given in (f"compactor.{name}", f"compactorthreshold.{name}"):
-            assert default_settings().with_layer(layer, {given: TAKEN.get(name, "500")})[1] == (
-                f"{given} as {layer.label} has no effect here",
+    for layer in (Layer.DATABASE, Layer.TABLE):
+        for given in (f"compactor.{name}", f"compactorthreshold.{name}", name):
+            assert default_settings().with_layer(layer, {given: TAKEN.get(name, "500")}) == (
+                default_settings(),
+                (f"{given} as {layer.label} has no effect here",),
             )
 
 
@@ -212,11 +220,18 @@ def test_what_is_no_flag_is_refused(text: str) -> None:
 
 
 def test_a_database_and_a_table_may_say_otherwise() -> None:
-    name = "hive.compactor.compact.insert.only"
-    settings, warnings = default_settings().with_layer(Layer.DATABASE, {f"compactor.{name}": "false"})
-    assert (settings.flag(name), warnings) == (False, ())
-    settings, _ = settings.with_layer(Layer.TABLE, {f"compactor.{name}": "true"})
-    assert (settings.flag(name), settings.source(name)) == (True, "table property")
+    may = {key.name: key.spelling.value + key.name for key in KEYS if key.spelling is not None}
+    assert may == {
+        "hive.compactor.delta.num.threshold": "compactorthreshold.hive.compactor.delta.num.threshold",
+        "hive.compactor.delta.pct.threshold": "compactorthreshold.hive.compactor.delta.pct.threshold",
+        "hive.compactor.abortedtxn.threshold": "compactor.hive.compactor.abortedtxn.threshold",
+        "hive.compactor.worker.pool": "hive.compactor.worker.pool",
+    }
+    for name, given in may.items():
+        settings, warnings = default_settings().with_layer(Layer.DATABASE, {given: "7"})
+        assert (settings.setting(name).text, settings.source(name), warnings) == ("7", "database property", ())
+        settings, warnings = settings.with_layer(Layer.TABLE, {given: "8"})
+        assert (settings.setting(name).text, settings.source(name), warnings) == ("8", "table property", ())
 
 
 # --- raw values -------------------------------------------------------------------------------------------------------
