@@ -1,6 +1,6 @@
 """The settings that are known. One definition of each says everything about it: names, values, and where it may stand.
 
-`conf/acidlib.toml` and the table in README.md are made of these definitions (`python -m acidlib.setting_docs`).
+`conf/acidlib.toml` and the table in README.md are made of these definitions (`python -m acidlib.documents`).
 Source: Hive HiveConf and MetastoreConf; the defaults are theirs.
 """
 

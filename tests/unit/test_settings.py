@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.setting_docs import README, TOML, readme_text, toml_text
+from acidlib.documents import README, TOML, readme_text, toml_text
 from acidlib.setting_files import read_site, read_toml
 from acidlib.setting_keys import KEYS, Key
 from acidlib.settings import (
@@ -252,7 +252,7 @@ def test_the_example_names_every_key_with_its_default(tmp_path: Path) -> None:
 
 
 def test_what_people_read_is_made_of_the_definitions() -> None:
-    told = "python -m acidlib.setting_docs writes it anew"
+    told = "python -m acidlib.documents writes it anew"
     assert TOML.read_text() == toml_text(), told
     assert README.read_text() == readme_text(README.read_text()), told
 

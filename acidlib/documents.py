@@ -1,4 +1,4 @@
-"""What people read about settings, made of their definitions; `python -m acidlib.setting_docs` writes both texts."""
+"""What people read about settings, made of their definitions; `python -m acidlib.documents` writes both texts."""
 
 import textwrap
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from acidlib.setting_keys import KEYS, Key, Kind, Spelling
 
 ROOT = Path(__file__).resolve().parents[1]
 TOML, README = ROOT / "conf" / "acidlib.toml", ROOT / "README.md"
-BEGIN = "<!-- settings: made by python -m acidlib.setting_docs -->"
+BEGIN = "<!-- settings: made by python -m acidlib.documents -->"
 END = "<!-- end of settings -->"
 
 _TOML_HEAD = """\
