@@ -288,6 +288,8 @@ KEYS: tuple[Key, ...] = (
 BY_NAME = {key.name: key for key in KEYS}
 NAMESPACES = ("hive.compactor.", "metastore.compactor.", "acidlib.")
 """Every name that begins so is ours or Hive's compactor's: one that is not known is worth a warning."""
+CONNECTION_NAMES = frozenset({"acidlib.metastore.ca.file", "acidlib.metastore.password.file"})
+"""What `metastore.site` reads in the site files beside Hive's own names; no setting of a compaction."""
 _BY_ANY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
 _SAYS_NOTHING_HERE = frozenset(  # Hive's own services read these
     {

@@ -17,6 +17,7 @@ from acidlib.model.thresholds import Threshold, Thresholds
 from acidlib.setting_files import HIVE_SITE, METASTORE_SITE, read_site, read_toml
 from acidlib.setting_keys import (
     BY_NAME,
+    CONNECTION_NAMES,
     KEYS,
     NAMESPACES,
     Key,
@@ -209,6 +210,8 @@ def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     """The key that a name means in a layer, and a warning about it; neither for a name that is none of ours."""
     if layer in (Layer.DATABASE, Layer.TABLE):
         return _resolve_property(name, layer)
+    if name in CONNECTION_NAMES and layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE):
+        return None, None
     key = find_key(name)
     if key.inert if key is not None else is_hives(name):
         # site files are Hive's own: its services read there what says nothing here

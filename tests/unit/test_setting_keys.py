@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.errors import CorruptError, RefusedError
-from acidlib.setting_keys import KEYS, find_key, is_hives
+from acidlib.errors import CorruptError, RefusedError, UsageError
+from acidlib.metastore.site import CA_FILE, PASSWORD_FILE
+from acidlib.setting_keys import CONNECTION_NAMES, KEYS, find_key, is_hives
 from acidlib.settings import Layer, default_settings, load_settings, site_values
 
 TAKEN = {
@@ -163,6 +164,18 @@ def test_other_settings_of_hives_compactor_are_refused_nowhere(name: str) -> Non
 def test_a_name_that_nobody_has_is_told(name: str) -> None:
     _, warnings = default_settings().with_layer(Layer.HIVE_SITE, {name: "1"})
     assert warnings == (f"{name} in hive-site.xml is not known and has no effect",)
+
+
+def test_names_of_the_connection_belong_into_site_files() -> None:
+    assert {CA_FILE, PASSWORD_FILE} == CONNECTION_NAMES
+    for name in CONNECTION_NAMES:
+        for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE):
+            assert default_settings().with_layer(layer, {name: "/file"}) == (default_settings(), ())
+        assert default_settings().with_layer(Layer.TOML, {name: "/file"})[1] == (
+            f"{name} in acidlib.toml is not known and has no effect",
+        )
+        with pytest.raises(UsageError, match="no such setting"):
+            load_settings(conf_dir=None, toml=None, assignments=[f"{name}=/file"])
 
 
 def test_names_of_other_namespaces_are_passed_over() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.errors import CorruptError, RefusedError
 from acidlib.documents import README, TOML, readme_text, toml_text
+from acidlib.errors import CorruptError, RefusedError
 from acidlib.setting_files import read_site, read_toml
 from acidlib.setting_keys import KEYS, Key
 from acidlib.settings import (
