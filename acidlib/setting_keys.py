@@ -1,6 +1,6 @@
 """The settings that are known. One definition of each says everything about it: names, values, and where it may stand.
 
-`conf/acidlib.toml` and the table in README.md are made of these definitions (`python -m acidlib.documents`).
+`conf/acidlib.toml` and the table in docs/options.md are made of these definitions (`python -m acidlib.documents`).
 Source: Hive HiveConf and MetastoreConf; the defaults are theirs.
 """
 
@@ -241,14 +241,14 @@ KEYS: tuple[Key, ...] = (
         kind=Kind.FLAG,
         default="true",
         meaning="Whether readers find columns in files by their places, not their names; Hive 3.1: false unless it is "
-        "set, there also as a table property.",
+        "set, and only there also as a table property.",
         of_readers=True,
     ),
     Key(
         name="orc.schema.evolution.case.sensitive",
         kind=Kind.FLAG,
         default="true",
-        meaning="Whether readers take names of columns that differ in case for other names. Also as a table property.",
+        meaning="Whether readers take names of columns that differ in case for other names.",
         of_readers=True,
     ),
     Key(

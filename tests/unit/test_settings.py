@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.documents import README, TOML, readme_text, toml_text
+from acidlib.documents import TOML
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.setting_files import read_site, read_toml
 from acidlib.setting_keys import KEYS, Key
@@ -249,12 +249,6 @@ def test_the_example_names_every_key_with_its_default(tmp_path: Path) -> None:
     active = tmp_path / "acidlib.toml"
     active.write_text(TOML.read_text().replace('#"', '"'))
     assert read_toml(active) == {key.name: key.default for key in KEYS}
-
-
-def test_what_people_read_is_made_of_the_definitions() -> None:
-    told = "python -m acidlib.documents writes it anew"
-    assert TOML.read_text() == toml_text(), told
-    assert README.read_text() == readme_text(README.read_text()), told
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
