@@ -190,7 +190,13 @@ def common_options(function: _Command) -> _Command:
     )
     @click.option("--queue-url", envvar="ACIDLIB_QUEUE_URL", help="Database of the queue; default: a SQLite file.")
     @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting by Hive's name.")
-    @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+    @click.option(
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="What goes to standard output.",
+    )
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
     @functools.wraps(function)
     def wrapped(
@@ -238,7 +244,13 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
             "--write-ids-file", type=click.Path(path_type=Path, readable=False), help="The same, a line per table."
         )
         @click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted.")
-        @click.option("--hive-version", type=click.Choice(["auto", "3", "4"]), default="auto", show_default=True)
+        @click.option(
+            "--hive-version",
+            type=click.Choice(["auto", "3", "4"]),
+            default="auto",
+            show_default=True,
+            help="Whose names and rules hold.",
+        )
         @click.option("--table-kind", type=click.Choice(["full", "insert-only"]), help="Where files cannot prove it.")
         @click.option(
             "--columns", metavar="'NAME TYPE, …'", help="The table's columns, where its files disagree in them."
@@ -401,7 +413,13 @@ def pool_option(function: _Command) -> _Command:
 def budget_options(function: _Command) -> _Command:
     """--order, --max-partitions, --max-bytes, --time-budget; passes `order` and `budget`."""
 
-    @click.option("--order", type=click.Choice([order.value for order in Order]), default="deltas", show_default=True)
+    @click.option(
+        "--order",
+        type=click.Choice([order.value for order in Order]),
+        default="deltas",
+        show_default=True,
+        help="What goes first.",
+    )
     @click.option("--max-partitions", type=click.IntRange(min=0), help="Start no more than these.")
     @click.option("--max-bytes", type=Size(), help="Start no more input bytes than these, e.g. 100g.")
     @click.option("--time-budget", type=Duration(), help="Start nothing after this time, e.g. 2h.")
