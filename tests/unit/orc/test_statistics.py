@@ -34,7 +34,7 @@ from acidlib.orc.statistics_rules import compares_alike, decimal_text, parse_dec
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, read_tail
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 HIVE3 = StatisticsRules(generation=3, writer_timezone="UTC")
 HIVE4 = StatisticsRules(generation=4, writer_timezone="UTC")
 

@@ -23,7 +23,7 @@ from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.oserrors import as_acid_error
 from acidlib.storage.uris import local_path, open_filesystem
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 FS: FileSystem = LocalFileSystem()
 
 
