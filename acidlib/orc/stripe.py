@@ -144,22 +144,13 @@ class StripeReader:
         kind = self.bloom_filters().get(column)
         if kind is None:
             return None
-        return self._index(column, kind, proto.BloomFilterIndex, "bloom filters")
-
-    def row_index(self, column: int) -> Any | None:
-        """The RowIndex message of a column, or None when the stripe has none."""
-        return self._index(column, StreamKind.ROW_INDEX, proto.RowIndex, "row index")
-
-    def _index(self, column: int, kind: StreamKind, message: Any, name: str) -> Any | None:
-        place = self._streams.get((column, kind))
-        if place is None:
-            return None
+        place = self._streams[column, kind]
         return parse_message(
-            message,
+            proto.BloomFilterIndex,
             self.source.read(place.offset, place.length),
             self.tail.compression,
             self.tail.block_size,
-            f"the {name} of column {column} in {self.where}",
+            f"the bloom filters of column {column} in {self.where}",
         )
 
     def prove_rows(self) -> None:

@@ -47,11 +47,10 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Something obsolete that has to stay for now; `until` is when to look again (epoch seconds), if that is known."""
+    """Something obsolete that has to stay for now."""
 
     path: str
     reason: str
-    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +198,7 @@ def _wait(
     until = max((newest_publication, *covering)) + retention
     if until <= now:
         return None
-    return Blocked(path=path, reason=f"the retention of {retention:g} s has not passed", until=until)
+    return Blocked(path=path, reason=f"the retention of {retention:g} s has not passed")
 
 
 def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:

@@ -1,24 +1,15 @@
-"""File systems by URI behind one small interface, with what each of them promises.
+"""File systems behind one small interface.
 
-Everything that touches a table's files goes through `FileSystem`. What the commit protocol needs of a file system is
-said in `Promises`: a rename that is atomic and fails on an existing target, and a file that is created whole or not
-at all. A file system that cannot promise them must be published to in another way, or not at all.
+Everything that touches a table's files goes through `FileSystem`. The commit protocol needs of it: renames that are
+atomic and fail on an existing target, files that are created whole and by one of several creators only, small files
+that are replaced or removed only while they have the expected contents, and that what was synced survives a loss of
+power. A file system that cannot do these things must be published to in another way, or not at all.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """What a file system guarantees to the commit protocol."""
-
-    atomic_rename_noreplace: bool  # files and directories; fails when the target exists
-    exclusive_create: bool  # of two creators of one name exactly one succeeds, and readers see whole contents only
-    compare_and_swap: bool  # a small file is replaced or removed only while it still has the expected contents
-    durable: bool  # what was synced survives a loss of power
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +41,6 @@ class FileSystem(Protocol):
     a symbolic link where none may be followed is `RefusedError`.
     """
 
-    @property
-    def promises(self) -> Promises:
-        """What this file system guarantees."""
-
-    def uri(self, path: str) -> str:
-        """The URI by which another process opens the same path."""
-
     def exists(self, path: str) -> bool:
         """Whether anything has this name; a dangling symbolic link does."""
 
@@ -84,9 +68,6 @@ class FileSystem(Protocol):
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         """The whole contents of a file."""
-
-    def read_range(self, path: str, offset: int, length: int, *, missing: type[AcidError] = CorruptError) -> bytes:
-        """Exactly `length` bytes at `offset`; a file that ends earlier raises `CorruptError`."""
 
     def create(self, path: str, data: bytes) -> None:
         """Creates a file whole, durable and exclusively: an existing one raises `ConflictError` and stays."""

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.storage.filesystem import Entry, Promises, TreeEntry, safe_parts
+from acidlib.storage.filesystem import Entry, TreeEntry, safe_parts
 from acidlib.storage.oserrors import as_acid_error, told_as_acid_error
 
 _AT_FDCWD = -100
@@ -54,15 +54,6 @@ class LocalFileSystem:
     """Files of this machine, by absolute path. It holds no state and may be shared and pickled."""
 
     __slots__ = ()
-
-    @property
-    def promises(self) -> Promises:
-        """All of them; where a mount can neither rename without replacing nor make links, nothing can be created."""
-        return Promises(atomic_rename_noreplace=True, exclusive_create=True, compare_and_swap=True, durable=True)
-
-    def uri(self, path: str) -> str:
-        """`file://` and the path, not escaped, as Hadoop's Path prints it."""
-        return f"file://{path}"
 
     def exists(self, path: str) -> bool:
         with told_as_acid_error("look at", path):
@@ -141,18 +132,6 @@ class LocalFileSystem:
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with told_as_acid_error("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
             return _read_all(handle)
-
-    def read_range(self, path: str, offset: int, length: int, *, missing: type[AcidError] = CorruptError) -> bytes:
-        parts: list[bytes] = []
-        at, end = offset, offset + length
-        with told_as_acid_error("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
-            while at < end:
-                part = os.pread(handle, min(end - at, 1 << 30), at)
-                if not part:
-                    raise CorruptError(f"Cannot read {path}: because it ends at byte {at}, before byte {end}")
-                parts.append(part)
-                at += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def create(self, path: str, data: bytes) -> None:
         temporary = _write_beside(path, data)

@@ -113,10 +113,9 @@ def test_another_zone_stays_as_it_is() -> None:
     assert canonical_timezone("Europe/London") == "Europe/London"
 
 
-def test_row_index_and_bloom_filters_are_found() -> None:
+def test_bloom_filters_are_found() -> None:
     rows = [(i,) for i in range(12)]
     plain = stripe_reader(tables.orc_bytes("struct<a:int>", rows, tables.Layout(stride=5)))
-    assert [entry.statistics.number_of_values for entry in plain.row_index(1).entry] == [5, 5, 2]  # type: ignore[union-attr]
     assert plain.bloom_filters() == {}
     assert plain.bloom_filter_index(1) is None
     out = io.BytesIO()
@@ -126,7 +125,6 @@ def test_row_index_and_bloom_filters_are_found() -> None:
     assert filtered.bloom_filters() == {1: StreamKind.BLOOM_FILTER_UTF8}
     assert len(filtered.bloom_filter_index(1).bloom_filter) == 3  # type: ignore[union-attr]
     assert filtered.bloom_filter_index(0) is None
-    assert stripe_reader(tables.orc_bytes("struct<a:int>", rows, tables.Layout(stride=0))).row_index(1) is None
 
 
 def test_every_stripe_of_hives_extremes_decodes() -> None:
