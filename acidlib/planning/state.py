@@ -23,7 +23,7 @@ from enum import Enum
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
-from acidlib.model.listing import ListedFile, Listing, has_hidden_part
+from acidlib.model.listing import ListedFile, Listing, has_hidden_part, uri_order
 from acidlib.model.names import (
     LONG_MIN,
     METADATA_ACID_FILE,
@@ -36,7 +36,6 @@ from acidlib.model.names import (
 )
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import Range, ValidWriteIdList
-from acidlib.planning.order import uri_order
 
 _MARKERS = frozenset({ORC_ACID_VERSION_FILE, METADATA_ACID_FILE})
 
