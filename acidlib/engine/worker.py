@@ -32,7 +32,7 @@ from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import (
-    Publication,
+    Published,
     publish,
     publish_hidden,
     take_back,
@@ -245,7 +245,7 @@ class Worker:
         (done,) = run_units(lambda work, items, what: self._run(work, items, [one], what), [staged])
         return (done.get(), *units[1:])
 
-    def _publish(self, one: _Running, hold: Hold, prepared: Prepared, units: tuple[UnitResult, ...]) -> Publication:
+    def _publish(self, one: _Running, hold: Hold, prepared: Prepared, units: tuple[UnitResult, ...]) -> Published:
         services, location = self._services, one.target.location
         assert one.staging is not None
         directories = self._collect(one.staging, prepared, units)
@@ -414,7 +414,7 @@ class Worker:
         reason: str,
         *,
         units: tuple[UnitResult, ...] | None = None,
-        published: Publication | None = None,
+        published: Published | None = None,
     ) -> CompactionResult:
         target, prepared = one.target, one.prepared
         inputs = None if prepared is None else prepared.inputs
@@ -460,14 +460,14 @@ def _lock_tries(job: Job) -> int:
     return int(job.taken.request.property(LOCK_TRIES) or 0) if job.taken is not None else 0
 
 
-def _publication(inputs: object, published: Publication | None) -> str | None:
+def _publication(inputs: object, published: Published | None) -> str | None:
     if published is not None:
         return published.kind
     planned = getattr(inputs, "publication", None)
     return None if planned is None else str(planned.value)
 
 
-def _outputs(inputs: object, units: tuple[UnitResult, ...] | None, published: Publication | None) -> tuple[str, ...]:
+def _outputs(inputs: object, units: tuple[UnitResult, ...] | None, published: Published | None) -> tuple[str, ...]:
     if published is not None:
         return published.directories
     if inputs is None or units is None:

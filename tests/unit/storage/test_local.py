@@ -17,10 +17,9 @@ from mounts import refuse_flag
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.storage import local
 from acidlib.storage.discover import discover_location, discover_warehouse
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import FileSystem, as_acid_error
 from acidlib.storage.listing import data_format, flush_length, list_location
 from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.oserrors import as_acid_error
 from acidlib.storage.uris import local_path, open_filesystem
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
