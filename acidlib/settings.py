@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acidlib.errors import RefusedError, UsageError
-from acidlib.model.thresholds import Threshold, Thresholds
+from acidlib.planning.decide import Threshold, Thresholds
 from acidlib.setting_files import HIVE_SITE, METASTORE_SITE, read_site, read_toml
 from acidlib.setting_keys import (
     BY_NAME,

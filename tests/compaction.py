@@ -10,13 +10,12 @@ from pathlib import Path
 
 from acidlib.engine.prepare import newest_without_rows
 from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing
+from acidlib.model.listing import Listing, highest_write_id
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.model.writeids import ValidWriteIdList, all_committed
 from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
-from acidlib.planning.order import highest_write_id
 from acidlib.planning.state import acid_state
 from acidlib.planning.units import FileFacts, compaction_units, data_file, deciding_files
 from acidlib.rewrite.deletes import event_buckets

@@ -24,8 +24,8 @@ from acidlib.points import Point, passing
 from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
+from acidlib.storage.litter import find_litter
 from acidlib.storage.publishing import unfinished_publications
-from acidlib.storage.staging import find_litter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
 from acidlib.settings import Layer, Settings, load_settings, parse_duration, parse_size, site_values
-from acidlib.storage.oserrors import as_acid_error
+from acidlib.storage.filesystem import as_acid_error
 from acidlib.storage.uris import open_filesystem
 
 ROOT = Path(__file__).resolve().parents[2]

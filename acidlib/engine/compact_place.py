@@ -24,14 +24,13 @@ from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, 
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
-from acidlib.planning.inputs import CompactionInputs, Refusal
-from acidlib.planning.inputs import Publication as PlannedPublication
+from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import (
-    Publication,
+    Published,
     publish,
     publish_hidden,
     take_back,
@@ -100,7 +99,7 @@ class _Found:
         *,
         now: float,
         units: tuple[UnitResult, ...] | None = None,
-        published: Publication | None = None,
+        published: Published | None = None,
     ) -> CompactionResult:
         """The result of a compaction that ends like this, `now`."""
         target, inputs = self.target, self.inputs
@@ -208,9 +207,7 @@ class PlaceCompactor:
         passing(Point.CLAIMED)
         if before is not None and is_unchanged and not before.holds_staging:
             return before.held_as(target)
-        for record in finish_claimed(
-            services.fs, target.location, lambda: hold.publishing(PlannedPublication.TWO_RENAMES)
-        ):
+        for record in finish_claimed(services.fs, target.location, lambda: hold.publishing(Publication.TWO_RENAMES)):
             services.progress.note(f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}")
         return target.listed(list_location(services.fs, target.location, missing=RefusedError))
 
@@ -273,7 +270,7 @@ class PlaceCompactor:
 
     def _publish(
         self, target: Target, hold: Hold, plan: Prepared, staging: str, results: tuple[UnitResult, ...]
-    ) -> Publication:
+    ) -> Published:
         fs, location, inputs = self._services.fs, target.location, plan.inputs
         directories = self._accepted(staging, inputs, results)
         passing(Point.ACCEPTED)
@@ -285,7 +282,7 @@ class PlaceCompactor:
             if reason is not None:
                 raise ConflictError(f"Cannot publish {target.name}: because {reason}")
 
-        is_hidden = inputs.publication is PlannedPublication.COMMIT
+        is_hidden = inputs.publication is Publication.COMMIT
         with hold.publishing(inputs.publication):
             if is_hidden:
                 published = publish_hidden(fs, location, staging, directories, last_check=last_check)
@@ -390,7 +387,7 @@ class PlaceCompactor:
         reason: str,
         *,
         units: tuple[UnitResult, ...] | None = None,
-        published: Publication | None = None,
+        published: Published | None = None,
     ) -> CompactionResult:
         return found.result(state, reason, now=self._services.clock(), units=units, published=published)
 

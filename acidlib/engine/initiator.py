@@ -15,7 +15,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionType
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.aborted import aborted_present
+from acidlib.planning.clean import aborted_present
 from acidlib.planning.decide import Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state

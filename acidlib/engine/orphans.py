@@ -14,7 +14,7 @@ from acidlib.engine.target import Target
 from acidlib.engine.tasks import OrphanLook, orphans_task
 from acidlib.errors import AcidError, ConflictError
 from acidlib.report.decisions import CleaningResult, RemovedPath
-from acidlib.storage.orphans import Orphan, find_orphans
+from acidlib.storage.litter import Orphan, find_orphans
 from acidlib.storage.staging import made_as
 
 DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0

@@ -8,17 +8,15 @@ from dataclasses import dataclass, field, replace
 from acidlib.errors import RefusedError
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing
+from acidlib.model.listing import Listing, detect_generation
 from acidlib.model.requests import CompactionRequest, CompactionType
-from acidlib.model.tables import Database, Partition, Storage, Table
+from acidlib.model.tables import Database, Partition, Storage, Table, row_type
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.enough import not_enough
-from acidlib.planning.generation import detect_generation
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
-from acidlib.planning.table_schema import row_type
 from acidlib.queue.rules import LOCATION
 from acidlib.settings import Layer, Settings
 from acidlib.storage.claims import CLAIM_FILE

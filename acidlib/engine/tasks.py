@@ -29,7 +29,7 @@ from acidlib.rewrite.parts import join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
-from acidlib.storage.orphans import Orphan, find_orphans
+from acidlib.storage.litter import Orphan, find_orphans
 from acidlib.storage.staging import attempt_path
 from acidlib.storage.uris import open_filesystem
 

@@ -19,13 +19,14 @@ obsolete that are in the other half.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
-from acidlib.model.names import LONG_MAX, is_acid_directory_name
+from acidlib.model.names import LONG_MAX, DeltaDir, is_acid_directory_name, parse_directory
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
@@ -47,11 +48,10 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Something obsolete that has to stay for now; `until` is when to look again (epoch seconds), if that is known."""
+    """Something obsolete that has to stay for now."""
 
     path: str
     reason: str
-    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ def _wait(
     until = max((newest_publication, *covering)) + retention
     if until <= now:
         return None
-    return Blocked(path=path, reason=f"the retention of {retention:g} s has not passed", until=until)
+    return Blocked(path=path, reason=f"the retention of {retention:g} s has not passed")
 
 
 def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
@@ -210,3 +210,32 @@ def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
         length, files, _ = sizes.get(top, (0, 0, True))
         sizes[top] = (length + file.length, files + 1, bool(slash))
     return sizes
+
+
+def aborted_present(
+    listing: Listing,
+    write_ids: ValidWriteIdList,
+    *,
+    generation: Generation,
+    up_to: int = LONG_MAX,
+    compacted: Collection[str] = (),
+) -> tuple[int, ...]:
+    """The aborted write ids, at most `up_to`, that lie within the range of a directory that may hold rows of them.
+
+    While the metastore remembers that a write id is aborted, readers leave its rows out; once it forgets, its rows
+    become valid. So what is forgotten must be gone from disk first (HIVE-24481).
+
+    Delete deltas count: an event of an aborted write id would delete rows. So does the base of an aborted INSERT
+    OVERWRITE. What a compactor wrote (a visibility suffix, or a name in `compacted`) does not: it merges only where
+    nothing is open any more, and leaves the rows of aborted write ids out.
+    """
+    ids = write_ids.aborted_ids[: bisect_right(write_ids.aborted_ids, up_to)]
+    found: set[int] = set()
+    for name in listing.top_directories():
+        parsed = parse_directory(name, generation)
+        if parsed is None or parsed.visibility_txn or name in compacted:
+            continue
+        low = parsed.min_write_id if isinstance(parsed, DeltaDir) else parsed.write_id
+        high = parsed.max_write_id if isinstance(parsed, DeltaDir) else parsed.write_id
+        found.update(ids[bisect_left(ids, low) : bisect_right(ids, high)])
+    return tuple(sorted(found))

@@ -13,7 +13,6 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BASE_PREFIX, BucketFile, OriginalFile, is_hidden, parse_file
 from acidlib.model.requests import CompactionType
-from acidlib.model.thresholds import Threshold, Thresholds
 from acidlib.planning.enough import single_write_id
 from acidlib.planning.state import AcidState
 
@@ -21,6 +20,22 @@ NO_AUTO_COMPACTION = "no_auto_compaction"
 DELTA_NUM_KEY = "hive.compactor.delta.num.threshold"
 DELTA_PCT_KEY = "hive.compactor.delta.pct.threshold"
 ABORTED_TXN_KEY = "hive.compactor.abortedtxn.threshold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """The value in force of a setting, by Hive's name and in the unit of its definition, and where it came from.
+
+    Every comparison with one is strict: more than, never equal to.
+    """
+
+    key: str
+    value: float
+    source: str
+
+
+Thresholds = Mapping[str, Threshold]
+"""By key; those whose definition says so (`Key.is_threshold`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from enum import Enum
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.generation import Generation
-from acidlib.model.listing import ListedFile, Listing, has_hidden_part
+from acidlib.model.listing import ListedFile, Listing, has_hidden_part, uri_order
 from acidlib.model.names import (
     LONG_MIN,
     SIDE_FILE_SUFFIX,
@@ -41,7 +41,6 @@ from acidlib.model.names import (
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import FileForm
 from acidlib.planning.enough import not_enough, refused_message
-from acidlib.planning.order import uri_order
 from acidlib.planning.state import AcidState
 
 UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"

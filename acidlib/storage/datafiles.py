@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError
-from acidlib.storage.oserrors import told_as_acid_error
+from acidlib.storage.filesystem import raising_acid_errors
 
 _COPY_AT_MOST = 1 << 30
 
@@ -58,7 +58,7 @@ class LocalSource:
 
     def _open(self) -> None:
         path, length = self.name, self.length
-        with told_as_acid_error("read", path):
+        with raising_acid_errors("read", path):
             # without blocking: a pipe would wait for its writer
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             status = os.fstat(self._descriptor)
@@ -91,7 +91,7 @@ class LocalSource:
         if offset < 0 or size < 0 or offset + size > self.length:
             raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
         descriptor = self.descriptor
-        with told_as_acid_error("read", self.name):
+        with raising_acid_errors("read", self.name):
             data = os.pread(descriptor, size, offset)
             while len(data) < size:
                 more = os.pread(descriptor, size - len(data), offset + len(data))
@@ -121,14 +121,14 @@ class LocalSink:
     def __init__(self, path: str) -> None:
         self.name = path
         self.position = 0
-        with told_as_acid_error("write", path, missing=ConflictError):
+        with raising_acid_errors("write", path, missing=ConflictError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(path, flags, 0o666)
 
     def write(self, data: Any) -> None:
         """Append all bytes of a buffer."""
         view = memoryview(data).cast("B")
-        with told_as_acid_error("write", self.name):
+        with raising_acid_errors("write", self.name):
             while view:
                 written = os.write(self._descriptor, view)
                 self.position += written
@@ -143,7 +143,7 @@ class LocalSink:
             raise CorruptError(
                 f"Cannot copy from {source.name}: because bytes {offset} to {offset + size} are outside it"
             )
-        with told_as_acid_error("write", self.name):
+        with raising_acid_errors("write", self.name):
             while size:
                 count = min(size, _COPY_AT_MOST)
                 copied = _copy_range(source.descriptor, self._descriptor, count, offset)
@@ -155,7 +155,7 @@ class LocalSink:
 
     def close(self, *, durable: bool = True) -> None:
         """Make the bytes durable, if that is wanted, and close."""
-        with told_as_acid_error("write", self.name):
+        with raising_acid_errors("write", self.name):
             if durable:
                 os.fsync(self._descriptor)
             # closed even where closing fails: the number may be another file's by then

@@ -26,7 +26,7 @@ _METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class Published:
     """What was published. `kind` is "one rename", "two renames" or "commit"; `leftover` says why staging could not be
     removed."""
 
@@ -58,7 +58,7 @@ def publish(
     *,
     inputs: tuple[str, ...],
     last_check: Callable[[], None],
-) -> Publication:
+) -> Published:
     """Makes staged directories visible in `location`, durably.
 
     Each must hold exactly the files it names, at their lengths (else `CorruptError`); `_orc_acid_version` is added, and
@@ -81,13 +81,13 @@ def publish(
     if len(sealed) == 1:
         _rename_one(fs, location, staging, names[0])
         passing(Point.FIRST_RENAMED)
-        return Publication(directories=names, kind="one rename", leftover=remove_staging(fs, location, staging))
+        return Published(directories=names, kind="one rename", leftover=remove_staging(fs, location, staging))
     write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
     fs.sync(location)
     passing(Point.RECORDED)
     _rename_both(fs, location, staging, names)
     passing(Point.SECOND_RENAMED)
-    return Publication(directories=names, kind="two renames", leftover=_finish(fs, location, staging))
+    return Published(directories=names, kind="two renames", leftover=_finish(fs, location, staging))
 
 
 def publish_hidden(
@@ -97,7 +97,7 @@ def publish_hidden(
     directories: tuple[StagedDirectory, ...],
     *,
     last_check: Callable[[], None],
-) -> Publication:
+) -> Published:
     """Gives staged directories their names with the suffix of a transaction that is open: its commit shows them all.
 
     Otherwise as `publish`. Until the commit no reader takes them, so a failure between two renames needs no record:
@@ -124,7 +124,7 @@ def publish_hidden(
         take_back(fs, location, tuple(done))
         raise
     names = tuple(directory.name for directory in sealed)
-    return Publication(directories=names, kind="commit", leftover=remove_staging(fs, location, staging))
+    return Published(directories=names, kind="commit", leftover=remove_staging(fs, location, staging))
 
 
 def take_back(fs: FileSystem, location: str, names: tuple[str, ...]) -> None:

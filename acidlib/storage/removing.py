@@ -30,22 +30,10 @@ class NotRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalReport:
-    """The outcome for every path of the plan. `missing` were already gone. `trash` is where the removed ones went."""
+    """The outcome for every path of the plan but those that were missing already."""
 
     removed: tuple[Removed, ...]
     failed: tuple[NotRemoved, ...]
-    missing: tuple[str, ...]
-    trash: str | None = None
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all removed files."""
-        return sum(item.bytes for item in self.removed)
-
-    @property
-    def files(self) -> int:
-        """The number of removed files."""
-        return sum(item.files for item in self.removed)
 
 
 def remove_paths(
@@ -69,7 +57,6 @@ def remove_paths(
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
-    missing: list[str] = []
     bin_path = None if trash is None else _make_trash(fs, location, trash)
     for path in paths:
         if before_each is not None:
@@ -77,7 +64,6 @@ def remove_paths(
         try:
             item = measure(fs, location, path, known)
             if item is None:
-                missing.append(path)
                 continue
             if bin_path is None:
                 fs.remove_tree(location, path)
@@ -89,7 +75,7 @@ def remove_paths(
                 after_each(item)
         except AcidError as error:
             failed.append(NotRemoved(path=path, reason=str(error)))
-    return RemovalReport(removed=tuple(removed), failed=tuple(failed), missing=tuple(missing), trash=bin_path)
+    return RemovalReport(removed=tuple(removed), failed=tuple(failed))
 
 
 def _still_ours(check: Callable[[], None], removed: int) -> None:

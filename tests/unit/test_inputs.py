@@ -7,7 +7,7 @@ import pytest
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.generation import Generation
-from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.listing import ListedFile, Listing, highest_write_id
 from acidlib.model.names import BaseDir
 from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
@@ -21,7 +21,6 @@ from acidlib.planning.inputs import (
     Role,
     compaction_inputs,
 )
-from acidlib.planning.order import highest_write_id
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.state import acid_state
 

@@ -24,8 +24,7 @@ from acidlib.errors import AcidError, ConflictError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.planning.aborted import aborted_present
-from acidlib.planning.clean import CleanPlan, cleanable, left_over
+from acidlib.planning.clean import CleanPlan, aborted_present, cleanable, left_over
 from acidlib.queue.rules import LOCATION
 
 MOST_NOTED = 20

@@ -171,7 +171,7 @@ def test_retention_since_the_newest_publication() -> None:
     names, known = ["delta_3_3", "base_5"], {"base_5": 100.0}
     waiting = plan(names, 5, now=599.9, retention=300, published=300.0, published_at=known)
     assert waiting.remove == ()
-    assert [(entry.path, entry.until) for entry in waiting.blocked] == [("delta_3_3", 600.0)]
+    assert [entry.path for entry in waiting.blocked] == ["delta_3_3"]
     assert removed(names, 5, now=600.0, retention=300, published=300.0, published_at=known) == ["delta_3_3"]
 
 
@@ -180,8 +180,9 @@ def test_retention_since_somebody_elses_directory_was_first_seen() -> None:
     first = plan(names, 5, now=1000.0, retention=300, published=100.0, published_at={"base_2": 100.0})
     assert [entry.path for entry in first.remove] == ["base_1"]
     assert first.first_seen == ("delta_3_4",)
-    assert {(entry.path, entry.until) for entry in first.blocked} == {("delta_3_3", 1300.0), ("delta_4_4", 1300.0)}
+    assert {entry.path for entry in first.blocked} == {"delta_3_3", "delta_4_4"}
     known = {"base_2": 100.0, "delta_3_4": 1000.0}
+    assert removed(names, 5, now=1299.9, retention=300, published=100.0, published_at=known) == ["base_1"]
     assert removed(names, 5, now=1300.0, retention=300, published=100.0, published_at=known) == [
         "base_1",
         "delta_3_3",

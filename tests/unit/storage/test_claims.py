@@ -17,8 +17,8 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError,
 from acidlib.processes import process_identity
 from acidlib.storage.claims import CLAIM_FILE, ClaimInfo, claim, is_claimed, read_claim
 from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.litter import find_litter
 from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.staging import find_litter
 
 FS: FileSystem = LocalFileSystem()
 

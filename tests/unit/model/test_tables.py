@@ -1,13 +1,12 @@
-"""Which columns a result has by the metastore: the table's."""
+"""The columns that a result has, as the metastore has them: the table's."""
 
 from __future__ import annotations
 
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.model.tables import Storage, Table, TableColumn
+from acidlib.model.tables import Storage, Table, TableColumn, row_type
 from acidlib.orc.hive_types import parse_row_type
-from acidlib.planning.table_schema import row_type
 
 
 def storage(*columns: tuple[str, str]) -> Storage:

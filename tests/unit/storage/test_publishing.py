@@ -20,15 +20,15 @@ from acidlib.storage import local
 from acidlib.storage.claims import claim
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import list_location
+from acidlib.storage.litter import find_litter
 from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.publishing import Publication, publish, publish_hidden, roll_forward, unfinished_publications
+from acidlib.storage.publishing import Published, publish, publish_hidden, roll_forward, unfinished_publications
 from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
 from acidlib.storage.staging import (
     accept_attempt,
     add_output_directory,
     attempt_path,
     create_staging,
-    find_litter,
     remove_staging,
 )
 
@@ -65,7 +65,7 @@ def visible(location: Path) -> set[str]:
 def test_a_base_carries_the_marks_of_a_compacted_one(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, "base_0000004")
     result = publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
-    assert result == Publication(directories=("base_0000004",), kind="one rename")
+    assert result == Published(directories=("base_0000004",), kind="one rename")
     base = tmp_path / "base_0000004"
     assert (base / "_orc_acid_version").read_bytes() == b"2"
     assert json.loads((base / "_metadata_acid").read_text()) == {"thisFileVersion": "0", "dataFormat": "compacted"}
@@ -217,7 +217,7 @@ def test_two_directories_are_published_inserts_first(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(LocalFileSystem, "rename_noreplace", spy)
     result = publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
-    assert result == Publication(directories=(DELTA, DELETES), kind="two renames")
+    assert result == Published(directories=(DELTA, DELETES), kind="two renames")
     assert renamed == [DELTA, DELETES]
     assert visible(tmp_path) == {DELTA, DELETES}
 
@@ -548,7 +548,6 @@ def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
     dead = stage(tmp_path, "base_0000004", unique="dead")[0]
     stage(tmp_path, "base_0000004", unique="young")
     stage(tmp_path, "base_0000004", unique="growing")
-    stage(tmp_path, "base_0000004", unique="mine")
     for name, content in (("_tmp_foreign", True), ("_tmp_empty", False), ("delta_0000001_0000001", True)):
         (tmp_path / name).mkdir()
         if content:
@@ -558,7 +557,7 @@ def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
     _age(tmp_path, DAY + 1)
     _age(tmp_path / "_tmp_young", DAY - 1)
     os.utime(tmp_path / "_tmp_growing/base_0000004/bucket_00000", (NOW, NOW))
-    found = find_litter(FS, str(tmp_path), now=NOW, keep=("_tmp_mine",))
+    found = find_litter(FS, str(tmp_path), now=NOW)
     assert {item.name for item in found} == {"_acidlib_claim.abc.tmp", "_tmp_dead", "_tmp_empty"}
     sizes = {item.name: item.bytes for item in found}
     assert sizes["_tmp_dead"] > len("base_0000004")

@@ -19,7 +19,7 @@ from judges import tables
 from orc_memory import tail_of
 
 from acidlib.orc.column import Column, Dictionary
-from acidlib.orc.proto import ColumnStatistics, Kind
+from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import (
     StatisticsRules,
@@ -32,9 +32,9 @@ from acidlib.orc.statistics import (
 )
 from acidlib.orc.statistics_rules import compares_alike, decimal_text, parse_decimal
 from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import Tail, read_tail
+from acidlib.orc.tail import Tail, parse_message, read_tail
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 HIVE3 = StatisticsRules(generation=3, writer_timezone="UTC")
 HIVE4 = StatisticsRules(generation=4, writer_timezone="UTC")
 
@@ -267,12 +267,17 @@ def test_row_groups_of_a_cpp_file_have_its_statistics(threshold: float) -> None:
         present = np.ones(3500, bool) if column.present is None else column.present
         running = np.concatenate(([0], np.cumsum(present)))
         groups = group_statistics(column, node, bounds, running[bounds], rules=HIVE4)
-        index = reader.row_index(node.column)
-        assert index is not None
-        for got, entry in zip(groups, index.entry, strict=True):
+        for got, entry in zip(groups, row_index(reader, node.column).entry, strict=True):
             assert close(got, entry.statistics), (str(node), got, entry.statistics)
         merged = merge_statistics(groups, node, rules=HIVE4)
         assert close(merged, tail.file_statistics[node.column]), str(node)
+
+
+def row_index(reader: StripeReader, column: int) -> Any:
+    """The RowIndex message of a column."""
+    (place,) = [place for kind, place in reader.streams(column, index=True) if kind == StreamKind.ROW_INDEX]
+    data = reader.source.read(place.offset, place.length)
+    return parse_message(RowIndex, data, reader.tail.compression, reader.tail.block_size, "the row index")
 
 
 def close(got: Any, found: Any) -> bool:

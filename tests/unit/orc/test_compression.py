@@ -17,7 +17,7 @@ from acidlib.orc.kernels.ints_decode import decode_ints
 from acidlib.orc.kernels.ints_encode import encode_ints
 from acidlib.orc.proto import Compression
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 CODECS = [Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 CHUNKED = CODECS[1:]
 

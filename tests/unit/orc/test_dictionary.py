@@ -27,11 +27,8 @@ def words_of(dictionary: Dictionary) -> list[bytes]:
 
 def values_of(found: Column) -> list[bytes]:
     if found.dictionary is not None:
-        assert found.values is not None
         words = words_of(found.dictionary)
         return [words[entry] for entry in found.values.tolist()]
-    assert found.data is not None
-    assert found.lengths is not None
     ends = np.cumsum(found.lengths).tolist()
     return [bytes(found.data)[end - size : end] for end, size in zip(ends, found.lengths.tolist(), strict=True)]
 
