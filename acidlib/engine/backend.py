@@ -6,7 +6,6 @@ initiator and the jobs know only what stands here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,8 +14,9 @@ from acidlib.engine.attempts import Attempts
 from acidlib.engine.names import nowhere
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Target
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, RefusedError
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.decide import Decision
@@ -43,6 +43,10 @@ class Waiting:
     @classmethod
     def at(cls, request: CompactionRequest, place: Target | AcidError) -> Waiting:
         """A request for a place, or for one that cannot be found for a reason."""
+        try:
+            request.require_understood("compact")
+        except RefusedError as error:
+            place = error
         if isinstance(place, AcidError):
             return cls(request=request, target=nowhere(request), error=place)
         return cls(request=request, target=place)
@@ -142,7 +146,7 @@ class Backend(Protocol):
     def finish(self, target: Target) -> None:
         """Finish the publications of dead runs at a place. ConflictError while another works there."""
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: RequestFacts) -> int:
         """Queue what the initiator decided. ConflictError with the reason when it is not accepted."""
 
     def purge_history(self) -> None:

@@ -10,7 +10,7 @@ from acidlib.engine.attempts import Attempts, fingerprint
 from acidlib.engine.backend import Backend, Taken, Waiting
 from acidlib.engine.selection import Budget, Looked, Order, Selection, Spending, look_at, ordered
 from acidlib.engine.services import Services
-from acidlib.engine.target import REASON, Target
+from acidlib.engine.target import Target
 from acidlib.engine.worker import Job, Worker
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType
@@ -163,7 +163,7 @@ def _chosen_jobs(
     wanted = [one for one in looked if one.skipped is None]
 
     def is_automatic(one: Looked) -> bool:
-        return by_place[_place(one.target)].request.property(REASON) is not None
+        return by_place[_place(one.target)].request.facts.reason is not None
 
     for turn in _within(spending, _in_turn(backend.attempts(), wanted, run, is_automatic)):
         one = turn.looked
@@ -231,7 +231,7 @@ def _understood(
 
 
 def _job(kind: CompactionType, target: Target, taken: Taken | None, request: CompactionRequest) -> Job:
-    return Job(target=target, kind=kind, taken=taken, named=False, why=request.property(REASON))
+    return Job(target=target, kind=kind, taken=taken, named=False, why=request.facts.reason)
 
 
 def _place(target: Target) -> tuple[str, str, str | None, str]:

@@ -9,10 +9,11 @@ from acidlib.engine.backend import Backend
 from acidlib.engine.prepare import prepare
 from acidlib.engine.selection import Looked, Selection, look_at
 from acidlib.engine.services import Services
-from acidlib.engine.target import BYTES, DELTAS, REASON, Target
+from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionType
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.aborted import aborted_present
@@ -85,7 +86,7 @@ def _decided(
         return replace(_result(target, decision, None), reason=reason)
     if dry_run:
         return _result(target, decision, None)
-    figures = ((DELTAS, str(one.deltas)), (BYTES, str(one.bytes)), (REASON, decision.reason))
+    figures = RequestFacts(deltas=one.deltas, bytes=one.bytes, reason=decision.reason)
     try:
         queued = backend.enqueue(target, decision, listing, figures)
         passing(Point.QUEUED)

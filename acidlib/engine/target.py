@@ -9,6 +9,7 @@ from acidlib.errors import RefusedError
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import Database, Partition, Storage, Table
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
@@ -18,44 +19,12 @@ from acidlib.planning.generation import detect_generation
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
 from acidlib.planning.table_schema import row_type
-from acidlib.queue.rules import LOCATION
 from acidlib.settings import Layer, Settings
 from acidlib.storage.witness import witness_of
 
-WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY, COLUMNS = (
-    "acidlib.write.ids",
-    "acidlib.hive.version",
-    "acidlib.table.kind",
-    "acidlib.visibility.txn",
-    "acidlib.columns",
-)
 POSITIONAL, CASE_SENSITIVE = "orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"
 FULL, INSERT_ONLY = "full", "insert-only"
 """Kinds of transactional tables, as `--table-kind` names them."""
-
-EVIDENCE = "acidlib.evidence"
-"""Property: which transactions and locks existed when each directory was published, or first seen."""
-
-TABLE_ID = "acidlib.table.id"
-"""Property: which table, at which place, the evidence is of."""
-
-LOCK_TRIES = "acidlib.lock.tries"
-"""Property: how often two renames could not be made because readers held the table."""
-
-WITNESS = "acidlib.witness"
-"""Property, without a metastore: a file by which the place is known again, see `storage.witness`."""
-
-METASTORE = "acidlib.metastore"
-"""Property of a request in our own queue that was made for a metastore: its URIs."""
-
-OUTPUTS, PUBLISHED_MS, FIRST_SEEN, DELTAS, BYTES, REASON = (
-    "acidlib.outputs",
-    "acidlib.published.ms",
-    "acidlib.first.seen",
-    "acidlib.deltas",
-    "acidlib.bytes",
-    "acidlib.reason",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,55 +166,45 @@ def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwis
 def request_of(target: Target, kind: CompactionType, listing: Listing, *, initiator: str) -> CompactionRequest:
     """A request that says everything a later worker and cleaner need: they never guess anew."""
     generation, write_ids = target.generation(listing), target.write_ids(listing)
-    properties = [
-        (LOCATION, target.location),
-        (WRITE_IDS, write_ids.format()),
-        (HIVE_VERSION, str(int(generation))),
-        (WITNESS, witness_of(listing, write_ids.for_compactor().high_water_mark, generation)),
-    ]
-    if target.understanding.table_kind is not None:
-        properties.append((TABLE_KIND, target.understanding.table_kind))
-    if target.understanding.columns is not None:
-        properties.append((COLUMNS, target.understanding.columns))
-    if target.understanding.visibility_txn is not None:
-        properties.append((VISIBILITY, str(target.understanding.visibility_txn)))
+    facts = RequestFacts(
+        location=target.location,
+        write_ids=write_ids,
+        generation=generation,
+        witness=witness_of(listing, write_ids.for_compactor().high_water_mark, generation),
+        table_kind=target.understanding.table_kind,
+        columns=target.understanding.columns,
+        visibility_txn=target.understanding.visibility_txn,
+    )
     return CompactionRequest(
         id=0,
         database=target.database,
         table=target.table,
         partition=target.partition,
         type=kind,
-        properties=tuple(properties),
+        facts=facts,
         initiator_id=initiator,
     )
 
 
 def target_of(request: CompactionRequest) -> Target:
     """The target of a queued request, understood as it was when it was queued. RefusedError when it does not say so."""
-    location, write_ids = request.property(LOCATION), request.property(WRITE_IDS)
-    if location is None or write_ids is None:
+    request.require_understood("compact")
+    facts = request.facts
+    if facts.location is None or facts.write_ids is None:
         raise RefusedError(
             f"Cannot compact {request.full_name}: because request {request.id} does not say where it lies and what is "
             "committed in it"
         )
-    visibility = request.property(VISIBILITY)
-    try:
-        generation = Generation(int(request.property(HIVE_VERSION) or 3))
-        visibility_txn = int(visibility) if visibility else None
-    except ValueError as error:
-        raise RefusedError(
-            f"Cannot compact {request.full_name}: because request {request.id} is not understood: {error}"
-        ) from None
     return Target(
         database=request.database,
         table=request.table,
         partition=request.partition,
-        location=location,
+        location=facts.location,
         understanding=Understanding(
-            write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)),
-            generation=generation,
-            table_kind=request.property(TABLE_KIND),
-            columns=request.property(COLUMNS),
-            visibility_txn=visibility_txn,
+            write_ids=StatedWriteIds(single=facts.write_ids),
+            generation=facts.generation or Generation.HIVE3,
+            table_kind=facts.table_kind,
+            columns=facts.columns,
+            visibility_txn=facts.visibility_txn,
         ),
     )

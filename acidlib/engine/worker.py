@@ -18,7 +18,7 @@ from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
-from acidlib.engine.target import LOCK_TRIES, Target
+from acidlib.engine.target import Target
 from acidlib.engine.tasks import UnitTask, look_task
 from acidlib.engine.units import run_units
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
@@ -457,7 +457,7 @@ class Worker:
 
 
 def _lock_tries(job: Job) -> int:
-    return int(job.taken.request.property(LOCK_TRIES) or 0) if job.taken is not None else 0
+    return job.taken.request.facts.lock_tries if job.taken is not None else 0
 
 
 def _publication(inputs: object, published: Publication | None) -> str | None:

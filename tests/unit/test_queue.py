@@ -11,11 +11,14 @@ from claiming import claim_next
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.generation import Generation
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.writeids import ValidWriteIdList
 from acidlib.queue.rules import DAY_MS, Retention, failed_attempts_reason, rows_to_purge
 from acidlib.queue.sql import SqlQueue
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+WRITE_IDS = ValidWriteIdList.parse("db.t:9:9223372036854775807::")
 
 
 def request(
@@ -26,14 +29,14 @@ def request(
     location: str | None = "/w/t",
     highest_write_id: int | None = None,
 ) -> CompactionRequest:
-    properties = () if location is None else (("location", location), ("write_ids", "db.t:9:9223372036854775807::"))
+    facts = RequestFacts() if location is None else RequestFacts(location=location, write_ids=WRITE_IDS)
     return CompactionRequest(
         id=0,
         database="db",
         table=table,
         partition=partition,
         type=kind,
-        properties=properties,
+        facts=facts,
         highest_write_id=highest_write_id,
     )
 
@@ -66,7 +69,7 @@ def test_the_tables_are_those_of_the_metastore(queue: SqlQueue, path: Path) -> N
             "ds=a/h=1",
             "i",
             "a",
-            "2:8:location4:/w/t9:write_ids28:db.t:9:9223372036854775807::",
+            "2:8:location4:/w/t17:acidlib.write.ids28:db.t:9:9223372036854775807::",
         )
         assert connection.execute("select NCQ_NEXT from NEXT_COMPACTION_QUEUE_ID").fetchall() == [(2,)]
         assert connection.execute("select MT_KEY1, MT_KEY2 from AUX_TABLE").fetchall() == [("CompactionScheduler", 0)]
@@ -79,23 +82,18 @@ def test_a_request_from_enqueueing_to_its_history(queue: SqlQueue) -> None:
     assert claimed is not None
     assert (claimed.state, claimed.worker_id, claimed.start_ms) == (State.WORKING, "w-1", 20)
     queue.set_highest_write_id(1, "w-1", 9)
-    queue.set_properties(1, "w-1", {"run": "r"})
-    queue.mark_compacted(1, "w-1", 30, properties={"published": "base_0000009", "run": "s"})
+    queue.set_facts(1, "w-1", RequestFacts(reason="r"))
+    queue.mark_compacted(1, "w-1", 30, facts=RequestFacts(outputs=("base_0000009",), reason="s"))
     (ready,) = queue.ready_for_cleaning()
     assert (ready.worker_id, ready.highest_write_id, ready.commit_ms) == (None, 9, 30)
-    assert dict(ready.properties) == {
-        "location": "/w/t",
-        "write_ids": "db.t:9:9223372036854775807::",
-        "run": "s",
-        "published": "base_0000009",
-    }
+    assert ready.facts == RequestFacts(location="/w/t", write_ids=WRITE_IDS, reason="s", outputs=("base_0000009",))
     queue.set_cleaner_note(1, "a reader is open", 300)
     assert queue.ready_for_cleaning()[0].retry_retention_ms == 300
     queue.mark_cleaned(1, 50)
     assert queue.ready_for_cleaning() == ()
     (done,) = queue.show()
     assert (done.state, done.start_ms, done.end_ms, done.enqueue_ms) == (State.SUCCEEDED, 20, 50, 10)
-    assert (done.properties, done.error_message) == (ready.properties, None)
+    assert (done.facts, done.properties, done.error_message) == (ready.facts, (), None)
     assert queue.find(1) == done
     assert queue.find(2) is None
 
@@ -150,7 +148,7 @@ def test_a_worker_ends_only_what_is_its_own(queue: SqlQueue) -> None:
     for call in (
         lambda: queue.mark_compacted(1, "other", 3),
         lambda: queue.set_highest_write_id(1, "other", 3),
-        lambda: queue.set_properties(1, "other", {"a": "b"}),
+        lambda: queue.set_facts(1, "other", RequestFacts(reason="b")),
         lambda: queue.give_back(1, "other"),
         lambda: queue.mark_failed(1, "reason", 3, worker_id="other"),
         lambda: queue.mark_refused(1, "reason", 3, worker_id="other"),
@@ -216,7 +214,7 @@ HOSTILE = [
 def test_names_and_texts_are_never_statements(queue: SqlQueue) -> None:
     assert queue.enqueue(request("bystander"), now_ms=1).accepted
     for name in HOSTILE:
-        wanted = replace(request(name, partition=f"p={name}"), database=name)
+        wanted = replace(request(name, partition=f"p={name}"), database=name, properties=((name, name),))
         number = queue.enqueue(wanted, now_ms=1).id
         again = queue.enqueue(wanted, now_ms=1)
         assert (again.id, again.accepted) == (number, False)
@@ -225,13 +223,14 @@ def test_names_and_texts_are_never_statements(queue: SqlQueue) -> None:
         with pytest.raises(ConflictError):
             queue.mark_compacted(number, f"{name}'", 3)
         queue.set_run_as(number, name, name)
-        queue.set_properties(number, name, {name: name})
+        queue.set_facts(number, name, RequestFacts(reason=name))
         queue.mark_compacted(number, name, 3)
         queue.set_cleaner_note(number, name, 5)
         queue.mark_failed(number, name, 4, worker_id=None)
         row = queue.find(number)
         assert row is not None
-        assert (row.entity, row.run_as, row.property(name), row.error_message) == (wanted.entity, name, name, name)
+        assert (row.entity, row.run_as, row.facts.reason, row.error_message) == (wanted.entity, name, name, name)
+        assert row.properties == ((name, name),)
         limits = {"threshold": 1, "retry_ms": 0, "now_ms": 9}
         assert queue.failed_attempts(wanted, **limits) is not None
         assert queue.failed_attempts(replace(wanted, table=f"{name}x"), **limits) is None

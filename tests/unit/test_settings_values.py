@@ -93,7 +93,6 @@ def test_request() -> None:
     )
     assert request.full_name == "d.t.p=1"
     assert request.entity == ("d", "t", "p=1")
-    assert (request.property("k"), request.property("x")) == ("v", None)
 
 
 def test_stringable_map_as_in_hives_test() -> None:

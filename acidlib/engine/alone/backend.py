@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.alone.hold import StandaloneHold
@@ -15,12 +14,12 @@ from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_cl
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, Target, Understanding, request_of, target_of
+from acidlib.engine.target import Target, Understanding, request_of, target_of
 from acidlib.errors import AcidError
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.decide import Decision
-from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
 
 
@@ -48,7 +47,7 @@ class StandaloneBackend:
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """What waits in our queue and was not made for a metastore."""
-        return [_waiting(request) for request in self._queue.waiting(kind) if request.property(METASTORE) is None]
+        return [_waiting(request) for request in self._queue.waiting(kind) if request.facts.metastore is None]
 
     def cautions(self) -> list[str]:
         """The queue is ours alone."""
@@ -86,7 +85,7 @@ class StandaloneBackend:
             table=target.table,
             partition=target.partition,
             type=decision.kind,
-            properties=((LOCATION, target.location),),
+            facts=RequestFacts(location=target.location),
             initiator_id=self._services.initiator_id,
         )
         return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
@@ -95,19 +94,19 @@ class StandaloneBackend:
         """Under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: RequestFacts) -> int:
         """Queue the decision with all that a later worker and cleaner need."""
         assert decision.kind is not None
         request = request_of(target, decision.kind, listing, initiator=self._services.initiator_id)
         mark = target.write_ids(listing).for_compactor().high_water_mark
-        request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
+        request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 
     def _was_cleaned(self, location: str | None) -> bool:
         """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""
         if location is None:
             return False
-        cleaned = [row.property(LOCATION) or "" for row in self._queue.show() if row.state is State.SUCCEEDED]
+        cleaned = [row.facts.location or "" for row in self._queue.show() if row.state is State.SUCCEEDED]
         return any(place == location or place.startswith(f"{location}/") for place in cleaned)
 
     def purge_history(self) -> None:

@@ -7,7 +7,6 @@ Results become visible by a rename (Hive 3.1 knows no visibility suffix), under 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.attempts import Attempts
@@ -21,11 +20,11 @@ from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_cl
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, Target
+from acidlib.engine.target import Target
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.decide import Decision
-from acidlib.queue.rules import LOCATION
 
 
 class Hive3Backend:
@@ -96,13 +95,13 @@ class Hive3Backend:
         place = (target.database, target.table, target.partition)
         finish_alone(self._services, self._connected, place, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: RequestFacts) -> int:
         """Into the queue; with the figures only where it is ours, for Hive's has little room."""
         assert decision.kind is not None
         request = self._request(target, decision.kind, initiator=self._services.initiator_id)
         if self._connected.own_queue:
             mark = target.write_ids(listing).for_compactor().high_water_mark
-            request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
+            request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 
     def purge_history(self) -> None:
@@ -111,14 +110,14 @@ class Hive3Backend:
             self._queue.purge_history(history_retention(self._services.settings), self._services.now_ms())
 
     def _request(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-        own = ((METASTORE, self._connected.name), (LOCATION, target.location))
+        own = RequestFacts(metastore=self._connected.name, location=target.location)
         return CompactionRequest(
             id=0,
             database=target.database,
             table=target.table,
             partition=target.partition,
             type=kind,
-            properties=own if self._connected.own_queue else (),
+            facts=own if self._connected.own_queue else NO_FACTS,
             run_as=run_as_user(self._services, target),
             initiator_id=initiator,
         )

@@ -5,7 +5,6 @@ Source: Hive 4 `CompactionTxnHandler`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib import __version__
@@ -24,6 +23,7 @@ from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError
 from acidlib.metastore.values import Accepted, ShownRequest
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.decide import Decision
 from acidlib.queue.rules import failed_attempts_reason
@@ -148,7 +148,7 @@ class Hive4Backend:
         """Under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: RequestFacts) -> int:
         """compact2, which refuses duplicates by itself."""
         del listing, figures
         assert decision.kind is not None
