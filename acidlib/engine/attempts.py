@@ -23,6 +23,9 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import Storage
 from acidlib.settings import Settings
 
+COUNTED = (State.REFUSED, State.FAILED, State.READY_FOR_CLEANING)
+"""The states of requests that tell what was tried at a place, and whether it awaits cleaning."""
+
 _CONFLICT = ", conflict"
 _NOTE = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
 # what Hive's statements and statistics change in the properties of a table without changing what it is
@@ -128,7 +131,7 @@ class _Ended:
 
 
 class Attempts:
-    """The queue and its history, by place."""
+    """The requests of a queue and its history in the states that are `COUNTED`, by place."""
 
     def __init__(self, rows: Iterable[CompactionRequest], settings: Settings) -> None:
         self._settings = settings

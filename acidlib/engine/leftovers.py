@@ -30,8 +30,8 @@ def give_back_dead(
     `finish` comes first: it makes whole what one of two renames may have made visible.
     """
     notes = []
-    for request in queue.show():
-        if request.state is State.WORKING and request.worker_id is not None and is_dead(request):
+    for request in queue.in_states(State.WORKING):
+        if request.worker_id is not None and is_dead(request):
             try:
                 with suppress(CorruptError, RefusedError):  # told by whoever takes the request
                     finish(request)

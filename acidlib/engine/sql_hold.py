@@ -10,6 +10,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, UnknownOutcomeError
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
+from acidlib.model.requests import State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.points import Point, passing
@@ -53,8 +54,8 @@ class SqlHold:
         return True
 
     def _awaits_cleaning(self) -> bool:
-        location = self._taken.target.location
-        return any(other.facts.location == location for other in self._queue.ready_for_cleaning())
+        others = self._queue.at_location(self._taken.target.location)
+        return any(other.state is State.READY_FOR_CLEANING for other in others)
 
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Nothing else has to be had: nobody else writes or reads, as the caller stated."""

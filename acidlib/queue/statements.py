@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, update
 from acidlib.errors import ConflictError
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.stringable import format_map
 from acidlib.queue.cleaned import forget_writes
 from acidlib.queue.dialects import equals
 from acidlib.queue.rows import RequestTable
@@ -46,6 +47,17 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
         of_table(connection, table, request),
         partition.is_(None) if request.partition is None else equals(connection, partition, request.partition),
     )
+
+
+def states_location(table: RequestTable, location: str) -> ColumnElement[bool]:
+    """The rows whose facts state this location; some databases find those of another case as well."""
+    stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
+    return mentions(table, format_map(stored).partition(":")[2])
+
+
+def mentions(table: RequestTable, text: str) -> ColumnElement[bool]:
+    """The rows with a text anywhere in properties or facts; some databases find it in another case as well."""
+    return table.column("TBLPROPERTIES").contains(text, autoescape=True)
 
 
 def read_one(connection: Connection, table: RequestTable, guard: ColumnElement[bool]) -> CompactionRequest | None:

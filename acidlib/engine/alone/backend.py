@@ -7,7 +7,7 @@ from dataclasses import replace
 from acidlib.engine.alone.hold import StandaloneHold
 from acidlib.engine.alone.recovery import recover
 from acidlib.engine.alone.selecting import select_targets
-from acidlib.engine.attempts import Attempts
+from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.leftovers import finish_publications
 from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
@@ -74,7 +74,7 @@ class StandaloneBackend:
 
     def attempts(self) -> Attempts:
         """By our queue."""
-        return Attempts(self._queue.show(), self._services.settings)
+        return Attempts(self._queue.in_states(*COUNTED), self._services.settings)
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""
@@ -106,8 +106,7 @@ class StandaloneBackend:
         """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""
         if location is None:
             return False
-        cleaned = [row.facts.location or "" for row in self._queue.show() if row.state is State.SUCCEEDED]
-        return any(place == location or place.startswith(f"{location}/") for place in cleaned)
+        return any(row.state is State.SUCCEEDED for row in self._queue.below_location(location))
 
     def purge_history(self) -> None:
         """By Hive's settings of retention."""

@@ -68,7 +68,7 @@ class StandaloneCleaning:
             raise ReplacedError(
                 "what it was made for is not there any more: the table was made anew, or something newer replaced it"
             )
-        newest, published = self._publications(request, listing)
+        newest, published = self._publications(target, listing)
         return cleanable(
             listing,
             recorded_mark(request),
@@ -121,7 +121,7 @@ class StandaloneCleaning:
         place = request.facts.location or ""
         return self._location is None or place == self._location or place.startswith(f"{self._location}/")
 
-    def _publications(self, request: CompactionRequest, listing: Listing) -> tuple[float | None, dict[str, float]]:
+    def _publications(self, target: Target, listing: Listing) -> tuple[float | None, dict[str, float]]:
         """When the newest publication at this place was, and when each directory was published or first seen.
 
         Not before its files were written, by the clock of the file system: workers' clocks differ, and a table that was
@@ -129,10 +129,8 @@ class StandaloneCleaning:
         """
         published: dict[str, float] = {}
         newest: float | None = None
-        for other in self._queue.show():
-            # by place alone: another run may have called it by another name
-            if other.facts.location != request.facts.location:
-                continue
+        # by place alone: another run may have called it by another name
+        for other in self._queue.at_location(target.location):
             other.require_understood("clean", "first_seen", "published_ms")
             published.update(other.facts.first_seen)
             if other.facts.published_ms is not None:

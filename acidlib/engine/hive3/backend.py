@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acidlib.engine.attempts import Attempts
+from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.hive3.connected import Connected3
@@ -25,6 +25,8 @@ from acidlib.model.listing import Listing
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.decide import Decision
+
+_BUSY = (State.INITIATED, State.WORKING)
 
 
 class Hive3Backend:
@@ -48,8 +50,8 @@ class Hive3Backend:
         if automatic:
             rows: list[CompactionRequest] = [*self._connected.hms.show_compactions()]
             if self._connected.own_queue:
-                rows += [row for row in self._queue.show() if self._connected.ours(row)]
-            busy = {row.entity for row in rows if row.state in (State.INITIATED, State.WORKING)}
+                rows += [row for row in self._queue.in_states(*_BUSY) if self._connected.ours(row)]
+            busy = {row.entity for row in rows if row.state in _BUSY}
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
@@ -82,7 +84,9 @@ class Hive3Backend:
 
     def attempts(self) -> Attempts:
         """By whichever queue it is."""
-        return Attempts((row for row in self._queue.show() if self._connected.ours(row)), self._services.settings)
+        return Attempts(
+            (row for row in self._queue.in_states(*COUNTED) if self._connected.ours(row)), self._services.settings
+        )
 
     def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
         """The failed-attempt rule of Hive 3.1."""

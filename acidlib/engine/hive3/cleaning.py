@@ -174,7 +174,7 @@ class Hive3Cleaning:
         return [(row, row.facts.location or "") for row in rows]
 
     def _rows(self, request: CompactionRequest) -> list[CompactionRequest]:
-        return [row for row in self._queue.show() if self._connected.ours(row) and row.entity == request.entity]
+        return [row for row in self._queue.of_entity(request) if self._connected.ours(row)]
 
     def _seen(self, request: CompactionRequest, target: Target) -> dict[str, Evidence]:
         """Of each directory of this very table, the latest evidence: to wait longer is always right."""

@@ -37,12 +37,8 @@ class Connected3:
         """What our queue holds of other metastores; of this one too, if it went by another name then."""
         if not self.own_queue:
             return []
-        rows = [row for row in self.queue.show() if row.facts.metastore is not None and not self.ours(row)]
-        left = Counter(
-            row.facts.metastore
-            for row in rows
-            if row.state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
-        )
+        rows = self.queue.in_states(State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
+        left = Counter(row.facts.metastore for row in rows if row.facts.metastore is not None and not self.ours(row))
         return [
             f"left alone in this queue: requests of the metastore {name} ({count}); this run's is {self.name}"
             for name, count in sorted(left.items())

@@ -117,8 +117,8 @@ class Hive3Hold(SqlHold):
         )
 
     def _awaits_cleaning(self) -> bool:
-        entity = self._request.entity
-        return any(other.entity == entity and self._connected.ours(other) for other in self._queue.ready_for_cleaning())
+        others = self._queue.of_entity(self._request)
+        return any(other.state is State.READY_FOR_CLEANING and self._connected.ours(other) for other in others)
 
     def _count_try(self) -> None:
         tried = RequestFacts(lock_tries=self._request.facts.lock_tries + 1)
