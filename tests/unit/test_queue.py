@@ -1,6 +1,7 @@
 """The queue: Hive's transitions, ownership, duplicates, history; two processes at once; a broken database."""
 
 import multiprocessing
+import re
 import sqlite3
 import time
 from dataclasses import replace
@@ -267,6 +268,42 @@ def test_ready_rows_come_by_their_mark(queue: SqlQueue) -> None:
     assert [row.id for row in queue.ready_for_cleaning()] == [2, 3, 1]
 
 
+def test_a_queue_is_asked_by_place_entity_and_state(queue: SqlQueue) -> None:
+    wanted = [
+        request("a", partition="p=1", location="/w/a/p=1"),
+        request("b", location="/w/a/p=1"),
+        request("a", partition="p=10", location="/w/a/p=10"),
+        request("a", partition="P=1", location="/w/a/P=1"),
+        request("a", location="/w/a_b%"),
+        request("c", location=None),
+        request("a", location="/w/a"),
+    ]
+    for number, one in enumerate(wanted, start=1):
+        assert queue.enqueue(one, now_ms=1).id == number
+    for number, end in ((1, "failed"), (2, "ready"), (5, "cleaned")):
+        assert queue.claim_id(number, "w", 2) is not None
+        if end == "failed":
+            queue.mark_failed(number, "x", 3, worker_id="w")
+            continue
+        queue.mark_compacted(number, "w", 3)
+        if end == "cleaned":
+            queue.mark_cleaned(number, 4)
+
+    def ids(rows: tuple[CompactionRequest, ...]) -> list[int]:
+        return [row.id for row in rows]
+
+    assert ids(queue.at_location("/w/a/p=1")) == [2, 1]
+    assert ids(queue.at_location("/w/a_b%")) == [5]
+    assert ids(queue.at_location("/w/axb%")) == ids(queue.at_location("/w")) == []
+    assert ids(queue.below_location("/w/a")) == [7, 4, 3, 2, 1]
+    assert ids(queue.below_location("/w/a_b%")) == [5]
+    assert ids(queue.below_location("/w")) == [7, 5, 4, 3, 2, 1]
+    assert [ids(queue.of_entity(one)) for one in wanted] == [[1], [2], [3], [4], [7, 5], [6], [7, 5]]
+    assert ids(queue.in_states(State.FAILED, State.READY_FOR_CLEANING)) == [2, 1]
+    assert ids(queue.in_states(State.INITIATED)) == [7, 6, 4, 3]
+    assert queue.in_states() == ()
+
+
 def finished(
     number: int, state: State, *, kind: CompactionType = MAJOR, end_ms: int = 0, table: str = "t"
 ) -> CompactionRequest:
@@ -435,6 +472,34 @@ def test_a_row_that_cannot_be_read_is_an_error(queue: SqlQueue, path: Path) -> N
     connection.close()
     with pytest.raises(CorruptError, match="request 1 of COMPACTION_QUEUE"):
         queue.show()
+
+
+def _plan(path: Path) -> str:
+    """How SQLite finds the rows of an entity in the history."""
+    with sqlite3.connect(path) as connection:
+        asked = "select * from COMPLETED_COMPACTIONS where CC_DATABASE = 'db' and CC_TABLE = 't'"
+        (row,) = connection.execute(f"explain query plan {asked}")
+    connection.close()
+    return str(row[-1])
+
+
+def test_the_rows_of_a_table_are_found_by_an_index(queue: SqlQueue, path: Path) -> None:
+    assert "USING INDEX" in _plan(path)
+
+
+def test_a_queue_that_was_made_without_an_index_goes_on_without(queue: SqlQueue, path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        for name in ("COMPACTION_QUEUE", "COMPLETED_COMPACTIONS"):
+            ((text,),) = connection.execute("select sql from sqlite_master where name = ?", (name,))
+            older = re.sub(r",\s*UNIQUE \([^)]*\)", "", text)
+            assert older != text
+            connection.execute(f"drop table {name}")
+            connection.execute(older)
+    connection.close()
+    with SqlQueue(f"sqlite:///{path}") as again:
+        assert again.enqueue(request(), now_ms=1).accepted
+        assert [row.id for row in again.of_entity(request())] == [1]
+    assert "USING INDEX" not in _plan(path)
 
 
 def test_a_metastores_own_database_is_not_taken_for_ours(path: Path) -> None:
