@@ -20,15 +20,13 @@ from acidlib.engine.target import ListedPlace, Target
 from acidlib.model.listing import has_hidden_part
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import Storage
-from acidlib.queue.rules import LOCATION
 from acidlib.settings import Settings
 
-FILES = "acidlib.files"
-"""Property of a request that was not carried out: the note of what it ended for (`note_of`)."""
+COUNTED = (State.REFUSED, State.FAILED, State.READY_FOR_CLEANING)
+"""The states of requests that tell what was tried at a place, and whether it awaits cleaning."""
 
 _CONFLICT = ", conflict"
 _NOTE = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
-_OWN_PREFIX = "acidlib."
 # what Hive's statements and statistics change in the properties of a table without changing what it is
 # (StatsSetupConst, hive_metastoreConstants)
 _VOLATILE = frozenset(
@@ -67,11 +65,7 @@ def fingerprint(place: ListedPlace, settings: Settings) -> str:
         target.understanding.table_kind,
         target.understanding.columns,
         _facts(target),
-        sorted(
-            (key, value)
-            for key, value in target.request_properties.items()
-            if key != LOCATION and not key.startswith(_OWN_PREFIX)
-        ),
+        sorted(target.request_properties.items()),
     ]
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
 
@@ -124,7 +118,7 @@ class _Ended:
         """None for a request that notes nothing."""
         if row.state not in (State.REFUSED, State.FAILED):
             return None
-        note, reason = row.property(FILES), row.error_message or ""
+        note, reason = row.facts.files, row.error_message or ""
         if note is None and (match := _NOTE.fullmatch(reason)):
             reason, note = match.groups()
         if note is None:
@@ -133,14 +127,14 @@ class _Ended:
 
 
 class Attempts:
-    """The queue and its history, by place."""
+    """The requests of a queue and its history in the states that are `COUNTED`, by place."""
 
     def __init__(self, rows: Iterable[CompactionRequest], settings: Settings) -> None:
         self._settings = settings
         self._rows: dict[Any, list[CompactionRequest]] = {}
         for row in rows:
             # without a metastore another run may have called the same place by another name
-            self._rows.setdefault(row.property(LOCATION) or row.entity, []).append(row)
+            self._rows.setdefault(row.facts.location or row.entity, []).append(row)
 
     def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
         """The newest request of a kind that was not carried out at a place, for what it still is; None without one."""

@@ -6,7 +6,6 @@ initiator and the jobs know only what stands here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +14,8 @@ from acidlib.engine.attempts import Attempts
 from acidlib.engine.names import nowhere
 from acidlib.engine.selection import PassedOver, Selection
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, RefusedError
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.inputs import Publication
@@ -42,6 +42,10 @@ class Waiting:
     @classmethod
     def at(cls, request: CompactionRequest, place: Target | AcidError) -> Waiting:
         """A request for a place, or for one that cannot be found for a reason."""
+        try:
+            request.require_understood("compact")
+        except RefusedError as error:
+            place = error
         if isinstance(place, AcidError):
             return cls(request=request, target=nowhere(request), error=place)
         return cls(request=request, target=place)
@@ -141,7 +145,7 @@ class Backend(Protocol):
     def finish(self, target: Target) -> None:
         """Finish the publications of dead runs at a place. ConflictError while another works there."""
 
-    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """Queue what the initiator decided. ConflictError with the reason when it is not accepted."""
 
     def purge_history(self) -> None:

@@ -18,7 +18,7 @@ from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done
 from acidlib.engine.services import Services
-from acidlib.engine.target import LOCK_TRIES, ListedPlace, Target
+from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
@@ -62,7 +62,7 @@ class Job:
     @property
     def lock_tries(self) -> int:
         """How often an exclusive lock for two renames was not granted."""
-        return int(self.taken.request.property(LOCK_TRIES) or 0) if self.taken is not None else 0
+        return self.taken.request.facts.lock_tries if self.taken is not None else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from acidlib.engine.selection import (
     ordered,
 )
 from acidlib.engine.services import Services
-from acidlib.engine.target import REASON, ListedPlace, Target
+from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.worker import Worker
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType
@@ -178,7 +178,7 @@ def _chosen_jobs(
     early += [skipped(one, run.kind) for one in passed_over]
 
     def is_automatic(target: Target) -> bool:
-        return by_place[_place(target)].request.property(REASON) is not None
+        return by_place[_place(target)].request.facts.reason is not None
 
     for turn in _within(spending, _in_turn(backend.attempts(), looked, run, is_automatic)):
         waiting = by_place[_place(turn.looked.target)]
@@ -242,7 +242,7 @@ def _understood(
 
 
 def _job(kind: CompactionType, target: Target, taken: Taken | None, request: CompactionRequest) -> Job:
-    return Job(target=target, kind=kind, taken=taken, named=False, why=request.property(REASON))
+    return Job(target=target, kind=kind, taken=taken, named=False, why=request.facts.reason)
 
 
 def _place(target: Target) -> tuple[str, str, str | None, str]:

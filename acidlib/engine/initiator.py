@@ -9,10 +9,11 @@ from acidlib.engine.backend import Backend
 from acidlib.engine.prepare import prepare
 from acidlib.engine.selection import Looked, Selection, Unlisted, look_at
 from acidlib.engine.services import Services
-from acidlib.engine.target import BYTES, DELTAS, REASON, ListedPlace, Target
+from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionType
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.clean import aborted_present
@@ -77,7 +78,7 @@ def _decided(
         return replace(_result(target, decision), reason=reason)
     if dry_run:
         return _result(target, decision)
-    figures = ((DELTAS, str(place.deltas)), (BYTES, str(place.delta_bytes)), (REASON, decision.reason))
+    figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
     try:
         queued = backend.enqueue(place, decision.kind, figures)
         passing(Point.QUEUED)

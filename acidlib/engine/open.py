@@ -18,7 +18,7 @@ from acidlib.engine.hive4.backend import Hive4Backend
 from acidlib.engine.hive4.cleaning import Hive4Cleaning
 from acidlib.engine.hive4.connected import MIN_HISTORY, POOL, Connected
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, Understanding
+from acidlib.engine.target import Understanding
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.site import options_from_settings
@@ -109,7 +109,7 @@ def shown(where: Surroundings) -> Iterator[tuple[tuple[CompactionRequest, ...], 
         if hms.generation is Generation.HIVE3:
             with SqlQueue(where.queue) as queue:
                 # what our queue, or what only the database of the metastore, knows of each request
-                ours = tuple(row for row in queue.show() if row.property(METASTORE) == where.metastore_name)
+                ours = tuple(row for row in queue.show() if row.facts.metastore == where.metastore_name)
                 requests = queue.show() if queue.schema_version is not None else (*ours, *requests)
         yield requests, hms.generation, hms
 

@@ -9,6 +9,7 @@ from acidlib.errors import RefusedError
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, detect_generation
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import Database, Partition, Storage, Table, row_type
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
@@ -17,46 +18,14 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.enough import not_enough
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
-from acidlib.queue.rules import LOCATION
 from acidlib.settings import Layer, Settings
 from acidlib.storage.claims import CLAIM_FILE
 from acidlib.storage.staging import STAGING_PREFIX
 from acidlib.storage.witness import witness_of
 
-WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY, COLUMNS = (
-    "acidlib.write.ids",
-    "acidlib.hive.version",
-    "acidlib.table.kind",
-    "acidlib.visibility.txn",
-    "acidlib.columns",
-)
 POSITIONAL, CASE_SENSITIVE = "orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"
 FULL, INSERT_ONLY = "full", "insert-only"
 """Kinds of transactional tables, as `--table-kind` names them."""
-
-EVIDENCE = "acidlib.evidence"
-"""Property: which transactions and locks existed when each directory was published, or first seen."""
-
-TABLE_ID = "acidlib.table.id"
-"""Property: which table, at which place, the evidence is of."""
-
-LOCK_TRIES = "acidlib.lock.tries"
-"""Property: how often two renames could not be made because readers held the table."""
-
-WITNESS = "acidlib.witness"
-"""Property, without a metastore: a file by which the place is known again, see `storage.witness`."""
-
-METASTORE = "acidlib.metastore"
-"""Property of a request in our own queue that was made for a metastore: its URIs."""
-
-OUTPUTS, PUBLISHED_MS, FIRST_SEEN, DELTAS, BYTES, REASON = (
-    "acidlib.outputs",
-    "acidlib.published.ms",
-    "acidlib.first.seen",
-    "acidlib.deltas",
-    "acidlib.bytes",
-    "acidlib.reason",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,55 +235,45 @@ def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwis
 def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> CompactionRequest:
     """A request that says everything a later worker and cleaner need: they never guess anew."""
     target, mark = place.target, place.write_ids.for_compactor().high_water_mark
-    properties = [
-        (LOCATION, target.location),
-        (WRITE_IDS, place.write_ids.format()),
-        (HIVE_VERSION, str(int(place.generation))),
-        (WITNESS, witness_of(place.listing, mark, place.generation)),
-    ]
-    if target.understanding.table_kind is not None:
-        properties.append((TABLE_KIND, target.understanding.table_kind))
-    if target.understanding.columns is not None:
-        properties.append((COLUMNS, target.understanding.columns))
-    if target.understanding.visibility_txn is not None:
-        properties.append((VISIBILITY, str(target.understanding.visibility_txn)))
+    facts = RequestFacts(
+        location=target.location,
+        write_ids=place.write_ids,
+        generation=place.generation,
+        witness=witness_of(place.listing, mark, place.generation),
+        table_kind=target.understanding.table_kind,
+        columns=target.understanding.columns,
+        visibility_txn=target.understanding.visibility_txn,
+    )
     return CompactionRequest(
         id=0,
         database=target.database,
         table=target.table,
         partition=target.partition,
         type=kind,
-        properties=tuple(properties),
+        facts=facts,
         initiator_id=initiator,
     )
 
 
 def target_of(request: CompactionRequest) -> Target:
     """The target of a queued request, understood as it was when it was queued. RefusedError when it does not say so."""
-    location, write_ids = request.property(LOCATION), request.property(WRITE_IDS)
-    if location is None or write_ids is None:
+    request.require_understood("compact")
+    facts = request.facts
+    if facts.location is None or facts.write_ids is None:
         raise RefusedError(
             f"Cannot compact {request.full_name}: because request {request.id} does not say where it lies and what is "
             "committed in it"
         )
-    visibility = request.property(VISIBILITY)
-    try:
-        generation = Generation(int(request.property(HIVE_VERSION) or 3))
-        visibility_txn = int(visibility) if visibility else None
-    except ValueError as error:
-        raise RefusedError(
-            f"Cannot compact {request.full_name}: because request {request.id} is not understood: {error}"
-        ) from None
     return Target(
         database=request.database,
         table=request.table,
         partition=request.partition,
-        location=location,
+        location=facts.location,
         understanding=Understanding(
-            write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)),
-            generation=generation,
-            table_kind=request.property(TABLE_KIND),
-            columns=request.property(COLUMNS),
-            visibility_txn=visibility_txn,
+            write_ids=StatedWriteIds(single=facts.write_ids),
+            generation=facts.generation or Generation.HIVE3,
+            table_kind=facts.table_kind,
+            columns=facts.columns,
+            visibility_txn=facts.visibility_txn,
         ),
     )

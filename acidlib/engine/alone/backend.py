@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.alone.hold import StandaloneHold
 from acidlib.engine.alone.recovery import recover
 from acidlib.engine.alone.selecting import select_targets
-from acidlib.engine.attempts import Attempts
+from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.leftovers import finish_publications
 from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
 from acidlib.engine.retention import history_retention
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, ListedPlace, Target, Understanding, request_of, target_of
+from acidlib.engine.target import ListedPlace, Target, Understanding, request_of, target_of
 from acidlib.errors import AcidError
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
 
 
@@ -45,7 +44,7 @@ class StandaloneBackend:
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """What waits in our queue and was not made for a metastore."""
-        return [_waiting(request) for request in self._queue.waiting(kind) if request.property(METASTORE) is None]
+        return [_waiting(request) for request in self._queue.waiting(kind) if request.facts.metastore is None]
 
     def cautions(self) -> list[str]:
         """The queue is ours alone."""
@@ -72,7 +71,7 @@ class StandaloneBackend:
 
     def attempts(self) -> Attempts:
         """By our queue."""
-        return Attempts(self._queue.show(), self._services.settings)
+        return Attempts(self._queue.in_states(*COUNTED), self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""
@@ -82,7 +81,7 @@ class StandaloneBackend:
             table=target.table,
             partition=target.partition,
             type=kind,
-            properties=((LOCATION, target.location),),
+            facts=RequestFacts(location=target.location),
             initiator_id=self._services.initiator_id,
         )
         return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
@@ -91,19 +90,18 @@ class StandaloneBackend:
         """Under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """Queue the decision with all that a later worker and cleaner need."""
         request = request_of(place, kind, initiator=self._services.initiator_id)
         mark = place.write_ids.for_compactor().high_water_mark
-        request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
+        request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 
     def _was_cleaned(self, location: str | None) -> bool:
         """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""
         if location is None:
             return False
-        cleaned = [row.property(LOCATION) or "" for row in self._queue.show() if row.state is State.SUCCEEDED]
-        return any(place == location or place.startswith(f"{location}/") for place in cleaned)
+        return any(row.state is State.SUCCEEDED for row in self._queue.below_location(location))
 
     def purge_history(self) -> None:
         """By Hive's settings of retention."""

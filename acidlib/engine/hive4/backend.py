@@ -5,7 +5,6 @@ Source: Hive 4 `CompactionTxnHandler`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib import __version__
@@ -23,6 +22,7 @@ from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError
 from acidlib.metastore.values import Accepted, ShownRequest
 from acidlib.model.generation import Generation
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.rules import failed_attempts_reason
 
@@ -145,7 +145,7 @@ class Hive4Backend:
         """Under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """compact2, which refuses duplicates by itself."""
         del figures
         target = place.target

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from acidlib.engine.attempts import FILES, Attempts, fingerprint, note_of, with_note
+from acidlib.engine.attempts import Attempts, fingerprint, note_of, with_note
 from acidlib.engine.target import TableFacts, Target, Understanding
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import Database, Storage, Table, TableColumn
 from acidlib.model.writeids import ValidWriteIdList
@@ -93,7 +94,6 @@ def test_another_version_of_this_library_may_do_more(monkeypatch: pytest.MonkeyP
         # writes to other partitions
         (target(write_ids="db.t:9:8:8:7", facts=facts()), SEEN),
         (target(facts=facts(numRows="7", transient_lastDdlTime="8", COLUMN_STATS_ACCURATE="x")), SEEN),
-        (replace(HERE, request_properties={"location": PLACE, "acidlib.process": "1"}), SEEN),
     ],
 )
 def test_what_does_not_change_a_place(now: Target, seen: Listing) -> None:
@@ -110,20 +110,20 @@ def ended(number: int, state: State = State.REFUSED, **more: Any) -> CompactionR
     return CompactionRequest(id=number, state=state, **given)
 
 
-def noted(**more: str) -> tuple[tuple[str, str], ...]:
-    return tuple(({FILES: fingerprint(HERE.listed(SEEN), SETTINGS)} | more).items())
+def noted(location: str | None = None) -> RequestFacts:
+    return RequestFacts(files=fingerprint(HERE.listed(SEEN), SETTINGS), location=location)
 
 
 def test_the_newest_that_ended_for_the_same_files_counts() -> None:
     rows = [
-        ended(1, properties=noted()),
-        ended(2, State.FAILED, properties=noted()),
-        ended(3, State.FAILED, properties=((FILES, "0" * 16),)),
+        ended(1, facts=noted()),
+        ended(2, State.FAILED, facts=noted()),
+        ended(3, State.FAILED, facts=RequestFacts(files="0" * 16)),
         ended(4, State.FAILED),
-        ended(5, properties=noted(), type=MINOR),
-        ended(6, properties=noted(), table="other"),
-        ended(7, properties=noted(location="/elsewhere")),
-        ended(8, State.SUCCEEDED, properties=noted()),
+        ended(5, facts=noted(), type=MINOR),
+        ended(6, facts=noted(), table="other"),
+        ended(7, facts=noted(location="/elsewhere")),
+        ended(8, State.SUCCEEDED, facts=noted()),
     ]
     found = Attempts(rows, SETTINGS).last(HERE.listed(SEEN), MAJOR)
     assert found is rows[1]
@@ -135,17 +135,17 @@ def test_the_newest_that_ended_for_the_same_files_counts() -> None:
 
 
 def test_a_conflict_counts_for_the_order_alone() -> None:
-    met = ended(2, properties=((FILES, note_of(fingerprint(HERE.listed(SEEN), SETTINGS), is_conflict=True)),))
+    met = ended(2, facts=RequestFacts(files=note_of(fingerprint(HERE.listed(SEEN), SETTINGS), is_conflict=True)))
     assert Attempts([met], SETTINGS).last(HERE.listed(SEEN), MAJOR) is met
     assert Attempts([met], SETTINGS).refusal(HERE.listed(SEEN), MAJOR) is None
-    refused = ended(1, properties=noted())
+    refused = ended(1, facts=noted())
     assert Attempts([met, refused], SETTINGS).last(HERE.listed(SEEN), MAJOR) is met
     told = Attempts([met, refused], SETTINGS).refusal(HERE.listed(SEEN), MAJOR)
     assert (told or "").startswith("request 1 was refused")
 
 
 def test_a_place_is_known_by_its_location_whatever_it_was_called() -> None:
-    row = ended(1, properties=noted(location=PLACE), table="as_it_was_called")
+    row = ended(1, facts=noted(location=PLACE), table="as_it_was_called")
     assert Attempts([row], SETTINGS).last(HERE.listed(SEEN), MAJOR) is row
 
 

@@ -13,6 +13,7 @@ from acidlib.errors import RefusedError
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.request_facts import split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.writeids import ValidWriteIdList
 
@@ -95,7 +96,7 @@ def test_a_request_of_somebody_else_is_refused(missing: str) -> None:
         table="a",
         partition=None,
         type=CompactionType.MAJOR,
-        properties=tuple(properties.items()),
+        facts=split_properties(properties)[0],
     )
     with pytest.raises(RefusedError, match=r"request 4 does not say where it lies"):
         target_of(request)

@@ -7,10 +7,6 @@ from dataclasses import replace
 import pytest
 
 from acidlib.engine.target import (
-    HIVE_VERSION,
-    LOCATION,
-    VISIBILITY,
-    WRITE_IDS,
     TableFacts,
     Target,
     Understanding,
@@ -21,6 +17,7 @@ from acidlib.errors import RefusedError
 from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.request_facts import split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import Database, Storage, Table
 from acidlib.model.units import ColumnMatching
@@ -96,21 +93,22 @@ def test_a_target_as_listed_is_fixed() -> None:
     assert fixed.generation(listing("base_5_v9")) is Generation.HIVE3
 
 
-@pytest.mark.parametrize("missing", ["location", "acidlib.write.ids"])
+@pytest.mark.parametrize("missing", ["location", "write_ids"])
 def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -> None:
     request = request_of(target().listed(listing("delta_1_1")), MAJOR, initiator="x")
-    poor = replace(request, id=7, properties=tuple(pair for pair in request.properties if pair[0] != missing))
+    poor = replace(request, id=7, facts=replace(request.facts, **{missing: None}))
     with pytest.raises(RefusedError, match=r"Cannot compact default\.t: because request 7 does not say where"):
         target_of(poor)
 
 
-@pytest.mark.parametrize(("key", "value"), [(HIVE_VERSION, "four"), (HIVE_VERSION, "5"), (VISIBILITY, "x")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("acidlib.hive.version", "four"), ("acidlib.hive.version", "5"), ("acidlib.visibility.txn", "x")],
+)
 def test_a_request_that_is_not_understood_is_refused(key: str, value: str) -> None:
-    properties = {LOCATION: "/t", WRITE_IDS: "d.t:3:9223372036854775807::", key: value}
-    request = CompactionRequest(
-        id=7, database="d", table="t", type=CompactionType.MAJOR, properties=tuple(properties.items())
-    )
-    with pytest.raises(RefusedError, match="request 7 is not understood"):
+    facts, _ = split_properties({"location": "/t", "acidlib.write.ids": "d.t:3:9223372036854775807::", key: value})
+    request = CompactionRequest(id=7, database="d", table="t", type=CompactionType.MAJOR, facts=facts)
+    with pytest.raises(RefusedError, match=f"request 7 is not understood: its {key} is '{value}': "):
         target_of(request)
 
 

@@ -44,4 +44,3 @@ def test_request() -> None:
     )
     assert request.full_name == "d.t.p=1"
     assert request.entity == ("d", "t", "p=1")
-    assert (request.property("k"), request.property("x")) == ("v", None)
