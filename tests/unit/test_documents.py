@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def links(path: Path) -> Iterator[tuple[Path, str]]:
         if not target.startswith("https://"):
             name, _, anchor = target.partition("#")
             yield ((path.parent / name).resolve() if name else path), anchor
+
+
+def commands(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The jobs that are run in the examples of a document, each with the words behind its file."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for block in (text for language, text in blocks if not language):
+        for line in block.replace("\\\n", " ").splitlines():
+            if match := re.search(r"spark-submit.* jobs/(\w+\.py)(.*)", line):
+                yield match[1], shlex.split(match[2].partition("|")[0], comments=True)
 
 
 def options_of_jobs() -> set[str]:
@@ -91,6 +101,17 @@ def test_every_page_is_reached_from_the_readme() -> None:
 def test_options_that_are_named_exist(document: Path) -> None:
     known = options_of_jobs().union(*OF_OTHERS.values())
     assert set(_OPTION.findall(document.read_text())) <= known
+
+
+def test_the_readme_begins_with_the_two_commands_of_a_new_user() -> None:
+    first = (ROOT / "README.md").read_text().split("```")[1]
+    assert first == "\n./spark-submit.sh jobs/quickstart.py\n./tests/run\n"
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if list(commands(path))], ids=in_checkout)
+def test_the_examples_are_understood(document: Path) -> None:
+    for job, words in commands(document):
+        JOBS[job].make_context(job, words).close()
 
 
 def test_properties_of_tables_and_exit_statuses_are_described() -> None:
