@@ -1,9 +1,12 @@
-"""Unit inputs for tests: ACID and original files on disk as planning names them, and write-id lists."""
+"""Unit inputs for tests: ACID and original files on disk as planning names them, and write-id lists.
+
+Their location is the root of the file system, so that any path below it may be one of a file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +19,8 @@ from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.schema import TypeNode, row_struct
-from acidlib.orc.source import SourceFile
-from acidlib.rewrite.inputs import OpenInput, open_inputs
+from acidlib.orc.source import DataFiles, SourceFile
+from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.storage.datafiles import LocalDataFiles
 
 COLUMNS = "struct<a:int,s:string>"
@@ -52,12 +55,27 @@ class _Counted:
         self._source.close()
 
 
+def at_root(data: DataFiles | None = None) -> InputFiles:
+    """The files of the root, as one task reads them."""
+    return InputFiles("", data or LocalDataFiles())
+
+
+def full(file: DataFile) -> str:
+    """Where a file of the root is."""
+    return f"/{file.path}"
+
+
+def at(path: Path, **values: Any) -> DataFile:
+    """The data file at a path; its directory is the one it lies in."""
+    values = {"directory": path.parent.name, "length": path.stat().st_size, "bucket": 0, **values}
+    return DataFile(path=str(path.relative_to("/")), **values)
+
+
 def write(path: Path, data: bytes, *, bucket: int = 0, **changes: Any) -> DataFile:
     """A data file with this content; its directory is the one it lies in."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    values: dict[str, Any] = {"directory": path.parent.name, "length": len(data), "bucket": bucket}
-    return DataFile(path=str(path), **{**values, **changes})
+    return at(path, bucket=bucket, **changes)
 
 
 def aligned(target_row: TypeNode, file: OpenInput) -> Alignment:
@@ -104,5 +122,9 @@ def ids(mark: int = 1000, aborted: str = "") -> ValidWriteIdList:
 
 @contextmanager
 def opened(*files: DataFile) -> Iterator[tuple[OpenInput, ...]]:
-    with open_inputs(files, LocalDataFiles()) as inputs:
+    with open_all(files) as inputs:
         yield inputs.files
+
+
+def open_all(files: tuple[DataFile, ...], data: DataFiles | None = None) -> AbstractContextManager[OpenInputs]:
+    return open_inputs(files, at_root(data))

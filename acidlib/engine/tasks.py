@@ -24,6 +24,7 @@ from acidlib.model.units import (
 )
 from acidlib.rewrite.contents import look_into
 from acidlib.rewrite.deletes import event_buckets
+from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import run_join
 from acidlib.rewrite.parts import join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
@@ -111,9 +112,11 @@ def _faults_told(task: UnitTask) -> Iterator[None]:
 class Look:
     """A file to look into before units are planned.
 
+    location  of its table or partition
     ways  how it may be joined, for a file of an insert-only table; None for a file of delete events
     """
 
+    location: str
     file: DataFile
     ways: frozenset[JoinWay] | None = None
 
@@ -121,9 +124,10 @@ class Look:
 def look_task(look: Look, attempt: str) -> frozenset[int] | Contents:
     """The buckets that the events of a delete file belong to, or what a file of an insert-only table holds."""
     del attempt
+    place = InputFiles(look.location, LocalDataFiles())
     if look.ways is None:
-        return event_buckets(look.file, LocalDataFiles())
-    return look_into(look.file, look.ways, LocalDataFiles())
+        return event_buckets(look.file, place)
+    return look_into(look.file, look.ways, place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

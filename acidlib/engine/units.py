@@ -1,4 +1,4 @@
-"""Running the units of a wave: most in one go; the rewriting of a large bucket in parts that other tasks share."""
+"""Running the units of a wave, large buckets in parts that several tasks share, and collecting what they made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import Any
 from acidlib.engine.runner import Done
 from acidlib.engine.tasks import UnitTask, join_parts_task, plan_bucket_task, run_unit_task
 from acidlib.model.units import BucketJoin, BucketPlan, PartUnit, Unit, UnitResult
+from acidlib.planning.inputs import CompactionInputs
 from acidlib.planning.stripes import shares
+from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.records import StagedDirectory, StagedFile
+from acidlib.storage.staging import accept_attempt, add_output_directory
 
 Run = Callable[[Callable[[Any, str], Any], Sequence[Any], str], list[Done[Any]]]
 """Runs a function over items as one Spark job; with a text for people about what they are."""
@@ -65,6 +69,27 @@ def run_units(run: Run, units: Sequence[UnitTask]) -> list[Done[UnitResult]]:
             joining[number, _WHOLE] = (join_parts_task, replace(units[number], work=join))
     found |= _largest_first(run, joining | whole(beside_joins), "joined files")
     return [found[number, _WHOLE] for number in range(len(units))]
+
+
+def collect_results(
+    fs: FileSystem, staging: str, inputs: CompactionInputs, results: Sequence[UnitResult]
+) -> tuple[StagedDirectory, ...]:
+    """Move the files of the attempts that count to where they are published from.
+
+    A directory without rows or events is left out where another has some, but one is always published.
+    """
+    outputs = [output.path for output in inputs.outputs]
+    filled = [path for path in outputs if any(result.has_content for result in results if result.directory == path)]
+    staged = []
+    for path in filled or outputs[:1]:
+        add_output_directory(fs, staging, path)
+        files = []
+        for result in results:
+            if result.directory == path and result.path is not None:
+                accept_attempt(fs, staging, result.path, path, result.file_name)
+                files.append(StagedFile(name=result.file_name, length=result.length))
+        staged.append(StagedDirectory(name=path, files=tuple(files)))
+    return tuple(staged)
 
 
 def _smallest(units: Sequence[UnitTask], numbers: Sequence[int], length: float) -> list[int]:

@@ -20,7 +20,7 @@ from acidlib.engine.runner import Done, Value
 from acidlib.engine.services import Services
 from acidlib.engine.target import LOCK_TRIES, Target
 from acidlib.engine.tasks import UnitTask, look_task
-from acidlib.engine.units import run_units
+from acidlib.engine.units import collect_results, run_units
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
@@ -30,6 +30,7 @@ from acidlib.planning.inputs import Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
+from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import (
     Publication,
@@ -38,8 +39,7 @@ from acidlib.storage.publishing import (
     take_back,
     unfinished_publications,
 )
-from acidlib.storage.records import StagedDirectory, StagedFile
-from acidlib.storage.staging import PUBLISH_RECORD, accept_attempt, add_output_directory, create_staging, remove_staging
+from acidlib.storage.staging import PUBLISH_RECORD, create_staging, remove_staging
 
 MAX_LOCK_TRIES = 3
 WAVE = 32
@@ -158,7 +158,15 @@ class Worker:
         listing = list_location(services.fs, target.location, missing=RefusedError)
         one.files = fingerprint(target, listing, services.settings)
         limit, automatic = self._limit(one.job), one.job.why is not None
-        found = prepare(services.fs, target, listing, one.job.kind, minor_as_major_bytes=limit, automatic=automatic)
+        found = prepare(
+            services.fs,
+            target,
+            listing,
+            one.job.kind,
+            minor_as_major_bytes=limit,
+            automatic=automatic,
+            data=LocalDataFiles(),
+        )
         if isinstance(found, Refusal):
             if found.cleaning_only:
                 one.files = None  # it is not for the files alone that there is nothing to do
@@ -248,7 +256,7 @@ class Worker:
     def _publish(self, one: _Running, hold: Hold, prepared: Prepared, units: tuple[UnitResult, ...]) -> Publication:
         services, location = self._services, one.target.location
         assert one.staging is not None
-        directories = self._collect(one.staging, prepared, units)
+        directories = collect_results(services.fs, one.staging, prepared.inputs, units)
         passing(Point.ACCEPTED)
 
         def last_check() -> None:
@@ -281,22 +289,6 @@ class Worker:
                     take_back(services.fs, location, published.directories)
                 raise
         return published
-
-    def _collect(self, staging: str, prepared: Prepared, units: tuple[UnitResult, ...]) -> tuple[StagedDirectory, ...]:
-        """Move the attempts that count to their places. An empty twin is not published, but one directory always is."""
-        fs = self._services.fs
-        outputs = [output.path for output in prepared.inputs.outputs]
-        filled = [path for path in outputs if any(unit.has_content for unit in units if unit.directory == path)]
-        staged = []
-        for path in filled or outputs[:1]:
-            add_output_directory(fs, staging, path)
-            files = []
-            for unit in units:
-                if unit.directory == path and unit.path is not None:
-                    accept_attempt(fs, staging, unit.path, path, unit.file_name)
-                    files.append(StagedFile(name=unit.file_name, length=unit.length))
-            staged.append(StagedDirectory(name=path, files=tuple(files)))
-        return tuple(staged)
 
     @staticmethod
     def _why(one: _Running) -> str:

@@ -12,8 +12,7 @@ from acidlib.model.units import DataFile
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
-from acidlib.orc.source import DataFiles
-from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows, open_inputs
+from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, StripeKeys, aborted_rows, open_inputs
 from acidlib.rewrite.keys import Keys, event_order, gather
 
 
@@ -47,21 +46,17 @@ class DeleteEvents:
         return keys if first.all() else keys.select(first)
 
 
-def read_deletes(
-    files: tuple[DataFile, ...], bucket: int, write_ids: ValidWriteIdList, data: DataFiles
-) -> DeleteEvents:
+def read_deletes(inputs: OpenInputs, bucket: int, write_ids: ValidWriteIdList) -> DeleteEvents:
     """All delete events of a bucket.
 
     Unbucketed tables of Hive 3.1 may keep them in a file of any number, so every file that may hold some is read and
     the bucket is decoded from each key (Hive BucketCodec).
     """
-    with open_inputs(files, data) as inputs:
-        events = _room(bucket, inputs.files)
-        for file in inputs.files:
-            for stripe in _stripes_with_rows(file):
-                if bucket in stripe.buckets():
-                    events.add(stripe, write_ids)
-        empty = inputs.empty
+    events = _room(bucket, inputs.files)
+    for file in inputs.files:
+        for stripe in _stripes_with_rows(file):
+            if bucket in stripe.buckets():
+                events.add(stripe, write_ids)
     keys, current = events.sorted()
     fresh = _first_of_equal(keys, current)
     duplicates = int(np.count_nonzero(~fresh))
@@ -73,7 +68,7 @@ def read_deletes(
         events_in=events.read,
         aborted=events.aborted,
         duplicates=duplicates,
-        empty_files=empty,
+        empty_files=inputs.empty,
     )
 
 
@@ -162,9 +157,9 @@ def _first_of_equal(keys: Keys, current: Longs) -> Mask:
     return first
 
 
-def event_buckets(file: DataFile, data: DataFiles) -> frozenset[int]:
+def event_buckets(file: DataFile, place: InputFiles) -> frozenset[int]:
     """The buckets that the events of one delete file belong to."""
-    with open_inputs((file,), data) as inputs:
+    with open_inputs((file,), place) as inputs:
         found: set[int] = set()
         for opened in inputs.files:
             for stripe in _stripes_with_rows(opened):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -16,7 +16,7 @@ from acidlib.model.rowid import decode_bucket, encode_bucket
 from acidlib.model.units import DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
-from acidlib.orc.schema import TypeNode, is_acid, row_struct
+from acidlib.orc.schema import is_acid
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
@@ -27,6 +27,41 @@ from acidlib.rewrite.keys import Key, Keys
 KEY_INDEX = "hive.acid.key.index"
 OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2
+
+
+MOST_TAILS = 64
+"""Tails that are kept of files that are not open; what statistics a file of many stripes has may be megabytes."""
+
+
+class InputFiles:
+    """The data files of one location, for one task: opened by their paths there, and each tail read once.
+
+    What was read of a file is used again when the same task asks for it again; of at most the last `MOST_TAILS`.
+    """
+
+    def __init__(self, location: str, data: DataFiles) -> None:
+        self._location = location
+        self._data = data
+        self._tails: dict[str, Tail] = {}
+
+    def full_path(self, file: DataFile) -> str:
+        """Where a file is, for people and to open it."""
+        return f"{self._location}/{file.path}"
+
+    def open(self, file: DataFile) -> SourceFile:
+        """A file, open; CorruptError when it is missing or shorter."""
+        return self._data.open(self.full_path(file), file.length)
+
+    def tail(self, file: DataFile, source: SourceFile | None = None) -> Tail:
+        """The tail of a file, which may be open as `source`; as `read_tail` raises."""
+        if file.path not in self._tails:
+            if source is None:
+                with closing(self.open(file)) as opened:
+                    return self.tail(file, opened)
+            if len(self._tails) == MOST_TAILS:
+                del self._tails[next(iter(self._tails))]
+            self._tails[file.path] = read_tail(source)
+        return self._tails[file.path]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,38 +93,36 @@ class OpenInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenInputs:
-    """The inputs that have rows, in order, and the paths of zero-byte ones."""
+    """The inputs that have rows, in order, and the full paths of those that count as empty."""
 
     files: tuple[OpenInput, ...]
     empty: tuple[str, ...]
 
 
 @contextmanager
-def open_inputs(files: tuple[DataFile, ...], data: DataFiles) -> Iterator[OpenInputs]:
-    """Open every input and read its tail. A zero-byte file counts as empty, as in Hive, and is reported."""
+def open_inputs(files: tuple[DataFile, ...], place: InputFiles) -> Iterator[OpenInputs]:
+    """Open every input with its tail. A zero-byte file counts as empty, as in Hive, and is reported."""
     found: list[OpenInput] = []
     empty: list[str] = []
-    sources: list[SourceFile] = []
     rows_before: dict[str, int] = {}
-    try:
+    with ExitStack() as stack:
         for file in files:
             if file.length == 0:
-                empty.append(file.path)
+                empty.append(place.full_path(file))
                 continue
             try:
-                source = data.open(file.path, file.length)
-                sources.append(source)
-                tail = read_tail(source)
+                source = stack.enter_context(closing(place.open(file)))
+                tail = place.tail(file, source)
             except CorruptError:
                 if not file.aborted:
                     raise
                 # its writer died, and its transaction with it: there is no row that anybody could want
-                empty.append(file.path)
+                empty.append(place.full_path(file))
                 continue
             acid = is_acid(tail.root)
             if not acid and file.form is not FileForm.ORIGINAL:
                 raise CorruptError(
-                    f"Cannot compact {file.path}: because its name promises {file.form.value}, "
+                    f"Cannot compact {tail.name}: because its name promises {file.form.value}, "
                     f"and its schema is {tail.root}"
                 )
             if tail.rows:
@@ -107,23 +140,6 @@ def open_inputs(files: tuple[DataFile, ...], data: DataFiles) -> Iterator[OpenIn
             if not acid:
                 rows_before[file.directory] = rows_before.get(file.directory, 0) + tail.rows
         yield OpenInputs(files=tuple(found), empty=tuple(empty))
-    finally:
-        for source in sources:
-            source.close()
-
-
-def tail_of(path: str, length: int, data: DataFiles) -> Tail:
-    """The tail of a file of which nothing else is wanted."""
-    source = data.open(path, length)
-    try:
-        return read_tail(source)
-    finally:
-        source.close()
-
-
-def read_row_struct(file: DataFile, data: DataFiles) -> TypeNode:
-    """The user's columns as a file has them."""
-    return row_struct(tail_of(file.path, file.length, data).root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -26,7 +26,7 @@ from acidlib.orc.tail import Tail, read_tail
 from acidlib.orc.writer import OrcWriter
 from acidlib.points import Point, passing
 from acidlib.rewrite.figures import planned
-from acidlib.rewrite.inputs import StripeKeys
+from acidlib.rewrite.inputs import InputFiles, StripeKeys
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import acid_metadata
 from acidlib.rewrite.rows import RowStripe
@@ -49,8 +49,9 @@ Clock = Callable[[], float]
 def plan_bucket(unit: Unit, data: DataFiles, clock: Clock) -> BucketPlan:
     """What becomes of each stripe of a unit of rows."""
     start = clock()
-    deletes, deleted = delete_set(unit, data)
-    with open_bucket(unit, data) as bucket:
+    place = InputFiles(unit.location, data)
+    deletes, deleted = delete_set(unit, place)
+    with open_bucket(unit, place) as bucket:
         _, actions, filters = plan_rows(unit, bucket, deleted)
         result = planned_result(unit, bucket, actions, deletes)
     result = replace(result, seconds=clock() - start)
@@ -61,10 +62,11 @@ def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartRe
     """Rewrite some stripes into a file at `path`, which must not exist. Raises AcidError; then no file is left."""
     start = clock()
     unit = part.unit
-    _, deleted = delete_set(unit, data)
+    place = InputFiles(unit.location, data)
+    _, deleted = delete_set(unit, place)
     written = Written()
     stripes: list[tuple[int, tuple[RowKey, RowKey] | None]] = []
-    with open_bucket(unit, data) as bucket, new_file(data, path, durable=False) as sink:
+    with open_bucket(unit, place) as bucket, new_file(data, path, durable=False) as sink:
         options = replace(bucket.options, filters=part.filters)
         writer = OrcWriter(sink, options)
         for number, action in zip(part.numbers, part.actions, strict=True):
@@ -93,7 +95,7 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
     unit, result = join.plan.unit, join.plan.planned
     written = Written(matched=sum(part.matched for part in join.parts))
     with ExitStack() as stack:
-        bucket = stack.enter_context(open_bucket(unit, data))
+        bucket = stack.enter_context(open_bucket(unit, InputFiles(unit.location, data)))
         places = _places(join, data, stack)
         sink = stack.enter_context(new_file(data, path))
         options = replace(bucket.options, filters=join.plan.filters)

@@ -24,7 +24,7 @@ from acidlib.rewrite.deletes import DeleteEvents, read_deletes
 from acidlib.rewrite.figures import planned
 from acidlib.rewrite.filters import filter_sizes, plan_filters
 from acidlib.rewrite.graft import copy_unchanged, graft
-from acidlib.rewrite.inputs import OpenInput, OpenInputs, open_inputs, read_row_struct
+from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import Key, Keys
 from acidlib.rewrite.output import Proof, acid_metadata, file_options
 from acidlib.rewrite.readback import read_back
@@ -45,7 +45,8 @@ def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> Uni
     clock: seconds, monotonic.
     """
     start = clock()
-    result = _run_deletes(unit, data, path) if unit.is_delete else _run_rows(unit, data, path)
+    place = InputFiles(unit.location, data)
+    result = _run_deletes(unit, place, data, path) if unit.is_delete else _run_rows(unit, place, data, path)
     passing(Point.PROVED)
     return replace(result, seconds=clock() - start)
 
@@ -63,9 +64,9 @@ class Written:
     matched: int = 0
 
 
-def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
-    deletes, deleted = delete_set(unit, data)
-    with open_bucket(unit, data) as bucket:
+def _run_rows(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
+    deletes, deleted = delete_set(unit, place)
+    with open_bucket(unit, place) as bucket:
         stripes, actions, filters = plan_rows(unit, bucket, deleted)
         result = planned_result(unit, bucket, actions, deletes)
         if path is None or (not result.rows_out and not unit.keep_empty):
@@ -80,10 +81,13 @@ def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     return result
 
 
-def delete_set(unit: Unit, data: DataFiles) -> tuple[DeleteEvents | None, Keys]:
+def delete_set(unit: Unit, place: InputFiles) -> tuple[DeleteEvents | None, Keys]:
     """The delete events of the bucket, and the keys that they delete; none in a minor compaction."""
-    deletes = read_deletes(unit.deletes, unit.bucket, unit.write_ids, data) if unit.collapse else None
-    return deletes, deletes.deleted_keys() if deletes is not None else Keys.empty()
+    if not unit.collapse:
+        return None, Keys.empty()
+    with open_inputs(unit.deletes, place) as inputs:
+        deletes = read_deletes(inputs, unit.bucket, unit.write_ids)
+    return deletes, deletes.deleted_keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +104,11 @@ class OpenBucket:
 
 
 @contextmanager
-def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
+def open_bucket(unit: Unit, place: InputFiles) -> Iterator[OpenBucket]:
     """Open all inputs of a unit of rows."""
-    with open_inputs(unit.inputs, data) as inputs:
-        target_row = _result_row(unit, data)
-        inputs, alignments = _aligned(inputs, target_row, unit)
+    with open_inputs(unit.inputs, place) as inputs:
+        target_row = _result_row(unit, place)
+        inputs, alignments = _aligned(inputs, target_row, unit, place)
         yield OpenBucket(
             inputs=inputs,
             alignments=alignments,
@@ -115,14 +119,16 @@ def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
         )
 
 
-def _result_row(unit: Unit, data: DataFiles) -> TypeNode:
-    """The table's columns where they are told, else those of the unit's `schema` file."""
+def _result_row(unit: Unit, place: InputFiles) -> TypeNode:
+    """The table's columns where they are stated, else those of the unit's `schema` file."""
     if unit.row_type is None:
-        return read_row_struct(unit.schema, data)
-    return parse_row_type(unit.row_type, where=unit.schema.path)
+        return row_struct(place.tail(unit.schema).root)
+    return parse_row_type(unit.row_type, where=place.full_path(unit.schema))
 
 
-def _aligned(inputs: OpenInputs, target_row: TypeNode, unit: Unit) -> tuple[OpenInputs, tuple[Alignment, ...]]:
+def _aligned(
+    inputs: OpenInputs, target_row: TypeNode, unit: Unit, place: InputFiles
+) -> tuple[OpenInputs, tuple[Alignment, ...]]:
     """How the columns of every input fill the table's.
 
     A writer that was aborted may have known of columns that no committed file has: nobody wants its rows, so that a
@@ -131,16 +137,16 @@ def _aligned(inputs: OpenInputs, target_row: TypeNode, unit: Unit) -> tuple[Open
     files, alignments, empty = [], [], list(inputs.empty)
     for file in inputs.files:
         try:
-            alignments.append(_alignment(target_row, file, unit))
+            alignments.append(_alignment(target_row, file, unit, place))
             files.append(file)
         except RefusedError:
             if not file.file.aborted:
                 raise
-            empty.append(file.file.path)
+            empty.append(file.tail.name)
     return OpenInputs(files=tuple(files), empty=tuple(empty)), tuple(alignments)
 
 
-def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit) -> Alignment:
+def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit, place: InputFiles) -> Alignment:
     """How a file's columns fill the table's; RefusedError for a difference that could change values.
 
     Where nobody tells the table's columns other names are refused, too: it is not known which of them are the table's.
@@ -148,8 +154,8 @@ def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit) -> Alignment:
     row, where = row_struct(file.tail.root), file.tail.name
     if unit.row_type is None and not names_agree(target_row, row, named=has_names(row)):
         raise RefusedError(
-            f"Cannot compact {where}: because its columns are {row} and those of {unit.schema.path} are {target_row}, "
-            "and nothing tells which are the table's; state them with --columns 'name type, ...'"
+            f"Cannot compact {where}: because its columns are {row} and those of {place.full_path(unit.schema)} are "
+            f"{target_row}, and nothing tells which are the table's; state them with --columns 'name type, ...'"
         )
     return align(target_row, row, where=where, generation=unit.generation, matching=unit.matching)
 
@@ -309,10 +315,9 @@ def prove_rows(unit: Unit, data: DataFiles, result: UnitResult, written: Written
 # --- delete events --------------------------------------------------------------------------------------------------
 
 
-def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
-    events = read_deletes(unit.inputs, unit.bucket, unit.write_ids, data)
-    tails = []
-    with open_inputs(unit.inputs, data) as inputs:
+def _run_deletes(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
+    with open_inputs(unit.inputs, place) as inputs:
+        events = read_deletes(inputs, unit.bucket, unit.write_ids)
         tails = [file.tail for file in inputs.files]
     length = sum(file.length for file in unit.inputs)
     result = UnitResult(
@@ -332,7 +337,7 @@ def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     )
     if path is None or (not len(events.keys) and not unit.keep_empty):
         return result
-    root = acid_tree(_result_row(unit, data))
+    root = acid_tree(_result_row(unit, place))
     options = file_options(root, tails, unit.generation, unit.settings)
     with new_file(data, path) as sink:
         last_keys = _write_events(sink, events, options)
