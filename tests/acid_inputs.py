@@ -5,6 +5,7 @@ Their location is the root of the file system, so that any path below it may be 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -32,23 +33,38 @@ B0, B1, B3 = (tables.bucket_property(number, 0) for number in (0, 1, 3))
 
 @dataclass(slots=True)
 class CountedFiles:
-    """Local files, and the names of those that are open."""
+    """Local files: the names of those that are open, how often each was opened, and how often its end was read.
+
+    The end of an ORC file is its tail, and nothing else is read up to there.
+    """
 
     opened: list[str] = field(default_factory=list)
+    opens: Counter[str] = field(default_factory=Counter)
+    tails: Counter[str] = field(default_factory=Counter)
 
     def open(self, path: str, length: int) -> SourceFile:
         source = LocalDataFiles().open(path, length)
         self.opened.append(path)
+        self.opens[path] += 1
         return _Counted(source, self)
 
     def create(self, path: str) -> Any:
         return LocalDataFiles().create(path)
 
+    def tails_below(self, location: Path) -> dict[str, int]:
+        """How often the tail of each file was read, by its path below a location."""
+        return {str(Path(path).relative_to(location)): count for path, count in self.tails.items()}
+
 
 class _Counted:
     def __init__(self, source: SourceFile, files: CountedFiles) -> None:
         self._source, self._files = source, files
-        self.name, self.length, self.read = source.name, source.length, source.read
+        self.name, self.length = source.name, source.length
+
+    def read(self, offset: int, size: int) -> bytes:
+        if offset + size == self.length:
+            self._files.tails[self.name] += 1
+        return self._source.read(offset, size)
 
     def close(self) -> None:
         self._files.opened.remove(self.name)
