@@ -141,7 +141,7 @@ def compact_directory(
     staging = create_staging(fs, str(location), unique="test", owner="test", now=time.time())
     try:
         results = tuple(
-            run_unit_task(UnitTask(work=unit, staging=staging), f"attempt-{number}")
+            run_unit_task(UnitTask(unit=unit, staging=staging), f"attempt-{number}")
             for number, unit in enumerate(units)
         )
         staged = collect_results(fs, staging, found.inputs, results)

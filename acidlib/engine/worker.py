@@ -215,7 +215,7 @@ class Worker:
             if one.hold is not None:
                 self._guarded(one, self._stage, one)
         running = [one for one in running if one.result is None]
-        units = [(one, UnitTask(work=unit, staging=one.staging)) for one in running for unit in one.units]
+        units = [(one, UnitTask(unit=unit, staging=one.staging)) for one in running for unit in one.units]
         found = run_units(
             lambda work, items, what: self._run(work, items, running, what), [staged for _, staged in units]
         )
@@ -249,7 +249,7 @@ class Worker:
         first = next((unit for unit in one.units if isinstance(unit, Unit)), None)
         if first is None:
             return units
-        staged = UnitTask(work=replace(first, keep_empty=True), staging=one.staging)
+        staged = UnitTask(unit=replace(first, keep_empty=True), staging=one.staging)
         (done,) = run_units(lambda work, items, what: self._run(work, items, [one], what), [staged])
         return (done.get(), *units[1:])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acidlib.model.generation import Generation
@@ -298,59 +297,3 @@ class UnitResult:
     def has_content(self) -> bool:
         """Whether the file holds anything; one whose rows are not counted does."""
         return self.events_out > 0 if self.is_delete else self.rows_out is None or self.rows_out > 0
-
-
-RowKey = tuple[int, int, int]
-"""Write id, bucket property and row id of a row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketPlan:
-    """What becomes of the stripes of a bucket, in order, as one task found it for those that carry it out.
-
-    planned  the result as far as it is known before
-    filters  the columns of the result that have bloom filters, and their size; empty where no column is encoded
-    """
-
-    unit: Unit
-    actions: tuple[StripeAction, ...]
-    planned: UnitResult
-    filters: Mapping[int, FilterSize]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartUnit:
-    """Some of the rewriting of a bucket: the `actions` with these numbers in the plan, in order; its `filters`."""
-
-    unit: Unit
-    numbers: tuple[int, ...]
-    actions: tuple[StripeAction, ...]
-    filters: Mapping[int, FilterSize]
-
-    @property
-    def length(self) -> int:
-        """Input bytes."""
-        return sum(action.length for action in self.actions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartResult:
-    """A file of rewritten stripes, proved by itself.
-
-    stripes  for each action's number the first and last key of its stripe, or None where no row was left
-    matched  rows that the delete events hit
-    """
-
-    path: str
-    length: int
-    stripes: tuple[tuple[int, tuple[RowKey, RowKey] | None], ...]
-    matched: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketJoin:
-    """The rest of the work on a bucket: copied stripes and those of the parts, under one footer."""
-
-    plan: BucketPlan
-    parts: tuple[PartResult, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, StripeKeys, aborted_rows, open_inputs
-from acidlib.rewrite.keys import Keys, event_order, gather
+from acidlib.rewrite.keys import KeyRange, Keys, event_order, gather
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,17 +46,25 @@ class DeleteEvents:
         return keys if first.all() else keys.select(first)
 
 
-def read_deletes(inputs: OpenInputs, bucket: int, write_ids: ValidWriteIdList) -> DeleteEvents:
-    """All delete events of a bucket.
+def read_deletes(
+    inputs: OpenInputs, bucket: int, write_ids: ValidWriteIdList, near: Sequence[KeyRange] | None = None
+) -> DeleteEvents:
+    """All delete events of a bucket; with `near` at least those whose keys are in one of these ranges.
 
     Unbucketed tables of Hive 3.1 may keep them in a file of any number, so every file that may hold some is read and
     the bucket is decoded from each key (Hive BucketCodec).
     """
-    events = _room(bucket, inputs.files)
-    for file in inputs.files:
-        for stripe in _stripes_with_rows(file):
-            if bucket in stripe.buckets():
-                events.add(stripe, write_ids)
+    stripes = [
+        stripe
+        for file in inputs.files
+        for stripe in _stripes_with_rows(file)
+        if near is None or overlaps(stripe.known_range(), near)
+    ]
+    events = _room(bucket, sum(stripe.rows for stripe in stripes), inputs.files)
+    for stripe in stripes:
+        if bucket in stripe.buckets():
+            events.add(stripe, write_ids)
+        stripe.forget()
     keys, current = events.sorted()
     fresh = _first_of_equal(keys, current)
     duplicates = int(np.count_nonzero(~fresh))
@@ -72,9 +80,26 @@ def read_deletes(inputs: OpenInputs, bucket: int, write_ids: ValidWriteIdList) -
     )
 
 
-def _room(bucket: int, files: Sequence[OpenInput]) -> _Events:
+def key_range(file: OpenInput) -> KeyRange | None:
+    """Bounds of the keys of a delete file's events, or None where its statistics do not tell them."""
+    low, high = None, None
+    for stripe in _stripes_with_rows(file):
+        found = stripe.known_range()
+        if found is None:
+            return None
+        low = found[0] if low is None else min(low, found[0])
+        high = found[1] if high is None else max(high, found[1])
+    return None if low is None or high is None else (low, high)
+
+
+def overlaps(found: KeyRange | None, others: Iterable[KeyRange]) -> bool:
+    """Whether keys within the one range may be in one of the others; where it is not known, they may."""
+    return found is None or any(found[0] <= high and low <= found[1] for low, high in others)
+
+
+def _room(bucket: int, events: int, files: Sequence[OpenInput]) -> _Events:
     try:
-        return _Events(bucket, sum(file.tail.rows for file in files))
+        return _Events(bucket, events)
     except MemoryError:
         largest = max(files, key=lambda file: file.tail.rows)
         raise CorruptError(
@@ -120,7 +145,6 @@ class _Events:
         except CorruptError as error:
             raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
         gone = aborted_rows(stripe, write_ids)
-        stripe.forget()
         self.read += int(np.count_nonzero(chosen))
         if gone is not None:
             self.aborted += int(np.count_nonzero(chosen & gone))

@@ -135,7 +135,7 @@ def test_true_statistics_bound_the_keys_without_decoding(tmp_path: Path) -> None
     with opened(file) as inputs:
         stripe = StripeKeys(inputs[0], 1)
         assert stripe.statistics_true
-        assert stripe.box() == ((7, B0, 10), (7, B0, 19))
+        assert stripe.key_range() == ((7, B0, 10), (7, B0, 19))
         assert (stripe.buckets(), stripe.current_range()) == (frozenset({0}), (7, 7))
         assert stripe.last_key() == (7, B0, 19)
         stripe.check()
@@ -150,7 +150,7 @@ def test_without_true_statistics_or_key_index_the_keys_are_decoded(tmp_path: Pat
     with opened(file) as inputs:
         stripe = StripeKeys(inputs[0], 1)
         assert stripe.statistics_true is (change is without_key_index)
-        assert stripe.box() == ((7, B0, 10), (7, B0, 19))
+        assert stripe.key_range() == ((7, B0, 10), (7, B0, 19))
         assert (stripe.last_key(), stripe.first_key()) == ((7, B0, 19), (7, B0, 10))
         assert (stripe.buckets(), stripe.current_range()) == (frozenset({0}), (7, 7))
         stripe.check()
@@ -163,7 +163,7 @@ def test_the_false_statistics_of_hives_own_minor_are_not_believed() -> None:
         with opened(at(path)) as inputs:
             stripe = StripeKeys(inputs[0], 0)
             assert not stripe.statistics_true
-            assert stripe.box()[0] == all_keys(stripe)[0]
+            assert stripe.key_range()[0] == all_keys(stripe)[0]
             assert stripe.last_key() == all_keys(stripe)[-1]
 
 
@@ -318,7 +318,7 @@ def test_a_mutant_that_moves_a_minimum_is_seen_by_these_bounds(tmp_path: Path) -
     data = tables.acid_bytes(COLUMNS, tables.inserts(7, rows(30)), STRIPES)
     changed = mutants.shift_stripe_statistic(o.read_orc(data), 1, 4, by=-3)
     with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", changed)) as inputs:
-        assert StripeKeys(inputs[0], 1).box() == ((7, B0, 7), (7, B0, 19))
+        assert StripeKeys(inputs[0], 1).key_range() == ((7, B0, 7), (7, B0, 19))
 
 
 @pytest.mark.parametrize("column", [1, 2, 3, 4, 5])
@@ -337,7 +337,7 @@ def test_ranges_of_which_stripes_and_file_tell_different_things_are_not_believed
     with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
         stripe = StripeKeys(inputs[0], 0)
         assert not stripe.statistics_true
-        assert stripe.box() == ((7, B0, 0), (7, B0, 9))
+        assert stripe.key_range() == ((7, B0, 0), (7, B0, 9))
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -349,4 +349,4 @@ def test_stripe_statistics_without_columns_tell_nothing(tmp_path: Path, whole: b
         for number in range(3):
             stripe = StripeKeys(inputs[0], number)
             assert not stripe.statistics_true
-            assert stripe.box() == ((7, B0, number * 10), (7, B0, number * 10 + 9))
+            assert stripe.key_range() == ((7, B0, number * 10), (7, B0, number * 10 + 9))
