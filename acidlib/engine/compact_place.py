@@ -20,6 +20,7 @@ from acidlib.engine.runner import Done
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask
+from acidlib.engine.units import collect_results, filled_directories
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
@@ -28,6 +29,7 @@ from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
+from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import (
     Published,
@@ -36,8 +38,7 @@ from acidlib.storage.publishing import (
     take_back,
     unfinished_publications,
 )
-from acidlib.storage.records import StagedDirectory, StagedFile
-from acidlib.storage.staging import PUBLISH_RECORD, accept_attempt, add_output_directory, create_staging, remove_staging
+from acidlib.storage.staging import PUBLISH_RECORD, create_staging, remove_staging
 
 MAX_LOCK_TRIES = 3
 
@@ -117,7 +118,7 @@ class _Found:
         )
         if inputs is None:
             return result
-        directories = () if units is None else _filled(inputs, units)
+        directories = () if units is None else filled_directories(inputs, units)
         return replace(
             result,
             type=inputs.kind.label.lower(),
@@ -217,7 +218,14 @@ class PlaceCompactor:
         limit = services.settings.integer("acidlib.minor.as.major.bytes")
         if job.lock_tries >= MAX_LOCK_TRIES:
             limit = LONG_MAX  # two renames failed for want of a lock often enough: a major of any base
-        plan = prepare(services.fs, place, job.kind, minor_as_major_bytes=limit, automatic=job.why is not None)
+        plan = prepare(
+            services.fs,
+            place,
+            job.kind,
+            minor_as_major_bytes=limit,
+            automatic=job.why is not None,
+            data=LocalDataFiles(),
+        )
         if isinstance(plan, Prepared):
             found.inputs = plan.inputs
         elif plan.cleaning_only:
@@ -245,7 +253,7 @@ class PlaceCompactor:
     def _made(
         units: tuple[Unit, ...] | tuple[JoinUnit, ...], staging: str | None
     ) -> Generator[Looks | Units, list[Done[Any]], tuple[UnitResult, ...]]:
-        answers = yield Units(tasks=tuple(UnitTask(work=unit, staging=staging) for unit in units))
+        answers = yield Units(tasks=tuple(UnitTask(unit=unit, staging=staging) for unit in units))
         return tuple(done.get() for done in answers)
 
     @contextmanager
@@ -272,7 +280,7 @@ class PlaceCompactor:
         self, target: Target, hold: Hold, plan: Prepared, staging: str, results: tuple[UnitResult, ...]
     ) -> Published:
         fs, location, inputs = self._services.fs, target.location, plan.inputs
-        directories = self._accepted(staging, inputs, results)
+        directories = collect_results(fs, staging, inputs, results)
         passing(Point.ACCEPTED)
 
         def last_check() -> None:
@@ -300,22 +308,6 @@ class PlaceCompactor:
                     take_back(fs, location, published.directories)
                 raise
         return published
-
-    def _accepted(
-        self, staging: str, inputs: CompactionInputs, results: tuple[UnitResult, ...]
-    ) -> tuple[StagedDirectory, ...]:
-        """Move the attempts that count to their places. An empty twin is not published, but one directory always is."""
-        fs = self._services.fs
-        staged = []
-        for path in _filled(inputs, results):
-            add_output_directory(fs, staging, path)
-            files = []
-            for result in results:
-                if result.directory == path and result.path is not None:
-                    accept_attempt(fs, staging, result.path, path, result.file_name)
-                    files.append(StagedFile(name=result.file_name, length=result.length))
-            staged.append(StagedDirectory(name=path, files=tuple(files)))
-        return tuple(staged)
 
     # --- how it ends ----------------------------------------------------------------------------------------------
 
@@ -402,13 +394,6 @@ def _is_unchanged(services: Services, place: ListedPlace) -> bool:
     except AcidError:
         return False
     return entry.is_directory and entry.modified == place.listing.modified
-
-
-def _filled(inputs: CompactionInputs, results: tuple[UnitResult, ...]) -> tuple[str, ...]:
-    """The directories that are published: those with anything in them, else the first one."""
-    planned = [output.path for output in inputs.outputs]
-    filled = [path for path in planned if any(one.has_content for one in results if one.directory == path)]
-    return tuple(filled or planned[:1])
 
 
 def _why(job: Job, inputs: CompactionInputs) -> str:

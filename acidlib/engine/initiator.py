@@ -22,6 +22,7 @@ from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
 from acidlib.points import Point, passing
 from acidlib.report.decisions import InitiatorResult
+from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import unfinished_publications
 
@@ -91,7 +92,7 @@ def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: C
     """Why a worker would refuse the place as it is: the same question that it asks. None when it would not."""
     limit = services.settings.integer("acidlib.minor.as.major.bytes")
     try:
-        found = prepare(services.fs, place, kind, minor_as_major_bytes=limit, automatic=True)
+        found = prepare(services.fs, place, kind, minor_as_major_bytes=limit, automatic=True, data=LocalDataFiles())
     except RefusedError as error:
         return str(error)
     except AcidError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acidlib.model.generation import Generation
@@ -20,16 +19,30 @@ class FileForm(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlushLength:
+    """The side file of a data file that a streaming writer left open, or has open still.
+
+    path, length  of the side file, relative to the location, and in bytes as listed
+    data_length   of the data file as listed: behind the length that the side file notes are rows that nobody may read
+    """
+
+    path: str
+    length: int
+    data_length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
     """One input data file.
 
-    path       absolute path, or URI, of the file
+    path       relative to the location of its table or partition
     directory  name of its base, delta or delete_delta directory; "" for an original file
-    length     logical length in bytes (that of the side file where one exists)
+    length     logical length in bytes: as listed, until a `flush_length` is read, and then what that notes
     bucket     number from the file's name
-    form       what the rows look like
+    form       what its name says of its rows; only its columns are proof, so that whoever reads it compares
     write_id, statement_id  of rows without ACID columns: their synthetic keys (0 and 0 for original files)
     aborted    every write id of its directory is aborted: none of its rows stays, so it need not be readable
+    modified   epoch seconds, as listed
     """
 
     path: str
@@ -40,6 +53,8 @@ class DataFile:
     write_id: int = 0
     statement_id: int = 0
     aborted: bool = False
+    modified: float = 0.0
+    flush_length: FlushLength | None = None
 
 
 class JoinWay(enum.Enum):
@@ -119,6 +134,7 @@ class RewriteSettings:
 class Unit:
     """One bucket file to make.
 
+    location     of the table or partition: the paths of its files are relative to it
     directory    name of the result's directory, e.g. base_0000005
     bucket       number of the file
     is_delete    the result holds delete events (the delete half of a minor compaction), else rows
@@ -133,6 +149,7 @@ class Unit:
     matching     how the table's readers find its columns in files
     """
 
+    location: str
     directory: str
     bucket: int
     is_delete: bool
@@ -157,6 +174,7 @@ class Unit:
 class JoinUnit:
     """One file of an insert-only table to make.
 
+    location   of the table or partition: the paths of its files are relative to it
     directory  name of the result's directory
     file_name  of the result, such as 000000_0
     bucket     number that the inputs' names have, 0 where a name has none
@@ -164,6 +182,7 @@ class JoinUnit:
     why        why the inputs are not joined with others of their bucket, else None
     """
 
+    location: str
     directory: str
     file_name: str
     bucket: int
@@ -278,59 +297,3 @@ class UnitResult:
     def has_content(self) -> bool:
         """Whether the file holds anything; one whose rows are not counted does."""
         return self.events_out > 0 if self.is_delete else self.rows_out is None or self.rows_out > 0
-
-
-RowKey = tuple[int, int, int]
-"""Write id, bucket property and row id of a row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketPlan:
-    """What becomes of the stripes of a bucket, in order, as one task found it for those that carry it out.
-
-    planned  the result as far as it is known before
-    filters  the columns of the result that have bloom filters, and their size; empty where no column is encoded
-    """
-
-    unit: Unit
-    actions: tuple[StripeAction, ...]
-    planned: UnitResult
-    filters: Mapping[int, FilterSize]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartUnit:
-    """Some of the rewriting of a bucket: the `actions` with these numbers in the plan, in order; its `filters`."""
-
-    unit: Unit
-    numbers: tuple[int, ...]
-    actions: tuple[StripeAction, ...]
-    filters: Mapping[int, FilterSize]
-
-    @property
-    def length(self) -> int:
-        """Input bytes."""
-        return sum(action.length for action in self.actions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartResult:
-    """A file of rewritten stripes, proved by itself.
-
-    stripes  for each action's number the first and last key of its stripe, or None where no row was left
-    matched  rows that the delete events hit
-    """
-
-    path: str
-    length: int
-    stripes: tuple[tuple[int, tuple[RowKey, RowKey] | None], ...]
-    matched: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketJoin:
-    """The rest of the work on a bucket: copied stripes and those of the parts, under one footer."""
-
-    plan: BucketPlan
-    parts: tuple[PartResult, ...]

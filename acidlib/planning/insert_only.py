@@ -21,7 +21,6 @@ from acidlib.model.tables import Storage
 from acidlib.model.units import Contents, DataFile, JoinUnit, JoinWay, RewriteSettings
 from acidlib.planning.eligible import ORC_INPUT_FORMAT
 from acidlib.planning.inputs import CompactionInputs
-from acidlib.planning.units import data_file
 
 PARQUET_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 TEXT_INPUT_FORMAT = "org.apache.hadoop.mapred.TextInputFormat"
@@ -49,14 +48,9 @@ def ways_of(storage: Storage | None, properties: Mapping[str, str]) -> frozenset
     return frozenset({way})
 
 
-def input_files(inputs: CompactionInputs, location: str) -> tuple[DataFile, ...]:
+def input_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
     """The files whose rows stay, in order: none of a directory whose write ids are all aborted."""
-    return tuple(
-        data_file(location, directory, file, {})
-        for directory in inputs.directories
-        if not directory.wholly_aborted
-        for file in directory.files
-    )
+    return tuple(file for directory in inputs.directories for file in directory.files if not file.aborted)
 
 
 def join_units(
@@ -67,13 +61,13 @@ def join_units(
     generation: Generation,
     settings: RewriteSettings,
 ) -> tuple[JoinUnit, ...]:
-    """The files to make. `contents`: what each input holds, by absolute path.
+    """The files to make. `contents`: what each input holds, by its path.
 
     A bucket's first file is named as Hive's writers name it, further ones as Hive names copies of it.
     """
     groups: list[_Group] = []
     latest: dict[tuple[int, JoinWay, str], _Group] = {}
-    for file in input_files(inputs, location):
+    for file in input_files(inputs):
         found = contents[file.path]
         key = (file.bucket, found.way, file.path if found.way is JoinWay.WHOLE else found.like)
         if key not in latest or latest[key].share + found.share > 1:
@@ -85,6 +79,7 @@ def join_units(
     (output,) = inputs.outputs
     return tuple(
         JoinUnit(
+            location=location,
             directory=output.path,
             file_name=_name(group.files[0], next(copies[group.files[0].bucket])),
             bucket=group.files[0].bucket,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import closing
 
 from acidlib.errors import RefusedError
 from acidlib.model.units import Contents, DataFile, JoinWay
 from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.proto import Calendar
 from acidlib.orc.schema import is_acid
-from acidlib.orc.source import DataFiles, SourceFile
+from acidlib.orc.source import SourceFile
 from acidlib.orc.tail import read_tail
 from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import read_footer
 from acidlib.parquet.groups import MOST_JOINED_FOOTER, MOST_ROW_GROUPS
 from acidlib.planning.insert_only import extension
+from acidlib.rewrite.inputs import InputFiles
 
 PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
 """Extensions that no codec has. A file with an unknown one may be of a codec that somebody added to Hadoop."""
@@ -25,13 +27,12 @@ JOINED_CODECS = frozenset({".gz", ".bz2"})
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def look_into(file: DataFile, ways: frozenset[JoinWay], data: DataFiles) -> Contents:
+def look_into(file: DataFile, ways: frozenset[JoinWay], place: InputFiles) -> Contents:
     """How a file may be joined with others, of the `ways` that its table allows.
 
     Raises CorruptError for a damaged ORC or Parquet file, RefusedError for one with ACID columns.
     """
-    source = data.open(file.path, file.length)
-    try:
+    with closing(place.open(file)) as source:
         start = source.read(0, min(4, source.length))
         if JoinWay.STRIPES in ways and (len(ways) == 1 or start[:3] == ORC_MAGIC):
             return _orc(source)
@@ -40,8 +41,6 @@ def look_into(file: DataFile, ways: frozenset[JoinWay], data: DataFiles) -> Cont
         if JoinWay.LINES in ways:
             return _text(source)
         return Contents(way=JoinWay.WHOLE, why="files of this format are not joined")
-    finally:
-        source.close()
 
 
 def _orc(source: SourceFile) -> Contents:

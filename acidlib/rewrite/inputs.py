@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -16,17 +16,52 @@ from acidlib.model.rowid import decode_bucket, encode_bucket
 from acidlib.model.units import DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
-from acidlib.orc.schema import TypeNode, is_acid, row_struct
+from acidlib.orc.schema import is_acid
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.rewrite.id_ranges import IdRanges, id_ranges, id_ranges_agree
-from acidlib.rewrite.keys import Key, Keys
+from acidlib.rewrite.keys import Key, KeyRange, Keys
 
 KEY_INDEX = "hive.acid.key.index"
 OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2
+
+
+MOST_TAILS = 64
+"""Tails that are kept of files that are not open; what statistics a file of many stripes has may be megabytes."""
+
+
+class InputFiles:
+    """The data files of one location, for one task: opened by their paths there, and each tail read once.
+
+    What was read of a file is used again when the same task asks for it again; of at most the last `MOST_TAILS`.
+    """
+
+    def __init__(self, location: str, data: DataFiles) -> None:
+        self._location = location
+        self._data = data
+        self._tails: dict[str, Tail] = {}
+
+    def full_path(self, file: DataFile) -> str:
+        """Where a file is, for people and to open it."""
+        return f"{self._location}/{file.path}"
+
+    def open(self, file: DataFile) -> SourceFile:
+        """A file, open; CorruptError when it is missing or shorter."""
+        return self._data.open(self.full_path(file), file.length)
+
+    def tail(self, file: DataFile, source: SourceFile | None = None) -> Tail:
+        """The tail of a file, which may be open as `source`; as `read_tail` raises."""
+        if file.path not in self._tails:
+            if source is None:
+                with closing(self.open(file)) as opened:
+                    return self.tail(file, opened)
+            if len(self._tails) == MOST_TAILS:
+                del self._tails[next(iter(self._tails))]
+            self._tails[file.path] = read_tail(source)
+        return self._tails[file.path]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,72 +93,52 @@ class OpenInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenInputs:
-    """The inputs that have rows, in order, and the paths of zero-byte ones."""
+    """The inputs that have rows, in order, and the full paths of those that count as empty."""
 
     files: tuple[OpenInput, ...]
     empty: tuple[str, ...]
 
 
 @contextmanager
-def open_inputs(files: tuple[DataFile, ...], data: DataFiles) -> Iterator[OpenInputs]:
-    """Open every input and read its tail. A zero-byte file counts as empty, as in Hive, and is reported."""
+def open_inputs(files: tuple[DataFile, ...], place: InputFiles) -> Iterator[OpenInputs]:
+    """Open every input with its tail. A zero-byte file counts as empty, as in Hive, and is reported."""
     found: list[OpenInput] = []
     empty: list[str] = []
-    sources: list[SourceFile] = []
     rows_before: dict[str, int] = {}
-    try:
+    with ExitStack() as stack:
         for file in files:
             if file.length == 0:
-                empty.append(file.path)
+                empty.append(place.full_path(file))
                 continue
             try:
-                source = data.open(file.path, file.length)
-                sources.append(source)
-                tail = read_tail(source)
+                source = stack.enter_context(closing(place.open(file)))
+                tail = place.tail(file, source)
             except CorruptError:
                 if not file.aborted:
                     raise
                 # its writer died, and its transaction with it: there is no row that anybody could want
-                empty.append(file.path)
+                empty.append(place.full_path(file))
                 continue
-            acid = is_acid(tail.root)
-            if not acid and file.form is not FileForm.ORIGINAL:
+            # originals of one bucket are numbered on in path order, raw deltas each within its directory
+            opened = open_input(file, source, tail, first_row=rows_before.get(file.directory, 0))
+            if not opened.acid and file.form is not FileForm.ORIGINAL:
                 raise CorruptError(
-                    f"Cannot compact {file.path}: because its name promises {file.form.value}, "
+                    f"Cannot compact {tail.name}: because its name promises {file.form.value}, "
                     f"and its schema is {tail.root}"
                 )
             if tail.rows:
-                found.append(
-                    OpenInput(
-                        file=file,
-                        source=source,
-                        tail=tail,
-                        acid=acid,
-                        # originals of one bucket are numbered on in path order, raw deltas each within its directory
-                        first_row=rows_before.get(file.directory, 0),
-                        ranges_true=acid and id_ranges_agree(tail),
-                    )
-                )
-            if not acid:
+                found.append(opened)
+            if not opened.acid:
                 rows_before[file.directory] = rows_before.get(file.directory, 0) + tail.rows
         yield OpenInputs(files=tuple(found), empty=tuple(empty))
-    finally:
-        for source in sources:
-            source.close()
 
 
-def tail_of(path: str, length: int, data: DataFiles) -> Tail:
-    """The tail of a file of which nothing else is wanted."""
-    source = data.open(path, length)
-    try:
-        return read_tail(source)
-    finally:
-        source.close()
-
-
-def read_row_struct(file: DataFile, data: DataFiles) -> TypeNode:
-    """The user's columns as a file has them."""
-    return row_struct(tail_of(file.path, file.length, data).root)
+def open_input(file: DataFile, source: SourceFile, tail: Tail, *, first_row: int) -> OpenInput:
+    """An input that is open as `source`; `first_row` as in OpenInput."""
+    acid = is_acid(tail.root)
+    return OpenInput(
+        file=file, source=source, tail=tail, acid=acid, first_row=first_row, ranges_true=acid and id_ranges_agree(tail)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,6 +147,15 @@ class StripeIds:
 
     keys: Keys
     current: Longs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    """First and last key of a stripe, and the range of currentTransaction, as they were decoded."""
+
+    first: Key
+    last: Key
+    current: tuple[int, int]
 
 
 class StripeKeys:
@@ -143,10 +167,9 @@ class StripeKeys:
         self.rows = file.tail.stripes[number].rows
         self.where = f"stripe {number} of {file.tail.name}"
         self._ids: StripeIds | None = None
+        self._bounds: _Bounds | None = None
         self._rows_proved = False
         self._ranges = self._true_ranges()
-        self._decoded_box: tuple[Key, Key] | None = None
-        self._decoded_current: tuple[int, int] | None = None
 
     def _true_ranges(self) -> IdRanges | None:
         """The ranges of the id columns, or None unless the statistics are there and true."""
@@ -162,11 +185,23 @@ class StripeKeys:
 
     def ids(self) -> StripeIds:
         """The id columns; decoded at the first call. `forget` drops them."""
-        if self._ids is None:
-            self._ids = self._synthetic() if not self.file.acid else self._decode()
-            self._decoded_box = self._ids.keys.key(0), self._ids.keys.key(-1)
-            self._decoded_current = int(self._ids.current.min()), int(self._ids.current.max())
-        return self._ids
+        return self._ids if self._ids is not None else self._load()[0]
+
+    def _load(self) -> tuple[StripeIds, _Bounds]:
+        ids = self._synthetic() if not self.file.acid else self._decode()
+        bounds = _Bounds(
+            first=ids.keys.key(0), last=ids.keys.key(-1), current=(int(ids.current.min()), int(ids.current.max()))
+        )
+        self._ids, self._bounds = ids, bounds
+        return ids, bounds
+
+    def _bounds_alone(self) -> _Bounds:
+        """The bounds of the id columns, which do not stay decoded for that."""
+        if self._bounds is not None:
+            return self._bounds
+        _, bounds = self._load()
+        self.forget()
+        return bounds
 
     def forget(self) -> None:
         """Give the decoded columns back."""
@@ -236,32 +271,30 @@ class StripeKeys:
         except CorruptError as error:
             raise CorruptError(f"Cannot compact {self.where}: {error}") from None
 
-    def box(self) -> tuple[Key, Key]:
-        """Component-wise bounds of the keys: no key of the stripe lies outside [low, high] in key order."""
-        if self._ranges is not None:
-            write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
-            return (write_ids[0], buckets[0], row_ids[0]), (write_ids[1], buckets[1], row_ids[1])
-        if self._decoded_box is None:
-            self.ids()
-        assert self._decoded_box is not None
-        return self._decoded_box
+    def known_range(self) -> KeyRange | None:
+        """What true statistics say of the keys: their least parts together, and their greatest. Else None."""
+        if self._ranges is None:
+            return None
+        write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
+        return (write_ids[0], buckets[0], row_ids[0]), (write_ids[1], buckets[1], row_ids[1])
+
+    def key_range(self) -> KeyRange:
+        """No key of the stripe, whose keys ascend, lies outside of these; decoded where statistics do not tell."""
+        known = self.known_range()
+        if known is not None:
+            return known
+        bounds = self._bounds or self._load()[1]
+        return bounds.first, bounds.last
 
     def first_key(self) -> Key:
         """The key of the stripe's first row."""
-        if self._decoded_box is None:
-            self.ids()
-            self.forget()
-        assert self._decoded_box is not None
-        return self._decoded_box[0]
+        return self._bounds_alone().first
 
     def current_range(self) -> tuple[int, int]:
         """Lowest and highest currentTransaction."""
         if self._ranges is not None:
             return self._ranges[CURRENT - 1]
-        if self._decoded_current is None:
-            self.ids()
-        assert self._decoded_current is not None
-        return self._decoded_current
+        return (self._bounds or self._load()[1]).current
 
     def last_key(self) -> Key:
         """The key of the stripe's last row: decoded before, or the file's own entry, or decoded now.
@@ -269,16 +302,12 @@ class StripeKeys:
         An entry counts where the file has one per stripe and it agrees with true statistics.
         """
         entries = self.file.key_index
-        if self._decoded_box is None and self._ranges is not None and entries is not None:
+        if self._bounds is None and self._ranges is not None and entries is not None:
             entry = entries[self.number]
             bounds = self._ranges[WRITE_ID - 1 : ROW_ID]
             if all(low <= part <= high for part, (low, high) in zip(entry, bounds, strict=True)):
                 return entry
-        if self._decoded_box is None:
-            self.ids()
-            self.forget()
-        assert self._decoded_box is not None
-        return self._decoded_box[1]
+        return self._bounds_alone().last
 
 
 def key_index(tail: Tail) -> tuple[Key, ...] | None:

@@ -74,7 +74,7 @@ def row_stripes(
                 no_copy=why_not_copied(file, keys, alignment, options, regroup),
                 regroup=regroup,
             )
-            keys.box()
+            keys.key_range()
             keys.forget()
             filters = found_filters(reader, columns)
             found.append(RowStripe(keys=keys, file=file, alignment=alignment, facts=facts, filters=filters))
@@ -95,7 +95,7 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
     aborted = aborted_rows(stripe, write_ids)
     if not len(deleted):
         return None, aborted
-    near = deleted.between(*stripe.box())
+    near = deleted.between(*stripe.key_range())
     if not len(near):
         return None, aborted
     keys = stripe.ids().keys

@@ -70,7 +70,7 @@ def _timed(pool: ProcessPoolExecutor, place: Path, units: Sequence[Unit], part_b
 
     staged = [
         UnitTask(
-            work=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
+            unit=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
             staging=create_staging(fs, str(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()),
         )
         for unit in units

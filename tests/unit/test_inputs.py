@@ -11,11 +11,10 @@ from acidlib.model.listing import ListedFile, Listing, highest_write_id
 from acidlib.model.names import BaseDir
 from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
-from acidlib.model.units import FileForm
+from acidlib.model.units import DataFile, FileForm, FlushLength
 from acidlib.model.writeids import ValidWriteIdList, all_committed
 from acidlib.planning.inputs import (
     CompactionInputs,
-    InputFile,
     Publication,
     Refusal,
     Role,
@@ -209,8 +208,14 @@ def test_loaded_files_get_the_ids_of_their_directory() -> None:
     assert (base.synthetic_write_id, base.synthetic_statement) == (5, 0)
     assert (loaded.synthetic_write_id, loaded.synthetic_statement) == (7, 3)
     (file,) = loaded.files
-    assert file == InputFile(
-        path="delta_7_7_0003/000001_0_copy_1", length=100, modified=0.0, bucket=1, form=FileForm.ORIGINAL
+    assert file == DataFile(
+        path="delta_7_7_0003/000001_0_copy_1",
+        directory="delta_7_7_0003",
+        length=100,
+        bucket=1,
+        form=FileForm.ORIGINAL,
+        write_id=7,
+        statement_id=3,
     )
     assert outputs(inputs(listing("delta_7_7_0003/000001_0", "delta_8_8_0000"), MINOR)) == ["delta_0000007_0000008"]
 
@@ -228,9 +233,9 @@ def test_side_files_and_files_without_bytes() -> None:
     )
     result = inputs(what)
     streamed = result.directories[0]
-    assert [(file.bucket, file.length, file.side_file) for file in streamed.files] == [
-        (0, 100, "delta_1_5/bucket_00000_flush_length"),
-        (2, 0, "delta_1_5/bucket_00002_flush_length"),
+    assert [(file.bucket, file.length, file.flush_length) for file in streamed.files] == [
+        (0, 100, FlushLength(path="delta_1_5/bucket_00000_flush_length", length=100, data_length=100)),
+        (2, 0, FlushLength(path="delta_1_5/bucket_00002_flush_length", length=100, data_length=0)),
     ]
     assert streamed.lone_side_files == ("delta_1_5/bucket_00003_flush_length",)
     assert result.empty_files == ("delta_1_5/bucket_00001",)

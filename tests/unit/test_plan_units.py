@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from acidlib.model.generation import Generation
@@ -11,7 +13,7 @@ from acidlib.model.units import ColumnMatching, DataFile, FileForm, RewriteSetti
 from acidlib.model.writeids import all_committed
 from acidlib.planning.inputs import CompactionInputs, compaction_inputs
 from acidlib.planning.state import acid_state
-from acidlib.planning.units import FileFacts, compaction_units, deciding_files, delete_files
+from acidlib.planning.units import compaction_units, delete_files, schema_file
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
@@ -31,24 +33,31 @@ def planned(paths: tuple[str, ...], kind: CompactionType, generation: Generation
     return found
 
 
+def shortened(inputs: CompactionInputs, lengths: dict[str, int]) -> CompactionInputs:
+    """The inputs with some files of another logical length."""
+
+    def file(one: DataFile) -> DataFile:
+        return replace(one, length=lengths.get(one.path, one.length))
+
+    directories = (replace(one, files=tuple(map(file, one.files))) for one in inputs.directories)
+    return replace(inputs, directories=tuple(directories))
+
+
 def units(
     paths: tuple[str, ...] = TABLE,
     kind: CompactionType = MAJOR,
     generation: Generation = HIVE3,
     deletes: dict[str, set[int]] | None = None,
     lengths: dict[str, int] | None = None,
-    without_rows: set[str] | None = None,
+    without_rows: set[str] | frozenset[str] = frozenset(),
 ) -> dict[str, Unit]:
     """Units by `directory/file`."""
-    inputs = planned(paths, kind, generation)
+    inputs = shortened(planned(paths, kind, generation), lengths or {})
     routed = {f"{GONE}/bucket_00000": {0}} if deletes is None else deletes
     found = compaction_units(
         inputs,
-        FileFacts(
-            lengths=lengths or {},
-            delete_buckets={path: frozenset(b) for path, b in routed.items()},
-            without_rows=frozenset(without_rows or ()),
-        ),
+        schema=schema_file(inputs, lambda file: file.path not in without_rows),
+        delete_buckets={path: frozenset(b) for path, b in routed.items()},
         location="/t",
         generation=generation,
         write_ids=IDS,
@@ -61,7 +70,7 @@ def units(
 
 
 def paths_of(files: tuple[DataFile, ...]) -> list[str]:
-    return [file.path.removeprefix("/t/") for file in files]
+    return [file.path for file in files]
 
 
 def test_a_major_has_a_unit_for_each_bucket_with_its_rows_in_order() -> None:
@@ -74,7 +83,7 @@ def test_a_major_has_a_unit_for_each_bucket_with_its_rows_in_order() -> None:
     for unit in (zero, one):
         assert (unit.collapse, unit.is_delete, unit.keep_empty) == (True, False, True)
         assert (unit.write_ids, unit.settings, unit.generation) == (IDS, SETTINGS, HIVE3)
-        assert unit.schema.path == f"/t/{TABLE[2]}"
+        assert unit.schema.path == TABLE[2]
 
 
 def test_events_go_to_every_bucket_their_keys_decode_to() -> None:
@@ -123,7 +132,7 @@ def test_original_and_loaded_files_get_their_synthetic_ids() -> None:
         (FileForm.ORIGINAL, "", 0, 0),
         (FileForm.ORIGINAL, loaded, 4, 2),
     ]
-    assert zero.schema.path == f"/t/{loaded}/000000_0"
+    assert zero.schema.path == f"{loaded}/000000_0"
 
 
 def test_attempts_and_side_files_end_with_the_inputs() -> None:
@@ -137,19 +146,22 @@ def test_attempts_and_side_files_end_with_the_inputs() -> None:
 def test_the_columns_are_those_of_the_last_file_that_has_bytes() -> None:
     side = f"{D2}/bucket_00001_flush_length"
     found = units((*TABLE, side), lengths={f"{D2}/bucket_00001": 0})
-    assert {unit.schema.path for unit in found.values()} == {f"/t/{D1}/bucket_00001"}
+    assert {unit.schema.path for unit in found.values()} == {f"{D1}/bucket_00001"}
     only_events = (f"{GONE}/bucket_00000", "delete_delta_0000004_0000004_0000/bucket_00000")
     routed = {path: {0} for path in only_events}
     (unit,) = units(only_events, MINOR, HIVE4, routed).values()
-    assert unit.schema.path == f"/t/{only_events[1]}"
+    assert unit.schema.path == only_events[1]
 
 
 def test_the_columns_are_those_of_the_last_file_that_has_rows() -> None:
     inputs = planned(TABLE, MAJOR, HIVE3)
-    assert paths_of(deciding_files(inputs, "/t", {TABLE[2]: 0})) == [TABLE[1], TABLE[0]]
+    asked: list[DataFile] = []
+    last = schema_file(shortened(inputs, {TABLE[2]: 0}), lambda file: bool(asked.append(file)))
+    assert paths_of(tuple(asked)) == [TABLE[1], TABLE[0]]
+    assert last == asked[0]
     for empty, decides in (([], 2), ([2], 1), ([2, 1], 0), ([2, 1, 0], 2)):
-        found = units(without_rows={f"/t/{TABLE[number]}" for number in empty})
-        assert {unit.schema.path for unit in found.values()} == {f"/t/{TABLE[decides]}"}
+        found = units(without_rows={TABLE[number] for number in empty})
+        assert {unit.schema.path for unit in found.values()} == {TABLE[decides]}
 
 
 def test_without_any_bytes_there_is_no_unit() -> None:
@@ -158,5 +170,5 @@ def test_without_any_bytes_there_is_no_unit() -> None:
 
 
 def test_delete_files_are_those_of_delete_deltas() -> None:
-    found = delete_files(planned(TABLE, MAJOR, HIVE3), "/t", {TABLE[3]: 9})
-    assert [(file.path, file.length, file.directory) for file in found] == [(f"/t/{TABLE[3]}", 9, GONE)]
+    found = delete_files(planned(TABLE, MAJOR, HIVE3))
+    assert [(file.path, file.length, file.directory) for file in found] == [(TABLE[3], 100, GONE)]

@@ -14,8 +14,12 @@ from acid_inputs import (
     STRIPES,
     CountedFiles,
     aligned,
+    at,
+    at_root,
     events,
+    full,
     ids,
+    open_all,
     opened,
     original,
     rows,
@@ -29,19 +33,17 @@ from judges import orc_tail as o
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import DataFile, FileForm
-from acidlib.rewrite.inputs import (
-    StripeKeys,
-    aborted_rows,
-    key_index,
-    open_inputs,
-    read_row_struct,
-)
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.orc.schema import TypeNode, row_struct
+from acidlib.rewrite.inputs import StripeKeys, aborted_rows, key_index
 
 
 def all_keys(stripe: StripeKeys) -> list[tuple[int, int, int]]:
     found = stripe.ids().keys
     return [found.key(index) for index in range(len(found))]
+
+
+def row_of(file: DataFile) -> TypeNode:
+    return row_struct(at_root().tail(file).root)
 
 
 def delta(path: Path, count: int = 30, write_id: int = 7, **changes: Any) -> DataFile:
@@ -78,31 +80,31 @@ def test_files_without_bytes_are_reported_and_those_without_rows_left_out(tmp_pa
         events(tmp_path / "delta_2_2" / "bucket_00000", []),
         delta(tmp_path),
     )
-    with open_inputs(files, LocalDataFiles()) as inputs:
+    with open_all(files) as inputs:
         assert [file.file for file in inputs.files] == [files[2]]
-        assert inputs.empty == (files[0].path,)
+        assert inputs.empty == (full(files[0]),)
 
 
 def test_every_file_is_closed_whatever_happens(tmp_path: Path) -> None:
     data = CountedFiles()
     good, bad = delta(tmp_path), write(tmp_path / "delta_8_8" / "bucket_00000", b"no ORC at all, but long enough")
-    with open_inputs((good,), data):
-        assert data.opened == [good.path]
+    with open_all((good,), data):
+        assert data.opened == [full(good)]
     assert data.opened == []
-    with pytest.raises(CorruptError, match="bucket_00000"), open_inputs((good, bad), data):
+    with pytest.raises(CorruptError, match="bucket_00000"), open_all((good, bad), data):
         pass
     assert data.opened == []
     with pytest.raises(CorruptError):
-        read_row_struct(bad, data)
+        at_root(data).tail(bad)
     assert data.opened == []
 
 
 def test_a_file_that_is_gone_or_shorter_is_an_error(tmp_path: Path) -> None:
     file = delta(tmp_path)
-    Path(file.path).write_bytes(Path(file.path).read_bytes()[:-1])
+    Path(full(file)).write_bytes(Path(full(file)).read_bytes()[:-1])
     with pytest.raises(CorruptError, match=r"bucket_00000: because it has \d+ bytes and was listed with"), opened(file):
         pass
-    Path(file.path).unlink()
+    Path(full(file)).unlink()
     with pytest.raises(CorruptError, match="no such file"), opened(file):
         pass
 
@@ -115,14 +117,14 @@ def test_a_bucket_file_without_the_acid_columns_is_corrupt(tmp_path: Path) -> No
 
 def test_the_users_columns_and_their_alignment(tmp_path: Path) -> None:
     file = delta(tmp_path)
-    assert str(read_row_struct(file, LocalDataFiles())) == COLUMNS
+    assert str(row_of(file)) == COLUMNS
     raw = original(tmp_path / "000000_0", rows(1))
-    wide = read_row_struct(raw, LocalDataFiles())
+    wide = row_of(raw)
     with opened(file) as inputs:
         assert aligned(wide, inputs[0]).copyable
     narrow = write(tmp_path / "n", tables.orc_bytes("struct<a:date>", [(1,)]), form=FileForm.ORIGINAL)
-    with opened(file) as inputs, pytest.raises(RefusedError, match=f"Cannot compact {file.path}"):
-        aligned(read_row_struct(narrow, LocalDataFiles()), inputs[0])
+    with opened(file) as inputs, pytest.raises(RefusedError, match=f"Cannot compact {full(file)}"):
+        aligned(row_of(narrow), inputs[0])
 
 
 # --- what is known of keys --------------------------------------------------------------------------------------------
@@ -133,7 +135,7 @@ def test_true_statistics_bound_the_keys_without_decoding(tmp_path: Path) -> None
     with opened(file) as inputs:
         stripe = StripeKeys(inputs[0], 1)
         assert stripe.statistics_true
-        assert stripe.box() == ((7, B0, 10), (7, B0, 19))
+        assert stripe.key_range() == ((7, B0, 10), (7, B0, 19))
         assert (stripe.buckets(), stripe.current_range()) == (frozenset({0}), (7, 7))
         assert stripe.last_key() == (7, B0, 19)
         stripe.check()
@@ -148,7 +150,7 @@ def test_without_true_statistics_or_key_index_the_keys_are_decoded(tmp_path: Pat
     with opened(file) as inputs:
         stripe = StripeKeys(inputs[0], 1)
         assert stripe.statistics_true is (change is without_key_index)
-        assert stripe.box() == ((7, B0, 10), (7, B0, 19))
+        assert stripe.key_range() == ((7, B0, 10), (7, B0, 19))
         assert (stripe.last_key(), stripe.first_key()) == ((7, B0, 19), (7, B0, 10))
         assert (stripe.buckets(), stripe.current_range()) == (frozenset({0}), (7, 7))
         stripe.check()
@@ -158,11 +160,10 @@ def test_the_false_statistics_of_hives_own_minor_are_not_believed() -> None:
     paths = fixtures.orc_files("hive3/a_crud/after_minor/**/*")
     assert paths
     for path in paths:
-        file = DataFile(path=str(path), directory=path.parent.name, length=path.stat().st_size, bucket=0)
-        with opened(file) as inputs:
+        with opened(at(path)) as inputs:
             stripe = StripeKeys(inputs[0], 0)
             assert not stripe.statistics_true
-            assert stripe.box()[0] == all_keys(stripe)[0]
+            assert stripe.key_range()[0] == all_keys(stripe)[0]
             assert stripe.last_key() == all_keys(stripe)[-1]
 
 
@@ -317,7 +318,7 @@ def test_a_mutant_that_moves_a_minimum_is_seen_by_these_bounds(tmp_path: Path) -
     data = tables.acid_bytes(COLUMNS, tables.inserts(7, rows(30)), STRIPES)
     changed = mutants.shift_stripe_statistic(o.read_orc(data), 1, 4, by=-3)
     with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", changed)) as inputs:
-        assert StripeKeys(inputs[0], 1).box() == ((7, B0, 7), (7, B0, 19))
+        assert StripeKeys(inputs[0], 1).key_range() == ((7, B0, 7), (7, B0, 19))
 
 
 @pytest.mark.parametrize("column", [1, 2, 3, 4, 5])
@@ -336,7 +337,7 @@ def test_ranges_of_which_stripes_and_file_tell_different_things_are_not_believed
     with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
         stripe = StripeKeys(inputs[0], 0)
         assert not stripe.statistics_true
-        assert stripe.box() == ((7, B0, 0), (7, B0, 9))
+        assert stripe.key_range() == ((7, B0, 0), (7, B0, 9))
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -348,4 +349,4 @@ def test_stripe_statistics_without_columns_tell_nothing(tmp_path: Path, whole: b
         for number in range(3):
             stripe = StripeKeys(inputs[0], number)
             assert not stripe.statistics_true
-            assert stripe.box() == ((7, B0, number * 10), (7, B0, number * 10 + 9))
+            assert stripe.key_range() == ((7, B0, number * 10), (7, B0, number * 10 + 9))
