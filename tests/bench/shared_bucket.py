@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from acidlib.engine.command import Size
+from acidlib.engine.options import Size
 from acidlib.engine.runner import Done, attempt
 from acidlib.engine.tasks import UnitTask
 from acidlib.engine.units import run_units
