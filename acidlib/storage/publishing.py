@@ -5,8 +5,8 @@ them) are renamed under a durable record, `publish.json` in the staging director
 
 Neither order of the two renames is right for a reader between them, because a wide directory makes every narrower one
 of either kind obsolete (Hive AcidUtils.getAcidState). The insert half goes first: then, for that moment, rows that were
-deleted or replaced come back, while with the delete half first every row above the base would be missing. A surplus
-that the second rename takes away is the smaller harm: nothing that is live is lost to whoever reads it.
+deleted or replaced come back, while with the delete half first every row above the base would be missing. Rows too many
+are the smaller harm: no live row is hidden from a reader, and the second rename ends it.
 """
 
 from collections.abc import Callable
@@ -140,16 +140,20 @@ def roll_forward(
     *,
     visible_only: bool = False,
 ) -> tuple[RolledForward, ...]:
-    """Finishes every publication that an earlier run recorded in `location` and did not complete, whoever it was.
+    """Finishes every publication that any earlier run recorded in `location` and did not complete.
 
-    The caller must hold the partition's claim. With `visible_only` just those of which a reader can see something
-    already. First its staging is taken from whoever recorded it: he may sleep, not be dead, and wake between any two
-    steps. A half-visible publication is completed, unless a base covers it meanwhile; the lengths of staged files are
-    verified first. It is discarded where somebody has removed the visible half and all inputs still stand for its rows.
-    One of which nothing is visible yet is completed too, unless an input of it is gone or a
-    name is taken: then it is discarded, since its inputs still stand for the same rows. Running it again is harmless.
-    Raises `CorruptError` for a damaged record or staged file, and, with what to do by hand, for a half that was removed
-    and whose inputs are gone; `ConflictError` when a foreign directory took a name that is still to be published.
+    The caller must hold the partition's claim. With `visible_only`, just those of which a reader can see one directory
+    already. First the staging directory is taken from the run that recorded it, which may be paused, not dead, and go
+    on between any two steps. What becomes of a publication:
+
+    * One directory is visible: the other one is renamed too, after the lengths of its files were verified. It is
+      discarded if a base covers both meanwhile, or if the visible one was removed and all inputs are still there.
+    * None is visible: both are renamed. It is discarded if an input is gone, a name is taken or a wider delta covers
+      it: then its rows are in what is there.
+
+    Running it again is harmless. Raises `CorruptError` for a damaged record or staged file and, with what to do by
+    hand, where the visible directory was removed and its inputs are gone or was merged without the other one;
+    `ConflictError` when somebody else's directory has a name that is still to be published.
     """
     return tuple(
         _roll_one(fs, location, staging)
@@ -241,10 +245,10 @@ def _rename_both(fs: FileSystem, location: str, staging: str, names: tuple[str, 
         try:
             fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}", missing=ConflictError)
         except AcidError as error:
-            _take_back(fs, location, staging, names, error)
+            _undo_first_rename(fs, location, staging, names, error)
             raise
     except KeyboardInterrupt:
-        # no half may stay visible, and whoever keeps readers away does so only for this moment
+        # no half may stay visible: readers are kept away for this moment only
         with suppress(AcidError):
             if not fs.exists(f"{staging}/{first}") and fs.exists(f"{staging}/{second}"):
                 fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}")
@@ -263,7 +267,7 @@ def _rename_first(fs: FileSystem, location: str, staging: str, names: tuple[str,
         raise _unknown(location, names, error) from error
 
 
-def _take_back(fs: FileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError) -> None:
+def _undo_first_rename(fs: FileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError) -> None:
     """Undoes the first rename: no half may stay visible until a later run comes, if that can be helped."""
     if fs.exists(f"{location}/{names[1]}") and not fs.exists(f"{staging}/{names[1]}"):
         if isinstance(cause, ConflictError):
@@ -312,9 +316,12 @@ def _roll_one(fs: FileSystem, location: str, staging: str) -> RolledForward:
         outcome = "finished" if reason is None else "discarded"
     elif waiting and (covering := _covering(fs, location, names)) is not None:
         outcome, reason = "discarded", f"{covering} covers it: somebody else has compacted what was visible of it"
-    elif waiting and (gone := _gone_again(fs, location, record, waiting)) is not None:
-        _require_inputs(fs, location, staging, record, gone)
-        outcome, reason = "discarded", f"{gone} was removed after it was published, and all its inputs are still there"
+    elif waiting and (removed := _removed_half(fs, location, record, waiting)) is not None:
+        _require_inputs(fs, location, staging, record, removed)
+        outcome, reason = (
+            "discarded",
+            f"{removed} was removed after it was published, and all its inputs are still there",
+        )
     elif waiting:
         outcome = "finished"
         _require_not_merged(fs, location, staging, record, waiting)
@@ -364,7 +371,7 @@ def _require_not_merged(
 ) -> None:
     """Nobody has merged the visible half into a wider delta, which would hide the other half for ever.
 
-    Such a result lacks what the other half holds (deleted rows are back in it), and a record that is gone tells nobody.
+    Such a result lacks what the other half holds: deleted rows are back in it, and only the record still shows that.
     """
     if (wider := _wider_delta(fs, location, record)) is None:
         return
@@ -378,7 +385,7 @@ def _require_not_merged(
 
 
 def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | None:
-    """What makes all of these obsolete. Then the half that is left can become visible to nobody any more."""
+    """The base that makes all of these obsolete, if there is one: no reader would see the other half any more."""
     deltas = [found for name in names if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
     if len(deltas) != len(names):
         return None
@@ -390,7 +397,7 @@ def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | No
     return None
 
 
-def _gone_again(
+def _removed_half(
     fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
 ) -> str | None:
     """The half that has left the staging directory and is not at its place either: somebody has removed it."""
@@ -398,15 +405,15 @@ def _gone_again(
     return next((name for name in published if not fs.is_directory(f"{location}/{name}")), None)
 
 
-def _require_inputs(fs: FileSystem, location: str, staging: str, record: PublicationRecord, gone: str) -> None:
-    """The inputs still stand for the rows of a half that is gone; else only a person can know what does."""
+def _require_inputs(fs: FileSystem, location: str, staging: str, record: PublicationRecord, removed: str) -> None:
+    """The inputs of a half that was removed still hold its rows; else only a person can know what does."""
     missing, wider = _missing_input(fs, location, record), _wider_delta(fs, location, record)
     if missing is None and wider is None:
         return
     why = f"{missing}, one of its inputs, is gone as well" if missing is not None else f"{wider} covers its inputs"
     raise CorruptError(
-        f"Cannot finish the publication in {staging}: because {gone}, its other half, was removed, and {why}. Put "
-        f"{location}/{gone} back and run again; or, if the rows in it are not missed, give the publication up by "
+        f"Cannot finish the publication in {staging}: because {removed}, its other half, was removed, and {why}. Put "
+        f"{location}/{removed} back and run again; or, if the rows in it are not missed, give the publication up by "
         f"removing {staging} with all it holds"
     )
 
