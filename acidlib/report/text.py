@@ -143,7 +143,7 @@ def _field(label: str, text: str) -> list[str]:
 
 
 def _shortened(items: Sequence[str], shown: int) -> list[str]:
-    """All items, or the first of them and the number of the others. One more is shown, too: counting it takes a line as well."""
+    """All items, or the first of them and the number of the others, unless that is a single one."""
     if len(items) <= shown + 1:
         return list(items)
     return [*items[:shown], f"and {len(items) - shown:,} more"]

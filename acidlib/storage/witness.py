@@ -1,4 +1,4 @@
-"""A file that shows whether a place is still the same table: one that was dropped and created again has equal names.
+"""A file that shows whether a place is still the same table, and not one of that name that was created since.
 
 Without a metastore nothing else shows that a request was made for the table before: its list of committed write ids,
 and what it knows to be published, would be applied to rows that it was not made for.
