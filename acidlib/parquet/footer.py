@@ -63,8 +63,8 @@ class RowGroup:
 class Identity:
     """What readers interpret a whole file by; equal for all files that are joined, byte for byte.
 
-    created_by also tells readers which faults of a writer's statistics to expect; key_values holds Hive's time zone
-    and calendar of INT96 and DATE. Key-value metadata has no order.
+    By created_by readers know which faults of a writer's statistics to expect; key_values holds Hive's time zone and
+    calendar of INT96 and DATE. Key-value metadata has no order.
     """
 
     version: Value

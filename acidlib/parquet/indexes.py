@@ -12,7 +12,7 @@ from acidlib.parquet.footer import Chunk, Footer, Region
 from acidlib.parquet.shapes import Metadata
 
 _MOST_HEADER = 256
-"""Bytes of a bloom filter's header; today it has less than 20. Nothing but the header itself tells its length."""
+"""Bytes of a bloom filter's header; today it has less than 20. Only the header itself has its length."""
 
 
 def bloom_filter(source: ByteSource, footer: Footer, chunk: Chunk) -> Region:
