@@ -202,21 +202,19 @@ def test_only_what_was_written_is_published(tmp_path: Path, fault: str) -> None:
     assert visible(tmp_path) == {"_tmp_run"}
 
 
-def test_two_directories_are_published_inserts_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_directories_are_published_inserts_first(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELETES, DELTA)
     renamed: list[str] = []
-    real = LocalFileSystem.rename_noreplace
 
-    def spy(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        name = Path(target).name
-        if Path(target).parent == tmp_path:
-            record = read_record(FS, f"{staging}/publish.json")
-            assert [item.name for item in record.directories] == [DELTA, DELETES]
-            renamed.append(name)
-        real(self, source, target, missing=missing)
+    class Watched(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            if Path(target).parent == tmp_path:
+                record = read_record(FS, f"{staging}/publish.json")
+                assert [item.name for item in record.directories] == [DELTA, DELETES]
+                renamed.append(Path(target).name)
+            super().rename_noreplace(source, target, missing=missing)
 
-    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", spy)
-    result = publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    result = publish(Watched(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert result == Published(directories=(DELTA, DELETES), kind="two renames")
     assert renamed == [DELTA, DELETES]
     assert visible(tmp_path) == {DELTA, DELETES}
@@ -316,20 +314,17 @@ def test_a_passing_error_takes_the_first_back_or_leaves_it_to_the_next_run(
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
-def test_a_target_taken_between_the_renames_takes_the_first_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_taken_between_the_renames_takes_the_first_back(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
-    real = LocalFileSystem.rename_noreplace
 
-    def rival(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        if target == f"{tmp_path}/{DELETES}":
-            Path(target).mkdir()
-        real(self, source, target, missing=missing)
+    class Rival(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            if target == f"{tmp_path}/{DELETES}":
+                Path(target).mkdir()
+            super().rename_noreplace(source, target, missing=missing)
 
-    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", rival)
     with pytest.raises(ConflictError, match="already exists"):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        publish(Rival(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELETES, "_tmp_run"}
     assert roll_forward(FS, str(tmp_path)) == ()
 
@@ -458,40 +453,36 @@ def test_only_what_is_visible_already(tmp_path: Path) -> None:
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
-def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
-    real = LocalFileSystem.rename_noreplace
 
-    def remover(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        real(self, source, target, missing=missing)
-        if target == f"{tmp_path}/{DELTA}":
-            shutil.rmtree(staging)
+    class Remover(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            super().rename_noreplace(source, target, missing=missing)
+            if target == f"{tmp_path}/{DELTA}":
+                shutil.rmtree(staging)
 
-    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", remover)
     with pytest.raises(ConflictError):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        publish(Remover(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {"_tmp_run.revoked"}
 
 
-def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sleeper found its staging gone and the second half not there yet; then all of it was done."""
+def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_meanwhile(tmp_path: Path) -> None:
+    """The paused run found its staging gone and the second half not there yet; then all of it was done."""
     staging, staged = stage(tmp_path, DELTA, DELETES)
-    real = LocalFileSystem.rename_noreplace
     aside = tmp_path / "_aside"
 
-    def late(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        if target == f"{tmp_path}/{DELETES}":
-            Path(staging).rename(aside)
-        if target == f"{staging}.revoked":
-            (aside / DELETES).rename(tmp_path / DELETES)
-            shutil.rmtree(aside)
-        real(self, source, target, missing=missing)
+    class Late(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            if target == f"{tmp_path}/{DELETES}":
+                Path(staging).rename(aside)
+            if target == f"{staging}.revoked":
+                (aside / DELETES).rename(tmp_path / DELETES)
+                shutil.rmtree(aside)
+            super().rename_noreplace(source, target, missing=missing)
 
-    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", late)
     with pytest.raises(ConflictError):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        publish(Late(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
