@@ -9,8 +9,8 @@ from typing import cast
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.source import ByteSource
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import DamageError, Decoded, Struct, Value, decode, decode_list
 from acidlib.parquet.shapes import Column, File, Group, Metadata
+from acidlib.parquet.thrift_compact import DamageError, Decoded, Struct, Value, decode, decode_list
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"

@@ -15,11 +15,11 @@ from typing import cast
 from acidlib.errors import CorruptError, DefectError, RefusedError
 from acidlib.orc.source import ByteSink, ByteSource, DataFiles
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import Struct, encode
 from acidlib.parquet.footer import MAGIC, Chunk, Footer, Region, RowGroup, read_footer
 from acidlib.parquet.groups import MOST_ROW_GROUPS, differences
 from acidlib.parquet.indexes import bloom_filter, moved_offset_index
 from acidlib.parquet.shapes import Column, File, Group, Metadata
+from acidlib.parquet.thrift_compact import Struct, encode
 
 _MOST_ROWS = (1 << 63) - 1
 

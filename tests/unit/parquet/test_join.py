@@ -16,9 +16,9 @@ from parquet_joining import DATA, columns, edit, footer_of, join, prove
 from acidlib.errors import CorruptError, DefectError, RefusedError
 from acidlib.parquet import join as join_module
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import decode, encode
 from acidlib.parquet.groups import group_files
 from acidlib.parquet.join import Joined, join_files
+from acidlib.parquet.thrift_compact import decode, encode
 
 SEED = random.Random(3)
 
