@@ -298,9 +298,9 @@ def test_the_example_names_every_key_with_its_default(tmp_path: Path) -> None:
 
 
 def test_what_people_read_is_made_of_the_definitions() -> None:
-    told = "python -m acidlib.setting_docs writes it anew"
-    assert TOML.read_text() == toml_text(), told
-    assert README.read_text() == readme_text(README.read_text()), told
+    how = "python -m acidlib.setting_docs writes it again"
+    assert TOML.read_text() == toml_text(), how
+    assert README.read_text() == readme_text(README.read_text()), how
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)

@@ -205,7 +205,7 @@ def test_of_many_renames_of_files_to_one_name_one_wins(tmp_path: Path, way: str)
 def test_an_answer_that_was_lost_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, source: str
 ) -> None:
-    """A client of NFS asks again when no answer comes, and may be told that what it has done cannot be done."""
+    """A client of NFS asks again when no answer comes, and may get an error for what it has done."""
     put(tmp_path, "directory/file")
     real = getattr(os, step)
 

@@ -229,14 +229,14 @@ def _before_each_rename(patched: pytest.MonkeyPatch, way: str, look: Callable[[s
     if way == FLAG:
         renameat2 = local._RENAMEAT2
 
-        def told(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
+        def answered(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
             try:
                 look(os.fsdecode(target))
             except OSError as error:
                 return error.errno or 0
             return renameat2(one, source, two, target, flags)
 
-        patched.setattr(local, "_RENAMEAT2", told)
+        patched.setattr(local, "_RENAMEAT2", answered)
         return
     for name in ("link", "rename"):
         real = getattr(os, name)
@@ -399,9 +399,11 @@ def test_a_half_that_was_removed_with_what_stood_for_it_tells_what_to_do(tmp_pat
     else:
         (tmp_path / "delta_0000001_0000009").mkdir()
     for _ in range(2):
-        with pytest.raises(CorruptError, match="its other half, was removed") as told:
+        with pytest.raises(CorruptError, match="its other half, was removed") as raised:
             roll_forward(FS, str(tmp_path))
-    assert (f"Put {tmp_path / DELTA} back" in str(told.value), f"removing {staging} " in str(told.value)) == (True,) * 2
+    assert (f"Put {tmp_path / DELTA} back" in str(raised.value), f"removing {staging} " in str(raised.value)) == (
+        True,
+    ) * 2
     assert (staging / "publish.json").exists()
     shutil.rmtree(tmp_path / "delta_0000001_0000009", ignore_errors=True)
     (tmp_path / "_aside").rename(tmp_path / DELTA)
@@ -417,10 +419,10 @@ def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, w
     staging = Path(_recorded(tmp_path, renamed=(DELTA,)) + ".revoked")
     (tmp_path / wider).mkdir()
     for _ in range(2):
-        with pytest.raises(CorruptError, match=f"because {wider} was made of {DELTA} without {DELETES}") as told:
+        with pytest.raises(CorruptError, match=f"because {wider} was made of {DELTA} without {DELETES}") as raised:
             roll_forward(FS, str(tmp_path), visible_only=visible_only)
         assert visible(tmp_path) == {DELTA, wider, staging.name}
-    assert str(staging) in str(told.value)
+    assert str(staging) in str(raised.value)
     (tmp_path / wider).rmdir()
     (done,) = roll_forward(FS, str(tmp_path))
     assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES})
