@@ -1,4 +1,4 @@
-"""Thrift's compact protocol: what Apache Thrift writes is understood and kept, damage is an error, nothing is reserved."""
+"""Thrift's compact protocol: what Apache Thrift writes is read and kept, damage is an error, nothing is reserved."""
 
 from __future__ import annotations
 
