@@ -31,15 +31,10 @@ from acidlib.planning.overlap import overlapping_outputs
 from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import (
-    Published,
-    publish,
-    publish_hidden,
-    take_back,
-    unfinished_publications,
-)
+from acidlib.storage.publishing import Published, publish, publish_hidden, take_back
 from acidlib.storage.records import StagedDirectory, StagedFile
 from acidlib.storage.staging import PUBLISH_RECORD, accept_attempt, add_output_directory, create_staging, remove_staging
+from acidlib.storage.unfinished import unfinished_publications
 
 MAX_LOCK_TRIES = 3
 WAVE = 32

@@ -18,8 +18,8 @@ from acidlib.model.generation import Generation
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseDir, DeltaDir, parse_directory
 from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem
-from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
-from acidlib.storage.staging import PUBLISH_RECORD, REVOKED, STAGING_PREFIX, remove_staging, revoke
+from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, write_record
+from acidlib.storage.staging import PUBLISH_RECORD, REVOKED, remove_staging
 
 _ORC_ACID_VERSION = b"2"
 _METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
@@ -32,21 +32,6 @@ class Published:
 
     directories: tuple[str, ...]
     kind: str
-    leftover: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledForward:
-    """One record of an earlier run that was dealt with.
-
-    `outcome` is "finished" (some rename was still to do), "was published" (only the staging directory was left) or
-    "discarded" (nothing had become visible and it may no longer be; `reason` says why).
-    """
-
-    staging: str
-    directories: tuple[str, ...]
-    outcome: str
-    reason: str | None = None
     leftover: str | None = None
 
 
@@ -74,7 +59,7 @@ def publish(
     sealed = tuple(_seal(fs, location, staging, directory) for directory in ordered)
     fs.sync(staging)
     passing(Point.SEALED)
-    _refuse_existing(fs, location, sealed)
+    refuse_existing(fs, location, sealed)
     last_check()
     passing(Point.CHECKED)
     names = tuple(directory.name for directory in sealed)
@@ -87,7 +72,7 @@ def publish(
     passing(Point.RECORDED)
     _rename_both(fs, location, staging, names)
     passing(Point.SECOND_RENAMED)
-    return Published(directories=names, kind="two renames", leftover=_finish(fs, location, staging))
+    return Published(directories=names, kind="two renames", leftover=remove_recorded_staging(fs, location, staging))
 
 
 def publish_hidden(
@@ -111,7 +96,7 @@ def publish_hidden(
     sealed = tuple(_seal(fs, location, staging, directory) for directory in ordered)
     fs.sync(staging)
     passing(Point.SEALED)
-    _refuse_existing(fs, location, sealed)
+    refuse_existing(fs, location, sealed)
     last_check()
     passing(Point.CHECKED)
     done: list[str] = []
@@ -134,50 +119,6 @@ def take_back(fs: FileSystem, location: str, names: tuple[str, ...]) -> None:
             fs.remove_tree(location, name)
 
 
-def roll_forward(
-    fs: FileSystem,
-    location: str,
-    *,
-    visible_only: bool = False,
-) -> tuple[RolledForward, ...]:
-    """Finishes every publication that any earlier run recorded in `location` and did not complete.
-
-    The caller must hold the partition's claim. With `visible_only`, just those of which a reader can see one directory
-    already. First the staging directory is taken from the run that recorded it, which may be paused, not dead, and go
-    on between any two steps. What becomes of a publication:
-
-    * One directory is visible: the other one is renamed too, after the lengths of its files were verified. It is
-      discarded if a base covers both meanwhile, or if the visible one was removed and all inputs are still there.
-    * None is visible: both are renamed. It is discarded if an input is gone, a name is taken or a wider delta covers
-      it: then its rows are in what is there.
-
-    Running it again is harmless. Raises `CorruptError` for a damaged record or staged file and, with what to do by
-    hand, where the visible directory was removed and its inputs are gone or was merged without the other one;
-    `ConflictError` when somebody else's directory has a name that is still to be published.
-    """
-    return tuple(
-        _roll_one(fs, location, staging)
-        for staging in unfinished_publications(fs, location)
-        if not visible_only or _is_visible(fs, staging)
-    )
-
-
-def unfinished_publications(fs: FileSystem, location: str) -> tuple[str, ...]:
-    """The staging directories in `location` that hold a record of a publication which was not finished."""
-    return tuple(
-        f"{location}/{entry.name}"
-        for entry in fs.list_directory(location, missing=ConflictError)
-        if entry.is_directory
-        and entry.name.startswith(STAGING_PREFIX)
-        and fs.exists(f"{location}/{entry.name}/{PUBLISH_RECORD}")
-    )
-
-
-def _is_visible(fs: FileSystem, staging: str) -> bool:
-    record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
-    return not all(fs.exists(f"{staging}/{directory.name}") for directory in record.directories)
-
-
 def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
     parsed = parse_directory(directory.name, Generation.HIVE4)
     if parsed is None:
@@ -188,7 +129,7 @@ def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
 def _seal(fs: FileSystem, location: str, staging: str, directory: StagedDirectory) -> StagedDirectory:
     """Adds the marker files, and makes the directory the table's own and durable; returns it with all its files."""
     path = f"{staging}/{directory.name}"
-    _verify(fs, path, directory)
+    verify_directory(fs, path, directory)
     markers = [(ORC_ACID_VERSION_FILE, _ORC_ACID_VERSION)]
     parsed = parse_directory(directory.name, Generation.HIVE4)
     if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
@@ -201,7 +142,7 @@ def _seal(fs: FileSystem, location: str, staging: str, directory: StagedDirector
     return StagedDirectory(name=directory.name, files=directory.files + added)
 
 
-def _verify(fs: FileSystem, path: str, directory: StagedDirectory) -> None:
+def verify_directory(fs: FileSystem, path: str, directory: StagedDirectory) -> None:
     found = {entry.path: -1 if entry.is_directory else entry.length for entry in fs.list_tree(path, enter_hidden=True)}
     expected = {file.name: file.length for file in directory.files}
     if found != expected:
@@ -218,7 +159,7 @@ def _length(length: int | None) -> str:
     return "a directory" if length < 0 else f"a length of {length} bytes"
 
 
-def _refuse_existing(fs: FileSystem, location: str, directories: tuple[StagedDirectory, ...]) -> None:
+def refuse_existing(fs: FileSystem, location: str, directories: tuple[StagedDirectory, ...]) -> None:
     for directory in directories:
         if fs.exists(f"{location}/{directory.name}"):
             raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
@@ -295,7 +236,7 @@ def _unknown(location: str, names: tuple[str, ...], error: AcidError) -> Unknown
     )
 
 
-def _finish(fs: FileSystem, location: str, staging: str) -> str | None:
+def remove_recorded_staging(fs: FileSystem, location: str, staging: str) -> str | None:
     """Removes the record before the rest, so that what a crash leaves is litter and nothing to finish."""
     try:
         fs.remove_tree(staging, PUBLISH_RECORD)
@@ -303,125 +244,3 @@ def _finish(fs: FileSystem, location: str, staging: str) -> str | None:
         return str(error)
     passing(Point.UNRECORDED)
     return remove_staging(fs, location, staging)
-
-
-def _roll_one(fs: FileSystem, location: str, staging: str) -> RolledForward:
-    staging = revoke(fs, staging)
-    record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
-    names = tuple(directory.name for directory in record.directories)
-    waiting = tuple(item for item in record.directories if fs.exists(f"{staging}/{item.name}"))
-    outcome, reason = "was published", None
-    if len(waiting) == len(names):
-        reason = _reason_to_discard(fs, location, record)
-        outcome = "finished" if reason is None else "discarded"
-    elif waiting and (covering := _covering(fs, location, names)) is not None:
-        outcome, reason = "discarded", f"{covering} covers it: somebody else has compacted what was visible of it"
-    elif waiting and (removed := _removed_half(fs, location, record, waiting)) is not None:
-        _require_inputs(fs, location, staging, record, removed)
-        outcome, reason = (
-            "discarded",
-            f"{removed} was removed after it was published, and all its inputs are still there",
-        )
-    elif waiting:
-        outcome = "finished"
-        _require_not_merged(fs, location, staging, record, waiting)
-        _verify_published(fs, location, record, waiting)
-    if outcome == "finished":
-        for directory in waiting:
-            _verify(fs, f"{staging}/{directory.name}", directory)
-        _refuse_existing(fs, location, waiting)
-        for directory in waiting:
-            fs.rename_noreplace(f"{staging}/{directory.name}", f"{location}/{directory.name}")
-    leftover = _finish(fs, location, staging)
-    return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
-
-
-def _reason_to_discard(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
-    if (path := _missing_input(fs, location, record)) is not None:
-        return f"its input {path} is gone, so something else stands for those rows"
-    for directory in record.directories:
-        if fs.exists(f"{location}/{directory.name}"):
-            return f"{directory.name} already exists"
-    wider = _wider_delta(fs, location, record)
-    return None if wider is None else f"{wider} covers it"
-
-
-def _wider_delta(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
-    """A delta of either kind that makes what is recorded obsolete, and is neither an input of it nor a part."""
-    own = {directory.name for directory in record.directories}
-    names = [found for name in own if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
-    if not names:
-        return None
-    low, high = min(name.min_write_id for name in names), max(name.max_write_id for name in names)
-    for entry in fs.list_directory(location, missing=ConflictError):
-        if not entry.is_directory or entry.name in own or entry.name in record.inputs:
-            continue
-        found = parse_directory(entry.name, Generation.HIVE4)
-        if isinstance(found, DeltaDir) and found.min_write_id <= low and high <= found.max_write_id:
-            return entry.name
-    return None
-
-
-def _missing_input(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
-    return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
-
-
-def _require_not_merged(
-    fs: FileSystem, location: str, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
-) -> None:
-    """Nobody has merged the visible half into a wider delta, which would hide the other half for ever.
-
-    Such a result lacks what the other half holds: deleted rows are back in it, and only the record still shows that.
-    """
-    if (wider := _wider_delta(fs, location, record)) is None:
-        return
-    left = " and ".join(directory.name for directory in waiting)
-    half = " and ".join(item.name for item in record.directories if item not in waiting)
-    raise CorruptError(
-        f"Cannot finish the publication in {staging}: because {wider} was made of {half} without {left}, so that rows "
-        f"which are deleted there are back. While all directories that {wider} was made of are still there, remove it "
-        f"and its twin and run again; else delete these rows again, and remove {staging}"
-    )
-
-
-def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | None:
-    """The base that makes all of these obsolete, if there is one: no reader would see the other half any more."""
-    deltas = [found for name in names if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
-    if len(deltas) != len(names):
-        return None
-    highest = max(delta.max_write_id for delta in deltas)
-    for entry in fs.list_directory(location, missing=ConflictError):
-        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
-        if isinstance(found, BaseDir) and found.write_id >= highest:
-            return entry.name
-    return None
-
-
-def _removed_half(
-    fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
-) -> str | None:
-    """The half that has left the staging directory and is not at its place either: somebody has removed it."""
-    published = (directory.name for directory in record.directories if directory not in waiting)
-    return next((name for name in published if not fs.is_directory(f"{location}/{name}")), None)
-
-
-def _require_inputs(fs: FileSystem, location: str, staging: str, record: PublicationRecord, removed: str) -> None:
-    """The inputs of a half that was removed still hold its rows; else only a person can know what does."""
-    missing, wider = _missing_input(fs, location, record), _wider_delta(fs, location, record)
-    if missing is None and wider is None:
-        return
-    why = f"{missing}, one of its inputs, is gone as well" if missing is not None else f"{wider} covers its inputs"
-    raise CorruptError(
-        f"Cannot finish the publication in {staging}: because {removed}, its other half, was removed, and {why}. Put "
-        f"{location}/{removed} back and run again; or, if the rows in it are not missed, give the publication up by "
-        f"removing {staging} with all it holds"
-    )
-
-
-def _verify_published(
-    fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
-) -> None:
-    """The half that has left the staging directory must still be what it was; the other half belongs to it."""
-    for directory in record.directories:
-        if directory not in waiting:
-            _verify(fs, f"{location}/{directory.name}", directory)
