@@ -22,15 +22,13 @@ from acidlib.orc.column import Column, Dictionary
 from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import (
-    StatisticsRules,
-    copied_statistics,
     group_statistics,
     integer_range,
-    merge_statistics,
     statistics_are_true,
     stripe_statistics_are_true,
 )
-from acidlib.orc.statistics_rules import compares_alike, decimal_text, parse_decimal
+from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
+from acidlib.orc.statistics_rules import StatisticsRules, compares_alike, decimal_text, parse_decimal
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, parse_message, read_tail
 
