@@ -30,7 +30,7 @@ from acidlib.orc.statistics import (
 from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
 from acidlib.orc.statistics_rules import StatisticsRules, compares_alike, decimal_text, parse_decimal
 from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import Tail, parse_message, read_tail
+from acidlib.orc.tail import Tail, parse_message
 from unit.orc.messages import HIVE3, HIVE4, INTS, node_of, stats
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -224,7 +224,7 @@ def pyorc_file(count: int, **options: Any) -> tuple[bytes, Tail]:
     output = io.BytesIO()
     with pyorc.Writer(output, SCHEMA, row_index_stride=1000, **options) as writer:
         writer.writerows(rows(count))
-    return output.getvalue(), read_tail(MemorySource(output.getvalue()), "pyorc")
+    return output.getvalue(), tail_of(output.getvalue())
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1.0])
