@@ -24,7 +24,7 @@ from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
 from acidlib.storage.litter import find_litter
-from acidlib.storage.publishing import unfinished_publications
+from acidlib.storage.unfinished import unfinished_publications
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

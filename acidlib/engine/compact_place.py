@@ -31,14 +31,9 @@ from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import (
-    Published,
-    publish,
-    publish_hidden,
-    take_back,
-    unfinished_publications,
-)
+from acidlib.storage.publishing import Published, publish, publish_hidden, take_back
 from acidlib.storage.staging import PUBLISH_RECORD, create_staging, remove_staging
+from acidlib.storage.unfinished import unfinished_publications
 
 MAX_LOCK_TRIES = 3
 

@@ -24,7 +24,7 @@ from acidlib.points import Point, passing
 from acidlib.report.decisions import InitiatorResult
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import unfinished_publications
+from acidlib.storage.unfinished import unfinished_publications
 
 ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 

@@ -95,7 +95,7 @@ def has_hidden_part(path: str) -> bool:
 
 
 def detect_generation(listing: Listing) -> tuple[Generation, str]:
-    """The generation of Hive that a directory belongs to, where nobody states it, and by what it was recognised.
+    """The generation of Hive that wrote a directory, where it is not stated, and by what it was recognised.
 
     Hive 4 when a visibility suffix or a bucket file with an attempt is there, which Hive 3 cannot read; else Hive 3.
     """
@@ -112,8 +112,8 @@ def detect_generation(listing: Listing) -> tuple[Generation, str]:
 def highest_write_id(listing: Listing, generation: Generation) -> int:
     """The highest write id in the name of a listed directory, 0 without one.
 
-    The mark for "everything is committed" has to be fixed at this when the inputs are listed: with an open end it would
-    take in whatever is written later.
+    Where everything is committed, the high-water mark has to be fixed at this when the inputs are listed: without one,
+    the compaction would take in what is written later.
     """
     names = [parse_directory(path, generation) for path in listing.top_directories()]
     ids = [name.write_id if isinstance(name, BaseDir) else name.max_write_id for name in names if name is not None]
@@ -123,7 +123,7 @@ def highest_write_id(listing: Listing, generation: Generation) -> int:
 def uri_order(path: str) -> bytes:
     """A sort key that orders relative paths as Hive does (`Path.compareTo`: Java's order of quoted URI paths).
 
-    Row ids of original files follow from this order, so it is as much a contract as the files' contents.
+    Row ids of original files follow from this order.
     """
     quoted = "".join(_quoted(char) for char in path)
     return quoted.encode("utf-16-be", "surrogatepass")

@@ -49,8 +49,8 @@ class Database:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table. Names are in lower case; `created` is in epoch seconds, with `id` (Hive 4) what tells two tables of
-    one name apart; `kind` is Hive's table type."""
+    """One table. Names are in lower case; `created` is in epoch seconds, with `id` (Hive 4) what distinguishes two
+    tables of one name; `kind` is Hive's table type."""
 
     database: str
     name: str

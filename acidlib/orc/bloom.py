@@ -1,11 +1,11 @@
-"""Bloom filters of row groups: what may be there, so that readers pass over groups that cannot hold what they look for.
+"""Bloom filters of row groups, by which readers skip groups that cannot hold what they look for.
 
 Source: ORC specification, "Bloom Filter Index"; ORC's TreeWriters and BloomFilter for what is written, its
 RecordReaderImpl.checkInBloomFilter for what is asked. Filters are of the kind BLOOM_FILTER_UTF8, bit for bit those of
-Java's writer, with two differences, for a filter that lacks a value makes readers lose rows:
+Java's writer, with two differences, because a filter that lacks a value makes readers lose rows:
 
 - a zero counts as both 0.0 and -0.0, which are equal in SQL and hash differently;
-- where it is not certain what a reader asks for, the row group has a filter of ones, which lets everything pass.
+- where it is not certain what a reader asks for, the row group has a filter of ones, which holds everything.
   That is so for timestamps whose writer was not in UTC; for dates and timestamps before 1582-10-15, whose number
   depends on the calendar; for a CHAR that is not padded and a VARCHAR that is too long, which readers show otherwise;
   for a decimal of more digits than its column or a HiveDecimal has; and always for BOOLEAN, STRUCT, LIST, MAP, UNION.

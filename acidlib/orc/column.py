@@ -1,4 +1,4 @@
-"""The content of one ORC column in the encoded domain: run lengths and compression undone, no value interpreted.
+"""The content of one ORC column after its streams were decompressed and decoded: no value is interpreted.
 
 Arrays hold the *present* values only, except `present` itself, which has one entry per slot. Those that a kind has no
 use for are empty.

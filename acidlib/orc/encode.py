@@ -195,10 +195,10 @@ class _Builder:
 
 
 def _seekable(compressed: Compressed, offsets: Longs) -> tuple[Longs, ...]:
-    """Positions for the row index. That of a row group behind the last byte of its stream is put before its end.
+    """Positions for the row index; one at the end of the stream is moved before it.
 
-    Such a group reads nothing, but readers go there: Java's holds only the bytes of the row groups it selected, and
-    fails to seek to the end of a stream (InStream.seek); Trino's refuses a chunk that begins there.
+    A row group there reads nothing, but readers seek to it: Java's has only the bytes of the row groups it selected,
+    and fails to seek to the end of a stream (InStream.seek); Trino's refuses a chunk that begins there.
     """
     length = compressed.length
     if compressed.kind is Compression.NONE:

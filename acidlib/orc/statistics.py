@@ -16,7 +16,6 @@ from acidlib.orc.kernels import group_stats
 from acidlib.orc.kernels.jit import Bytes, kernel_array, kernel_bytes, kernel_longs
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
 from acidlib.orc.statistics_rules import (
     MAX_STRING_BOUND,
     UTC_NAMES,
@@ -30,16 +29,6 @@ from acidlib.orc.statistics_rules import (
     set_timestamps,
 )
 from acidlib.orc.tail import MAX_SLOTS, Tail
-
-__all__ = [
-    "StatisticsRules",
-    "copied_statistics",
-    "group_statistics",
-    "integer_range",
-    "merge_statistics",
-    "statistics_are_true",
-    "stripe_statistics_are_true",
-]
 
 _INT32 = range(-(2**31), 2**31)
 

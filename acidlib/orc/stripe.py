@@ -1,4 +1,4 @@
-"""Reading one stripe: its footer, its streams, and columns decoded as far as their encodings (never to values)."""
+"""Reading one stripe: its footer, its streams, and columns, of which encodings are undone and no value interpreted."""
 
 from __future__ import annotations
 
@@ -165,7 +165,8 @@ class StripeReader:
     def prove_rows(self) -> None:
         """Decode the smallest of the root's columns: CorruptError unless it has as many rows as the file's footer says.
 
-        For whoever makes room for the rows before it decodes any of them. (Nulls are bits: up to seven more may pass.)
+        For callers that allocate by the number of rows before they decode any. Nulls are bits, eight to a byte: up to
+        seven rows too many are not noticed.
         """
         sizes = dict.fromkeys(range(self.tail.columns), 0)
         for (column, _), place in self._streams.items():

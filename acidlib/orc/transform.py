@@ -1,4 +1,4 @@
-"""Filtering and joining columns in the encoded domain."""
+"""Filtering and joining columns, whose values are not interpreted."""
 
 from __future__ import annotations
 

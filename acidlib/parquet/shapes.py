@@ -6,7 +6,7 @@ Those hold no place in the file, so that a field of theirs that is newer than th
 
 from __future__ import annotations
 
-from acidlib.parquet.compact import Kind, Shape
+from acidlib.parquet.thrift_compact import Kind, Shape
 
 _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = Kind.I16, Kind.I32, Kind.I64, Kind.BINARY, Kind.LIST, Kind.STRUCT
 

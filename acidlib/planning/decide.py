@@ -72,7 +72,7 @@ def decide(
     """The decision for a state that was computed with the compactor's list from the same listing.
 
     `thresholds` are those in force for the table. `properties` are the table's, `database_properties` the database's
-    (Hive 4: if it names NO_AUTO_COMPACTION, it decides for the whole database). The number of aborted transactions
+    (Hive 4: if it has NO_AUTO_COMPACTION, it decides for the whole database). The number of aborted transactions
     comes from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor:
     it would be refused.
     """
@@ -127,7 +127,7 @@ def _data_bytes(files: tuple[ListedFile, ...], generation: Generation) -> int:
 def _counts(name: str, generation: Generation) -> bool:
     if is_hidden(name):
         return False
-    # Hive 3.1 adds up whatever lies there, side files of streaming writers included
+    # Hive 3.1 adds up all files, side files of streaming writers included
     return generation == Generation.HIVE3 or isinstance(parse_file(name), BucketFile | OriginalFile)
 
 

@@ -123,7 +123,7 @@ def acid_state(
     """The state of the listed location for one write-id list, and for Hive 4 one transaction list.
 
     An own running transaction must count as open in `txns` (`ValidTxnList.without`). `ignore_empty_files` leaves out
-    original files of no length. `sees_empty_directories` tells whether a directory without any file exists: always for
+    original files of no length. `sees_empty_directories` says whether a directory without any file exists: always for
     Hive 3.1 and on HDFS, not for Hive 4 elsewhere (the default); an empty base must not hide rows from one and not the
     other.
 

@@ -58,7 +58,7 @@ class FileSystem(Protocol):
         """What the path is; a symbolic link is not followed."""
 
     def owner(self, path: str) -> str | None:
-        """The name of the user whom the path belongs to; None when the file system does not know it."""
+        """The name of the user who owns the path; None when the file system does not know it."""
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         """The entries of one directory, sorted by name."""
@@ -91,7 +91,7 @@ class FileSystem(Protocol):
     def inherit(self, path: str, like: str) -> None:
         """Gives what is at a path, and all below it, the owner, group and mode of the directory `like`.
 
-        As far as this process may, and the file system knows such things; files get no right to be executed.
+        As far as this process is allowed to and the file system supports it; files do not become executable.
         """
 
     def sync(self, path: str) -> None:
@@ -103,7 +103,7 @@ class FileSystem(Protocol):
     def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
         """Renames a file or directory atomically and durably; an existing target raises `ConflictError`.
 
-        An empty directory that becomes the target in this very moment may be replaced, nothing else ever.
+        An empty directory that is made as the target in this very moment may be replaced; nothing else ever is.
         """
 
     def remove_tree(self, root: str, relative: str) -> None:

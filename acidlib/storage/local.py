@@ -74,7 +74,7 @@ class LocalFileSystem:
             return _entry(path, Path(path).name, os.lstat(path))
 
     def owner(self, path: str) -> str | None:
-        """By the machine's table of users; a number that has no name there is no user that Hive could be told."""
+        """By the machine's table of users; None for a number without a name, which Hive could not take for a user."""
         with raising_acid_errors("look at", path):
             number = Path(path).stat().st_uid
         try:
@@ -238,22 +238,22 @@ def _rename_without_flag(source: str, target: str) -> None:
     try:
         Path(source).rename(target)
     except OSError as error:
-        if not os.path.lexists(source) and _is(target, before):
-            return  # a server had done it, and answered anew to a question whose answer was lost
+        if not os.path.lexists(source) and _is_same_file(target, before):
+            return  # the server had done it; the request was repeated because its first answer was lost
         if reserved:
             _unlink_quietly(target)
-        elif os.path.lexists(target):  # it came meanwhile; a file or a link there is told as "not a directory"
+        elif os.path.lexists(target):  # it was created meanwhile; for a file or a link the error is ENOTDIR
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
         raise
 
 
 def _link(source: str, target: str) -> None:
-    """Gives a new file of ours a second name, which nobody must have: a file that is whole from the first moment."""
+    """Gives a new file of ours a second name, which must not exist, and under which it is whole from the start."""
     try:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
         linked = os.lstat(source)
-        if linked.st_nlink < 2 or not _is(target, linked):  # else as above: it was our own link that the server saw
+        if linked.st_nlink < 2 or not _is_same_file(target, linked):  # else as above: what exists is our own link
             raise
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -264,7 +264,7 @@ def _link(source: str, target: str) -> None:
         ) from error
 
 
-def _is(path: str, wanted: os.stat_result) -> bool:
+def _is_same_file(path: str, wanted: os.stat_result) -> bool:
     try:
         return os.path.samestat(os.lstat(path), wanted)
     except OSError:
@@ -338,7 +338,7 @@ def _unlink_quietly(path: str) -> None:
     try:
         Path(path).unlink(missing_ok=True)
     except OSError:
-        return  # it is hidden litter, and the first error is the one to tell
+        return  # what is left is hidden, and the first error is the one to report
 
 
 @contextmanager
@@ -420,7 +420,7 @@ def _inherit(path: str, wanted: os.stat_result, *, is_directory: bool) -> None:
     mode = stat.S_IMODE(wanted.st_mode)
     with _opened(path, os.O_RDONLY) as handle:
         for owner, group in ((wanted.st_uid, wanted.st_gid), (-1, wanted.st_gid)):
-            with suppress(PermissionError):  # to give away is root's right, and a group has to be one's own
+            with suppress(PermissionError):  # only root gives files away, others may set a group of their own
                 os.fchown(handle, owner, group)
                 break
         with suppress(PermissionError):

@@ -53,7 +53,7 @@ def remove_paths(
     the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. With `known` (the
     files of the listing that the plan was made from) so is one that holds a file which readers see and which is not
     among them: somebody writes there. `before_each` raises ConflictError when somebody else works there now: then
-    nothing more is removed. `after_each` may take its time, so that a file system is not flooded.
+    nothing more is removed. `after_each` may pause, so that a file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
@@ -86,7 +86,7 @@ def _still_ours(check: Callable[[], None], removed: int) -> None:
 
 
 def measure(fs: FileSystem, location: str, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
-    """What would go with a path; None when it is gone. Raises what keeps it from being removed, as `remove_paths` says.
+    """What removing a path would remove; None when it is missing. Raises what forbids it, as `remove_paths` says.
 
     That is RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file.
     """

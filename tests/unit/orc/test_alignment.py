@@ -1,4 +1,4 @@
-"""Type trees of older files, lined up with a table's: what is copied, written anew, converted, refused."""
+"""Type trees of older files, lined up with a table's: what is copied, recoded, converted, refused."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_only_all_columns_in_order_are_copied_as_they_are(source: str, copyable:
     assert aligned("struct<a:int,b:struct<x:int,y:int>>", f"struct<{source}>").copyable is copyable
 
 
-# --- what people are told of names ------------------------------------------------------------------------------------
+# --- notes about names ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Bloom filters: hashes and bits worked out anew, those of ORC's C++ writer, and row groups that are not certain."""
+"""Bloom filters: hashes and bits computed here, those of ORC's C++ writer, and row groups that are not certain."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_there_and_back(name, kind):
     packed = compress(data, kind, 4096)
     assert np.array_equal(decompress(packed.data, kind, 4096, what="it"), data)
     if kind is not Compression.LZ4:
-        # by the tests' own reader, whose deflate is zlib's; it does not tell where an LZ4 block ends
+        # by the tests' own reader, whose deflate is zlib's; it does not know where an LZ4 block ends
         assert inflate(bytes(packed.data), int(kind), 4096) == bytes(data)
     assert len(packed.data) <= len(data) + 3 * len(packed.chunk_offsets)
 

@@ -79,7 +79,7 @@ NOT_TREES = {
     "a child of its own": (types(struct(0)), "pre-order"),
     "not in pre-order": (types(struct(2, 1), leaf(), leaf()), "pre-order"),
     "a child that is not there": (types(struct(1)), "pre-order"),
-    "a type that hangs on nothing": (types(struct(1), leaf(), leaf()), "1 types hang on nothing"),
+    "a type that belongs to none": (types(struct(1), leaf(), leaf()), "1 types belong to no other type"),
     "a list of nothing": (types(leaf(Kind.LIST)), "wrong children"),
     "a map without values": (types(Type(kind=int(Kind.MAP), subtypes=[1]), leaf()), "wrong children"),
     "more fields than names": (types(struct(1, names=()), leaf()), "wrong children"),

@@ -16,55 +16,24 @@ import pyorc
 import pytest
 from judges import orc_tail as o
 from judges import tables
-from orc_memory import tail_of
+from orc_memory import MemorySource, tail_of
 
 from acidlib.orc.column import Column, Dictionary
 from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import (
-    StatisticsRules,
-    copied_statistics,
     group_statistics,
     integer_range,
-    merge_statistics,
     statistics_are_true,
     stripe_statistics_are_true,
 )
-from acidlib.orc.statistics_rules import compares_alike, decimal_text, parse_decimal
+from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
+from acidlib.orc.statistics_rules import StatisticsRules, compares_alike, decimal_text, parse_decimal
 from acidlib.orc.stripe import StripeReader
-from acidlib.orc.tail import Tail, parse_message, read_tail
+from acidlib.orc.tail import Tail, parse_message
+from unit.orc.messages import HIVE3, HIVE4, INTS, node_of, stats
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-HIVE3 = StatisticsRules(generation=3, writer_timezone="UTC")
-HIVE4 = StatisticsRules(generation=4, writer_timezone="UTC")
-
-
-class Memory:
-    """A file held in memory."""
-
-    def __init__(self, name: str, data: bytes) -> None:
-        self.name = name
-        self.data = data
-        self.length = len(data)
-
-    def read(self, offset: int, size: int) -> bytes:
-        return self.data[offset : offset + size]
-
-
-def node_of(kind: Kind, **more: Any) -> TypeNode:
-    return TypeNode(column=1, kind=kind, **more)
-
-
-def stats(values: int = 1, *, has_null: bool = False, **typed: dict[str, Any]) -> Any:
-    message = ColumnStatistics(number_of_values=values, has_null=has_null)
-    for name, fields in typed.items():
-        getattr(message, name).SetInParent()
-        for field, value in fields.items():
-            if field == "count":
-                getattr(message, name).count.extend(value)
-            else:
-                setattr(getattr(message, name), field, value)
-    return message
 
 
 def whole(column: Column, rules: StatisticsRules = HIVE4, **more: Any) -> Any:
@@ -116,7 +85,7 @@ def true_files() -> list[Path]:
     paths = []
     for path in sorted(FIXTURES.rglob("*")):
         if path.is_file() and path.read_bytes()[:3] == b"ORC":
-            tail = read_tail(Memory(path.name, path.read_bytes()))
+            tail = tail_of(path.read_bytes(), str(path))
             parts = zip(tail.stripe_statistics, tail.stripes, strict=False)
             if tail.stripes and all(statistics_are_true(tail.stride, part[0], s.rows) for part, s in parts):
                 paths.append(path)
@@ -168,10 +137,10 @@ def same(got: Any, found: Any, node: TypeNode, rules: StatisticsRules) -> bool:
 def test_every_stripe_of_the_real_tables_has_javas_statistics() -> None:
     checked = {3: 0, 4: 0}
     for path in true_files():
-        tail = read_tail(Memory(str(path), path.read_bytes()))
+        tail = tail_of(path.read_bytes(), str(path))
         rules = HIVE3 if "hive3" in path.parts else HIVE4
         for number, stripe in enumerate(tail.stripes):
-            reader = StripeReader(Memory(str(path), path.read_bytes()), tail, number)
+            reader = StripeReader(MemorySource(path.read_bytes(), str(path)), tail, number)
             for column, node in pairs(reader.column(tail.root, stripe.rows), tail.root):
                 slots, values = np.array([0, column.slots]), np.array([0, column.count])
                 (got,) = group_statistics(column, node, slots, values, rules=rules)
@@ -184,7 +153,7 @@ def test_every_stripe_of_the_real_tables_has_javas_statistics() -> None:
 def test_merging_the_stripes_of_real_tables_gives_their_file_statistics() -> None:
     merged_stripes = 0
     for path in true_files():
-        tail = read_tail(Memory(str(path), path.read_bytes()))
+        tail = tail_of(path.read_bytes(), str(path))
         rules = HIVE3 if "hive3" in path.parts else HIVE4
         for node in tail.root.walk():
             parts = [columns[node.column] for columns in tail.stripe_statistics]
@@ -197,7 +166,7 @@ def test_merging_the_stripes_of_real_tables_gives_their_file_statistics() -> Non
 def test_copying_the_stripes_of_real_tables_drops_only_nan() -> None:
     dropped = 0
     for path in true_files():
-        tail = read_tail(Memory(str(path), path.read_bytes()))
+        tail = tail_of(path.read_bytes(), str(path))
         rules = HIVE3 if "hive3" in path.parts else HIVE4
         for columns in tail.stripe_statistics:
             for found, node in zip(columns, tail.root.walk(), strict=True):
@@ -212,7 +181,7 @@ def test_copying_the_stripes_of_real_tables_drops_only_nan() -> None:
 
 def test_false_statistics_of_hive_3_minor_compactions_are_seen() -> None:
     path = FIXTURES / "hive3/a_crud/after_minor/delta_0000001_0000004/bucket_00000"
-    tail = read_tail(Memory(str(path), path.read_bytes()))
+    tail = tail_of(path.read_bytes(), str(path))
     assert tail.rows > 0
     assert not statistics_are_true(tail.stride, tail.file_statistics[0], tail.rows)
     assert not statistics_are_true(10_000, tail.file_statistics[0], tail.rows)
@@ -255,13 +224,13 @@ def pyorc_file(count: int, **options: Any) -> tuple[bytes, Tail]:
     output = io.BytesIO()
     with pyorc.Writer(output, SCHEMA, row_index_stride=1000, **options) as writer:
         writer.writerows(rows(count))
-    return output.getvalue(), read_tail(Memory("pyorc", output.getvalue()))
+    return output.getvalue(), tail_of(output.getvalue())
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1.0])
 def test_row_groups_of_a_cpp_file_have_its_statistics(threshold: float) -> None:
     data, tail = pyorc_file(3500, dict_key_size_threshold=threshold)
-    reader = StripeReader(Memory("pyorc", data), tail, 0)
+    reader = StripeReader(MemorySource(data, "pyorc"), tail, 0)
     bounds = np.array([0, 1000, 2000, 3000, 3500])
     for column, node in pairs(reader.column(tail.root, 3500), tail.root):
         present = np.ones(3500, bool) if column.present is None else column.present
@@ -306,7 +275,7 @@ def test_file_statistics_as_pyorc_reads_them() -> None:
     data, tail = pyorc_file(700)
     values = list(zip(*rows(700), strict=True))
     read = pyorc.Reader(io.BytesIO(data))
-    reader = StripeReader(Memory("pyorc", data), tail, 0)
+    reader = StripeReader(MemorySource(data, "pyorc"), tail, 0)
     for number, node in enumerate(tail.root.children):
         message = whole(reader.column(node, 700), HIVE4, precision=node.precision, scale=node.scale)
         found = read[node.column].statistics
@@ -603,185 +572,6 @@ def test_arrays_and_bounds_that_do_not_fit() -> None:
         whole(Column(kind=Kind.STRING, slots=1, values=longs(1), dictionary=dictionary))
     with pytest.raises(ValueError, match="generation must be 3 or 4"):
         StatisticsRules(generation=2, writer_timezone="UTC")
-
-
-# --- merging ---
-
-INTS = {"minimum": 1, "maximum": 5, "sum": 6}
-
-
-def merge(kind: Kind, *parts: Any, rules: StatisticsRules = HIVE4) -> Any:
-    return merge_statistics(parts, node_of(kind), rules=rules)
-
-
-def test_merge_of_nothing() -> None:
-    assert merge(Kind.LONG) == stats(0)
-    assert merge(Kind.BOOLEAN) == stats(0, bucket_statistics={"count": [0]})
-    assert merge(Kind.BINARY) == stats(0, binary_statistics={"sum": 0})
-
-
-def test_merge_takes_an_absent_has_null_as_nulls() -> None:
-    part = stats(2, int_statistics=INTS)
-    part.ClearField("has_null")
-    assert merge(Kind.INT, stats(2, int_statistics=INTS), part).has_null
-
-
-def test_merge_ignores_what_parts_without_values_say() -> None:
-    empty = stats(0, has_null=True, int_statistics={"sum": 0})
-    assert merge(Kind.INT, empty, stats(2, int_statistics=INTS)) == stats(2, has_null=True, int_statistics=INTS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "good", "bad"),
-    [
-        (Kind.INT, stats(int_statistics=INTS), stats(int_statistics={"maximum": 5, "sum": 6})),
-        (Kind.INT, stats(int_statistics=INTS), stats(int_statistics={"minimum": 5, "sum": 6})),
-        (Kind.INT, stats(int_statistics=INTS), stats()),
-        (Kind.INT, stats(int_statistics=INTS), ColumnStatistics(int_statistics={"minimum": 1, "maximum": 5})),
-        (Kind.DATE, stats(date_statistics={"minimum": 1, "maximum": 2}), stats(date_statistics={"minimum": 1})),
-        (
-            Kind.DOUBLE,
-            stats(double_statistics={"minimum": 1.0, "maximum": 2.0, "sum": 3.0}),
-            stats(double_statistics={"minimum": 1.0, "maximum": 2.0, "sum": math.nan}),
-        ),
-        (
-            Kind.STRING,
-            stats(string_statistics={"minimum": b"a", "maximum": b"b", "sum": 2}),
-            stats(string_statistics={"minimum": b"a", "sum": 2}),
-        ),
-        (Kind.BOOLEAN, stats(bucket_statistics={"count": [1]}), stats(bucket_statistics={"count": []})),
-        (Kind.BINARY, stats(binary_statistics={"sum": 1}), stats(binary_statistics={})),
-        (Kind.BINARY, stats(binary_statistics={"sum": 1}), stats(binary_statistics={"sum": 2**63 - 1})),
-        (
-            Kind.DECIMAL,
-            stats(decimal_statistics={"minimum": "1", "maximum": "2", "sum": "3"}),
-            stats(decimal_statistics={"minimum": "1", "maximum": "x", "sum": "3"}),
-        ),
-        (
-            Kind.TIMESTAMP,
-            stats(timestamp_statistics={"minimum_utc": 1, "maximum_utc": 2}),
-            stats(timestamp_statistics={"minimum": 1, "maximum": 2}),
-        ),
-    ],
-)
-def test_merge_drops_the_message_when_a_part_does_not_know(kind: Kind, good: Any, bad: Any) -> None:
-    node, typed = node_of(kind), [field.name for field, _ in good.ListFields() if field.message_type]
-    for rules in (HIVE3, HIVE4):
-        assert merge_statistics([good, good], node, rules=rules).HasField(typed[0])
-        for parts in ([good, bad], [bad, good]):
-            merged = merge_statistics(parts, node, rules=rules)
-            assert [field.name for field, _ in merged.ListFields()] == ["number_of_values", "has_null"]
-
-
-def test_merge_of_integer_sums() -> None:
-    big = stats(1, int_statistics={"minimum": 1, "maximum": 2, "sum": 2**63 - 1})
-    assert not merge(Kind.LONG, big, big).int_statistics.HasField("sum")
-    without = stats(1, int_statistics={"minimum": -1, "maximum": 0})
-    assert merge(Kind.LONG, big, without) == stats(2, int_statistics={"minimum": -1, "maximum": 2})
-
-
-@pytest.mark.parametrize("rules", [HIVE3, HIVE4])
-def test_numbers_of_damaged_parts_that_do_not_fit_are_left_out(rules: StatisticsRules) -> None:
-    """Statistics of copied stripes are whatever the file says."""
-    counts = stats(1, bucket_statistics={"count": [2**63]})
-    assert merge(Kind.BOOLEAN, counts, counts, rules=rules) == stats(2)
-    lengths = stats(1, string_statistics={"minimum": b"a", "maximum": b"b", "sum": -(2**63)})
-    wanted = stats(2, string_statistics={"minimum": b"a", "maximum": b"b"})
-    assert merge(Kind.STRING, lengths, lengths, rules=rules) == wanted
-    assert merge(Kind.BINARY, *[stats(1, binary_statistics={"sum": -(2**63)})] * 2, rules=rules) == stats(2)
-    last = stats(1, timestamp_statistics={"minimum_utc": 0, "maximum_utc": 2**63 - 1, "maximum_nanos": 5})
-    found = merge(Kind.TIMESTAMP, last, rules=rules).timestamp_statistics
-    assert found.maximum_utc == 2**63 - 1
-
-
-def test_merge_drops_sizes_and_children() -> None:
-    part = stats(3)
-    part.bytes_on_disk = 100
-    part.collection_statistics.total_children = 9
-    assert merge(Kind.LIST, part, part) == stats(6)
-
-
-def test_merge_of_string_bounds() -> None:
-    exact = stats(1, string_statistics={"minimum": b"b", "maximum": b"d", "sum": 3})
-    cut = stats(1, string_statistics={"lower_bound": b"a", "upper_bound": b"e", "sum": 4000})
-    wide = {"lower_bound": b"a", "upper_bound": b"e", "sum": 4003}
-    assert merge(Kind.STRING, exact, cut) == stats(2, string_statistics=wide)
-    assert merge(Kind.STRING, exact, cut, rules=HIVE3) == stats(2)
-    mixed = stats(1, string_statistics={"minimum": b"a", "upper_bound": b"d", "sum": 2000})
-    wanted = {"minimum": b"a", "maximum": b"d", "sum": 2003}
-    assert merge(Kind.STRING, mixed, exact) == merge(Kind.STRING, exact, mixed) == stats(2, string_statistics=wanted)
-    tied = stats(1, string_statistics={"lower_bound": b"b", "maximum": b"c", "sum": 2000})
-    wanted = {"minimum": b"b", "maximum": b"d", "sum": 2003}
-    assert merge(Kind.STRING, tied, exact) == merge(Kind.STRING, exact, tied) == stats(2, string_statistics=wanted)
-
-
-def test_merge_of_long_strings_leaves_nothing() -> None:
-    long = stats(1, string_statistics={"minimum": b"a", "maximum": b"x" * 1025, "sum": 1026})
-    assert merge(Kind.STRING, long, long) == stats(2)
-
-
-def test_merge_of_decimals_as_numbers() -> None:
-    first = stats(decimal_statistics={"minimum": "9", "maximum": "10.5", "sum": "19.5"})
-    second = stats(decimal_statistics={"minimum": "-1E-18", "maximum": "9.75", "sum": "0.5"})
-    wanted = {"minimum": "-0.000000000000000001", "maximum": "10.5", "sum": "20"}
-    assert merge(Kind.DECIMAL, first, second) == stats(2, decimal_statistics=wanted)
-    full = stats(decimal_statistics={"minimum": "1", "maximum": "9" * 38, "sum": "9" * 38})
-    assert merge(Kind.DECIMAL, full, first) == stats(2, decimal_statistics={"minimum": "1", "maximum": "9" * 38})
-
-
-def test_merge_of_timestamps() -> None:
-    java3 = stats(timestamp_statistics={"minimum_utc": 5, "maximum_utc": 10})
-    java4 = stats(timestamp_statistics={"minimum_utc": 5, "minimum_nanos": 8, "maximum_utc": 10, "maximum_nanos": 8})
-    wanted = {"minimum_utc": 5, "maximum_utc": 10}
-    assert merge(Kind.TIMESTAMP, java3, java4) == stats(2, timestamp_statistics=wanted)
-    both = {"minimum_utc": 5, "minimum_nanos": 8, "maximum_utc": 10, "maximum_nanos": 8}
-    assert merge(Kind.TIMESTAMP, java4, java4) == stats(2, timestamp_statistics=both)
-    rounded = {"minimum_utc": 5, "maximum_utc": 11}
-    assert merge(Kind.TIMESTAMP, java3, java4, rules=HIVE3) == stats(2, timestamp_statistics=rounded)
-    assert merge(Kind.TIMESTAMP, java3, java3, rules=HIVE3) == stats(2, timestamp_statistics=wanted)
-
-
-# --- copying ---
-
-
-def copy(kind: Kind, found: Any, rules: StatisticsRules, *, trusted: bool = True) -> Any:
-    return copied_statistics(found, node_of(kind), rules=rules, source_is_trusted=trusted)
-
-
-def test_copies_fit_their_readers() -> None:
-    nanos = stats(timestamp_statistics={"minimum_utc": 5, "minimum_nanos": 8, "maximum_utc": 10, "maximum_nanos": 8})
-    assert copy(Kind.TIMESTAMP, nanos, HIVE4) == nanos
-    assert copy(Kind.TIMESTAMP, nanos, HIVE3) == stats(timestamp_statistics={"minimum_utc": 5, "maximum_utc": 11})
-    whole_millis = stats(timestamp_statistics={"minimum_utc": 5, "maximum_utc": 10, "maximum_nanos": 1})
-    plain = stats(timestamp_statistics={"minimum_utc": 5, "maximum_utc": 10})
-    assert copy(Kind.TIMESTAMP, whole_millis, HIVE3) == plain
-    assert copy(Kind.TIMESTAMP, plain, HIVE3) == plain
-    cut = stats(string_statistics={"minimum": b"a", "upper_bound": b"e", "sum": 4000})
-    assert copy(Kind.STRING, cut, HIVE4) == cut
-    assert copy(Kind.STRING, cut, HIVE3) == stats()
-
-
-@pytest.mark.parametrize("rules", [HIVE3, HIVE4])
-def test_copies_never_hold_half_a_range(rules: StatisticsRules) -> None:
-    assert copy(Kind.INT, stats(int_statistics={"minimum": 1}), rules) == stats()
-    assert copy(Kind.INT, stats(double_statistics={"minimum": 1.0, "maximum": 2.0}), rules) == stats()
-    assert copy(Kind.DOUBLE, stats(double_statistics={"minimum": math.nan, "maximum": 2.0}), rules) == stats()
-    assert copy(Kind.STRING, stats(string_statistics={"minimum": b"a"}), rules) == stats()
-    assert copy(Kind.TIMESTAMP, stats(timestamp_statistics={"minimum": 1, "maximum": 2}), rules) == stats()
-    assert copy(Kind.DECIMAL, stats(decimal_statistics={"minimum": "1", "maximum": ""}), rules) == stats()
-    assert copy(Kind.BOOLEAN, stats(0, bucket_statistics={"count": []}), rules) == stats(0)
-    assert copy(Kind.DATE, stats(date_statistics={"maximum": 3}), rules) == stats()
-
-
-def test_copies_keep_the_rest() -> None:
-    found = stats(0, has_null=True, int_statistics={"sum": 0})
-    found.bytes_on_disk = 7
-    assert copy(Kind.INT, found, HIVE3) == found
-    lists = stats(3)
-    lists.collection_statistics.total_children = 4
-    assert copy(Kind.LIST, lists, HIVE3) == lists
-    distrusted = copy(Kind.INT, stats(2, int_statistics=INTS), HIVE4, trusted=False)
-    assert distrusted == stats(2)
 
 
 def test_statistics_are_true() -> None:

@@ -1,4 +1,4 @@
-"""One stripe: columns as far as their encodings, and damage told with file, stripe and column."""
+"""One stripe: columns as far as their encodings, and errors for damage that name file, stripe and column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tail of a file: what another parser finds in it, and every kind of damage told as such."""
+"""The tail of a file: what another parser finds in it, and an error for every kind of damage."""
 
 from __future__ import annotations
 

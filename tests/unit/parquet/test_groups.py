@@ -1,4 +1,4 @@
-"""Which files become one: only those whose rows every reader interprets alike; and the reason is told."""
+"""Which files become one: only those whose rows every reader interprets alike; and the reason why others are not."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def test_another_schema(tmp_path: Path, first: Footer, schema: pa.Schema) -> Non
     ],
 )
 def test_other_key_value_metadata(tmp_path: Path, first: Footer, metadata: dict[str, str], keys: str) -> None:
-    [told] = differences(first, write(tmp_path / "other", SCHEMA.with_metadata(metadata)))
-    assert told.startswith(f"other key-value metadata ({keys}")
+    [reason_found] = differences(first, write(tmp_path / "other", SCHEMA.with_metadata(metadata)))
+    assert reason_found.startswith(f"other key-value metadata ({keys}")
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_other_differences(tmp_path: Path, first: Footer, reason: str, change: C
     path = tmp_path / "other"
     write(path)
     other = footer_of(edit(path, change))
-    [told] = differences(first, other)
-    assert told.startswith(reason)
-    assert [group.apart for group in group_files([first, other])] == ["", told]
+    [reason_found] = differences(first, other)
+    assert reason_found.startswith(reason)
+    assert [group.apart for group in group_files([first, other])] == ["", reason_found]
     with pytest.raises(RefusedError, match=r"Cannot join .*other with .*first: because of "):
         join(tmp_path / "target", [tmp_path / "first", path])
     assert not (tmp_path / "target").exists()

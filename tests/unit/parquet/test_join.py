@@ -16,9 +16,9 @@ from parquet_joining import DATA, columns, edit, footer_of, join, prove
 from acidlib.errors import CorruptError, DefectError, RefusedError
 from acidlib.parquet import join as join_module
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import decode, encode
 from acidlib.parquet.groups import group_files
 from acidlib.parquet.join import Joined, join_files
+from acidlib.parquet.thrift_compact import decode, encode
 
 SEED = random.Random(3)
 
@@ -132,11 +132,11 @@ def _assert_same_facts(target: Path, paths: list[Path]) -> None:
     def facts(path: Path) -> list[Any]:
         found = pq.read_metadata(path)
         groups = [found.row_group(number) for number in range(found.num_row_groups)]
-        told: list[Any] = [(group.num_rows, group.total_byte_size, group.sorting_columns) for group in groups]
+        facts: list[Any] = [(group.num_rows, group.total_byte_size, group.sorting_columns) for group in groups]
         for column in (group.column(place) for group in groups for place in range(group.num_columns)):
-            told.append([getattr(column, name) for name in FACTS])
-            told.append([getattr(column.statistics, name) for name in STATISTICS if column.is_stats_set])
-        return sorted(map(repr, told))
+            facts.append([getattr(column, name) for name in FACTS])
+            facts.append([getattr(column.statistics, name) for name in STATISTICS if column.is_stats_set])
+        return sorted(map(repr, facts))
 
     assert facts(target) == sorted(text for path in paths for text in facts(path))
 

@@ -158,8 +158,10 @@ def test_what_is_removed_is_told() -> None:
     branch = "HIVE_UNION_SUBDIR_1"
     names = ["000000_0", f"{branch}/000000_0", f"{branch}/000001_0", "delta_3_3", "base_5"]
     found = plan(names, 5, published_at={"base_5": 3.0})
-    told = {entry.path: (entry.is_directory, entry.files, entry.length, entry.reason) for entry in found.remove}
-    assert told == {
+    found_removals = {
+        entry.path: (entry.is_directory, entry.files, entry.length, entry.reason) for entry in found.remove
+    }
+    assert found_removals == {
         "000000_0": (False, 1, 100, "covered by base_5"),
         branch: (True, 2, 200, "covered by base_5"),
         "delta_3_3": (True, 1, 100, "covered by base_5"),

@@ -18,7 +18,7 @@ from acidlib.report.progress import TerminalProgress
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """Seconds that pass when a test says so."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -107,9 +107,9 @@ def test_standard_error_is_where_it_goes(capsys: pytest.CaptureFixture[str]) -> 
         progress.start("one", 1)
         progress.advance(1)
         progress.note("noted")
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("noted\none: 1 of 1, ")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("noted\none: 1 of 1, ")
 
 
 def test_a_terminal_gets_a_bar_that_moves_and_goes(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from mounts import refuse_flag
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.storage import local
 from acidlib.storage.discover import discover_location, discover_warehouse
-from acidlib.storage.filesystem import FileSystem, as_acid_error
+from acidlib.storage.filesystem import Entry, FileSystem, as_acid_error
 from acidlib.storage.listing import data_format, flush_length, list_location
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.uris import local_path, open_filesystem
@@ -205,7 +205,7 @@ def test_of_many_renames_of_files_to_one_name_one_wins(tmp_path: Path, way: str)
 def test_an_answer_that_was_lost_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, source: str
 ) -> None:
-    """A client of NFS asks again when no answer comes, and may be told that what it has done cannot be done."""
+    """A client of NFS asks again when no answer comes, and may get an error for what it has done."""
     put(tmp_path, "directory/file")
     real = getattr(os, step)
 
@@ -316,25 +316,22 @@ def test_a_symbolic_link_below_the_location_is_refused(tmp_path: Path, link: str
         list_location(FS, f"{tmp_path}/t")
 
 
-def test_a_link_that_has_taken_the_place_of_a_directory_is_not_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_has_taken_the_place_of_a_directory_is_not_listed(tmp_path: Path) -> None:
     put(tmp_path, "t/delta_1_1/bucket_00000", "outside/precious")
     (tmp_path / "link").symlink_to(tmp_path / "outside")
     with pytest.raises(CorruptError, match="not a directory"):
         FS.list_directory(f"{tmp_path}/link")
-    real = LocalFileSystem.list_directory
 
-    def swapped(self: LocalFileSystem, path: str, *, missing: type[Exception] = CorruptError) -> tuple[object, ...]:
-        found = real(self, path, missing=missing)
-        if path == f"{tmp_path}/t" and not (tmp_path / "t/delta_1_1").is_symlink():
-            shutil.rmtree(tmp_path / "t/delta_1_1")
-            (tmp_path / "t/delta_1_1").symlink_to(tmp_path / "outside")
-        return found
+    class Swapped(LocalFileSystem):
+        def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+            found = super().list_directory(path, missing=missing)
+            if path == f"{tmp_path}/t" and not (tmp_path / "t/delta_1_1").is_symlink():
+                shutil.rmtree(tmp_path / "t/delta_1_1")
+                (tmp_path / "t/delta_1_1").symlink_to(tmp_path / "outside")
+            return found
 
-    monkeypatch.setattr(LocalFileSystem, "list_directory", swapped)
     with pytest.raises(RefusedError, match="symbolic link"):
-        list_location(FS, f"{tmp_path}/t")
+        list_location(Swapped(), f"{tmp_path}/t")
 
 
 def test_what_is_neither_file_nor_directory_is_refused(tmp_path: Path) -> None:
@@ -368,36 +365,30 @@ def test_an_unreadable_directory_is_an_error(tmp_path: Path) -> None:
         (tmp_path / "delta_1_1").chmod(stat.S_IRWXU)
 
 
-def test_when_a_directory_vanishes_meanwhile_all_is_listed_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_a_directory_vanishes_meanwhile_all_is_listed_again(tmp_path: Path) -> None:
     """What covers it may have been published since the first look."""
     put(tmp_path, "delta_1_1/bucket_00000", "delta_2_2/bucket_00000")
-    real = LocalFileSystem.list_directory
 
-    def racing(self: LocalFileSystem, path: str, *, missing: type[Exception]) -> object:
-        result = real(self, path, missing=missing)  # type: ignore[arg-type] # a narrower type than AcidError's
-        if (tmp_path / "delta_2_2").exists():
-            put(tmp_path, "base_2/bucket_00000")
-            shutil.rmtree(tmp_path / "delta_2_2")
-        return result
+    class Racing(LocalFileSystem):
+        def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+            found = super().list_directory(path, missing=missing)
+            if (tmp_path / "delta_2_2").exists():
+                put(tmp_path, "base_2/bucket_00000")
+                shutil.rmtree(tmp_path / "delta_2_2")
+            return found
 
-    monkeypatch.setattr(LocalFileSystem, "list_directory", racing)
-    assert list_location(FS, str(tmp_path)).top_directories() == ("base_2", "delta_1_1")
+    assert list_location(Racing(), str(tmp_path)).top_directories() == ("base_2", "delta_1_1")
 
 
-def test_a_directory_that_is_named_and_never_there_is_a_conflict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_is_named_and_never_there_is_a_conflict(tmp_path: Path) -> None:
     put(tmp_path, "delta_1_1/bucket_00000", "delta_2_2/bucket_00000")
-    real = LocalFileSystem.list_directory
 
-    def stale(self: LocalFileSystem, path: str, *, missing: type[AcidError]) -> object:
-        return real(self, path + "_" if path.endswith("delta_2_2") else path, missing=missing)
+    class Stale(LocalFileSystem):
+        def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+            return super().list_directory(path + "_" if path.endswith("delta_2_2") else path, missing=missing)
 
-    monkeypatch.setattr(LocalFileSystem, "list_directory", stale)
     with pytest.raises(ConflictError, match="delta_2_2"):
-        list_location(FS, str(tmp_path))
+        list_location(Stale(), str(tmp_path))
 
 
 def test_bases_that_hive_marked_as_compacted() -> None:

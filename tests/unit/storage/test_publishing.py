@@ -1,4 +1,4 @@
-"""Staging and publishing: whole or not at all, a crash at every step, and rolling forward.
+"""Staging and publishing: whole or not at all, with a crash at every step.
 
 All of it on file systems that can rename without replacing, and on those that cannot.
 """
@@ -17,49 +17,19 @@ from mounts import FLAG
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError, UnknownOutcomeError
 from acidlib.storage import local
-from acidlib.storage.claims import claim
-from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import list_location
-from acidlib.storage.litter import find_litter
 from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.publishing import Published, publish, publish_hidden, roll_forward, unfinished_publications
-from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
+from acidlib.storage.publishing import Published, publish, publish_hidden
+from acidlib.storage.records import read_record
 from acidlib.storage.staging import (
     accept_attempt,
-    add_output_directory,
     attempt_path,
     create_staging,
-    remove_staging,
 )
+from acidlib.storage.unfinished import roll_forward
+from unit.storage.staged import DELETES, DELTA, FS, INPUTS, fine, stage, visible
 
 pytestmark = pytest.mark.usefixtures("way")
-
-FS: FileSystem = LocalFileSystem()
-DELTA = "delta_0000001_0000004"
-DELETES = "delete_delta_0000001_0000004"
-INPUTS = ("delta_0000001_0000001_0000", "delta_0000004_0000004_0000")
-
-
-def fine() -> None:
-    """A last check that finds nothing wrong."""
-
-
-def stage(location: Path, *names: str, unique: str = "run") -> tuple[str, tuple[StagedDirectory, ...]]:
-    for name in INPUTS:
-        (location / name).mkdir(exist_ok=True)
-    staging = create_staging(FS, str(location), unique=unique, owner="test", now=1.0)
-    staged = []
-    for name in names:
-        add_output_directory(FS, staging, name)
-        attempt = attempt_path(staging, name, "bucket_00000", "3.0")
-        Path(attempt).write_bytes(name.encode())
-        accept_attempt(FS, staging, attempt, name, "bucket_00000")
-        staged.append(StagedDirectory(name=name, files=(StagedFile(name="bucket_00000", length=len(name)),)))
-    return staging, tuple(staged)
-
-
-def visible(location: Path) -> set[str]:
-    return {path.name for path in location.iterdir() if path.name not in INPUTS}
 
 
 def test_a_base_carries_the_marks_of_a_compacted_one(tmp_path: Path) -> None:
@@ -202,21 +172,19 @@ def test_only_what_was_written_is_published(tmp_path: Path, fault: str) -> None:
     assert visible(tmp_path) == {"_tmp_run"}
 
 
-def test_two_directories_are_published_inserts_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_directories_are_published_inserts_first(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELETES, DELTA)
     renamed: list[str] = []
-    real = LocalFileSystem.rename_noreplace
 
-    def spy(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        name = Path(target).name
-        if Path(target).parent == tmp_path:
-            record = read_record(FS, f"{staging}/publish.json")
-            assert [item.name for item in record.directories] == [DELTA, DELETES]
-            renamed.append(name)
-        real(self, source, target, missing=missing)
+    class Watched(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            if Path(target).parent == tmp_path:
+                record = read_record(FS, f"{staging}/publish.json")
+                assert [item.name for item in record.directories] == [DELTA, DELETES]
+                renamed.append(Path(target).name)
+            super().rename_noreplace(source, target, missing=missing)
 
-    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", spy)
-    result = publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    result = publish(Watched(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert result == Published(directories=(DELTA, DELETES), kind="two renames")
     assert renamed == [DELTA, DELETES]
     assert visible(tmp_path) == {DELTA, DELETES}
@@ -231,14 +199,14 @@ def _before_each_rename(patched: pytest.MonkeyPatch, way: str, look: Callable[[s
     if way == FLAG:
         renameat2 = local._RENAMEAT2
 
-        def told(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
+        def answered(one: int, source: bytes, two: int, target: bytes, flags: int) -> int:
             try:
                 look(os.fsdecode(target))
             except OSError as error:
                 return error.errno or 0
             return renameat2(one, source, two, target, flags)
 
-        patched.setattr(local, "_RENAMEAT2", told)
+        patched.setattr(local, "_RENAMEAT2", answered)
         return
     for name in ("link", "rename"):
         real = getattr(os, name)
@@ -316,260 +284,49 @@ def test_a_passing_error_takes_the_first_back_or_leaves_it_to_the_next_run(
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
-def test_a_target_taken_between_the_renames_takes_the_first_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_taken_between_the_renames_takes_the_first_back(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
-    real = LocalFileSystem.rename_noreplace
 
-    def rival(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        if target == f"{tmp_path}/{DELETES}":
-            Path(target).mkdir()
-        real(self, source, target, missing=missing)
+    class Rival(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            if target == f"{tmp_path}/{DELETES}":
+                Path(target).mkdir()
+            super().rename_noreplace(source, target, missing=missing)
 
-    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", rival)
     with pytest.raises(ConflictError, match="already exists"):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        publish(Rival(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELETES, "_tmp_run"}
     assert roll_forward(FS, str(tmp_path)) == ()
 
 
-def _recorded(location: Path, *, renamed: tuple[str, ...] = ()) -> str:
-    staging, staged = stage(location, DELTA, DELETES)
-    write_record(FS, f"{staging}/publish.json", PublicationRecord(directories=staged, inputs=INPUTS))
-    for name in renamed:
-        (Path(staging) / name).rename(location / name)
-    return staging
-
-
-def test_what_was_published_is_only_tidied_up(tmp_path: Path) -> None:
-    _recorded(tmp_path, renamed=(DELTA, DELETES))
-    (done,) = roll_forward(FS, str(tmp_path))
-    assert done.outcome == "was published"
-    assert visible(tmp_path) == {DELTA, DELETES}
-
-
-@pytest.mark.parametrize("why", ["input", "target"])
-def test_an_invisible_publication_whose_time_has_passed_is_discarded(tmp_path: Path, why: str) -> None:
-    _recorded(tmp_path)
-    if why == "input":
-        (tmp_path / INPUTS[0]).rmdir()
-    elif why == "target":
-        (tmp_path / DELTA).mkdir()
-    (done,) = roll_forward(FS, str(tmp_path))
-    assert done.outcome == "discarded"
-    gone = f"its input {INPUTS[0]} is gone, so something else stands for those rows"
-    assert done.reason == (gone if why == "input" else f"{DELTA} already exists")
-    assert visible(tmp_path) == ({DELTA} if why == "target" else set())
-
-
-def test_a_half_publication_is_finished_whatever_has_become_of_its_inputs(tmp_path: Path) -> None:
-    _recorded(tmp_path, renamed=(DELTA,))
-    (tmp_path / INPUTS[0]).rmdir()
-    (done,) = roll_forward(FS, str(tmp_path))
-    assert done.outcome == "finished"
-    assert visible(tmp_path) == {DELTA, DELETES}
-
-
-def test_a_half_publication_that_a_base_covers_is_discarded(tmp_path: Path) -> None:
-    """Somebody else has compacted what was visible of it, and cleaned."""
-    _recorded(tmp_path, renamed=(DELTA,))
-    shutil.rmtree(tmp_path / DELTA)
-    base = "base_0000004"
-    (tmp_path / base).mkdir()
-    (done,) = roll_forward(FS, str(tmp_path))
-    assert done.outcome == "discarded"
-    assert base in (done.reason or "")
-    assert visible(tmp_path) == {base}
-    assert unfinished_publications(FS, str(tmp_path)) == ()
-
-
-@pytest.mark.parametrize("visible_only", [False, True])
-def test_a_half_that_was_removed_is_given_up_while_all_inputs_are_there(tmp_path: Path, visible_only: bool) -> None:
-    _recorded(tmp_path, renamed=(DELTA,))
-    shutil.rmtree(tmp_path / DELTA)
-    (done,) = roll_forward(FS, str(tmp_path), visible_only=visible_only)
-    assert done.outcome == "discarded"
-    assert done.reason == f"{DELTA} was removed after it was published, and all its inputs are still there"
-    assert visible(tmp_path) == set()
-    assert unfinished_publications(FS, str(tmp_path)) == ()
-
-
-@pytest.mark.parametrize("fault", ["an input is gone", "a wider delta covers them"])
-def test_a_half_that_was_removed_with_what_stood_for_it_tells_what_to_do(tmp_path: Path, fault: str) -> None:
-    staging = Path(_recorded(tmp_path, renamed=(DELTA,)) + ".revoked")
-    (tmp_path / DELTA).rename(tmp_path / "_aside")
-    if fault == "an input is gone":
-        (tmp_path / INPUTS[1]).rmdir()
-    else:
-        (tmp_path / "delta_0000001_0000009").mkdir()
-    for _ in range(2):
-        with pytest.raises(CorruptError, match="its other half, was removed") as told:
-            roll_forward(FS, str(tmp_path))
-    assert (f"Put {tmp_path / DELTA} back" in str(told.value), f"removing {staging} " in str(told.value)) == (True,) * 2
-    assert (staging / "publish.json").exists()
-    shutil.rmtree(tmp_path / "delta_0000001_0000009", ignore_errors=True)
-    (tmp_path / "_aside").rename(tmp_path / DELTA)
-    assert [done.outcome for done in roll_forward(FS, str(tmp_path))] == ["finished"]
-
-
-@pytest.mark.parametrize(
-    "wider", ["delta_0000001_0000007", "delete_delta_0000001_0000007", "delta_0000001_0000009_v0000012"]
-)
-@pytest.mark.parametrize("visible_only", [False, True])
-def test_a_half_that_somebody_has_merged_alone_is_not_finished(tmp_path: Path, wider: str, visible_only: bool) -> None:
-    """Hive's compactor came between: its result lacks the events of the other half, and would hide them for ever."""
-    staging = Path(_recorded(tmp_path, renamed=(DELTA,)) + ".revoked")
-    (tmp_path / wider).mkdir()
-    for _ in range(2):
-        with pytest.raises(CorruptError, match=f"because {wider} was made of {DELTA} without {DELETES}") as told:
-            roll_forward(FS, str(tmp_path), visible_only=visible_only)
-        assert visible(tmp_path) == {DELTA, wider, staging.name}
-    assert str(staging) in str(told.value)
-    (tmp_path / wider).rmdir()
-    (done,) = roll_forward(FS, str(tmp_path))
-    assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES})
-
-
-def test_what_is_not_visible_and_was_merged_by_somebody_else_is_discarded(tmp_path: Path) -> None:
-    _recorded(tmp_path)
-    wider = "delta_0000001_0000007"
-    (tmp_path / wider).mkdir()
-    (done,) = roll_forward(FS, str(tmp_path))
-    assert (done.outcome, done.reason) == ("discarded", f"{wider} covers it")
-    assert visible(tmp_path) == {wider}
-
-
-@pytest.mark.parametrize("other", ["delta_0000005_0000009", "delta_0000002_0000002_0000", "base_0000000"])
-def test_a_directory_that_does_not_cover_a_half_is_in_nobodys_way(tmp_path: Path, other: str) -> None:
-    _recorded(tmp_path, renamed=(DELTA,))
-    (tmp_path / other).mkdir()
-    (done,) = roll_forward(FS, str(tmp_path))
-    assert (done.outcome, visible(tmp_path)) == ("finished", {DELTA, DELETES, other})
-
-
-def test_only_what_is_visible_already(tmp_path: Path) -> None:
-    _recorded(tmp_path)
-    assert roll_forward(FS, str(tmp_path), visible_only=True) == ()
-    (staging,) = unfinished_publications(FS, str(tmp_path))
-    (Path(staging) / DELTA).rename(tmp_path / DELTA)
-    (done,) = roll_forward(FS, str(tmp_path), visible_only=True)
-    assert done.outcome == "finished"
-    assert visible(tmp_path) == {DELTA, DELETES}
-
-
-def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
-    real = LocalFileSystem.rename_noreplace
 
-    def remover(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        real(self, source, target, missing=missing)
-        if target == f"{tmp_path}/{DELTA}":
-            shutil.rmtree(staging)
+    class Remover(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            super().rename_noreplace(source, target, missing=missing)
+            if target == f"{tmp_path}/{DELTA}":
+                shutil.rmtree(staging)
 
-    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", remover)
     with pytest.raises(ConflictError):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        publish(Remover(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {"_tmp_run.revoked"}
 
 
-def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sleeper found its staging gone and the second half not there yet; then all of it was done."""
+def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_meanwhile(tmp_path: Path) -> None:
+    """The paused run found its staging gone and the second half not there yet; then all of it was done."""
     staging, staged = stage(tmp_path, DELTA, DELETES)
-    real = LocalFileSystem.rename_noreplace
     aside = tmp_path / "_aside"
 
-    def late(self: LocalFileSystem, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        if target == f"{tmp_path}/{DELETES}":
-            Path(staging).rename(aside)
-        if target == f"{staging}.revoked":
-            (aside / DELETES).rename(tmp_path / DELETES)
-            shutil.rmtree(aside)
-        real(self, source, target, missing=missing)
+    class Late(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            if target == f"{tmp_path}/{DELETES}":
+                Path(staging).rename(aside)
+            if target == f"{staging}.revoked":
+                (aside / DELETES).rename(tmp_path / DELETES)
+                shutil.rmtree(aside)
+            super().rename_noreplace(source, target, missing=missing)
 
-    monkeypatch.setattr(LocalFileSystem, "rename_noreplace", late)
     with pytest.raises(ConflictError):
-        publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+        publish(Late(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert visible(tmp_path) == {DELTA, DELETES}
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [("staged", CorruptError), ("published", CorruptError), ("target", ConflictError)],
-)
-def test_a_half_that_is_not_what_was_recorded_is_not_finished(
-    tmp_path: Path, fault: str, kind: type[AcidError]
-) -> None:
-    staging = _recorded(tmp_path, renamed=(DELTA,))
-    if fault == "staged":
-        (Path(staging) / DELETES / "bucket_00000").write_bytes(b"torn")
-    elif fault == "published":
-        (tmp_path / DELTA / "bucket_00000").write_bytes(b"torn")
-    else:
-        (tmp_path / DELETES).mkdir()
-    before = visible(tmp_path) - {"_tmp_run"}
-    with pytest.raises(kind):
-        roll_forward(FS, str(tmp_path))
-    assert visible(tmp_path) - {"_tmp_run.revoked"} == before
-    assert Path(f"{staging}.revoked", "publish.json").exists()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        '{"version": 1}',
-        '{"version": 2, "directories": [{"name": "base_1", "files": []}], "inputs": []}',
-        '{"version": 1, "directories": [], "inputs": []}',
-        '{"version": 1, "directories": [{"name": "base_1", "files": [{"name": "a", "length": "1"}]}], "inputs": []}',
-        '{"version": 1, "directories": [{"name": "a/b", "files": []}], "inputs": []}',
-    ],
-)
-def test_a_damaged_record_is_an_error(tmp_path: Path, text: str) -> None:
-    staging = create_staging(FS, str(tmp_path), unique="x", owner="o", now=1.0)
-    Path(staging, "publish.json").write_text(text)
-    with pytest.raises(CorruptError, match=r"publish\.json"):
-        roll_forward(FS, str(tmp_path))
-
-
-DAY = 86_400.0
-NOW = 1_700_000_000.0
-
-
-def _age(root: Path, seconds: float) -> None:
-    for path in [*root.rglob("*"), root]:
-        os.utime(path, (NOW - seconds, NOW - seconds))
-
-
-def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
-    dead = stage(tmp_path, "base_0000004", unique="dead")[0]
-    stage(tmp_path, "base_0000004", unique="young")
-    stage(tmp_path, "base_0000004", unique="growing")
-    for name, content in (("_tmp_foreign", True), ("_tmp_empty", False), ("delta_0000001_0000001", True)):
-        (tmp_path / name).mkdir()
-        if content:
-            (tmp_path / name / "file").touch()
-    (tmp_path / "_acidlib_claim.abc.tmp").write_bytes(b"{")
-    _recorded(tmp_path)
-    _age(tmp_path, DAY + 1)
-    _age(tmp_path / "_tmp_young", DAY - 1)
-    os.utime(tmp_path / "_tmp_growing/base_0000004/bucket_00000", (NOW, NOW))
-    found = find_litter(FS, str(tmp_path), now=NOW)
-    assert {item.name for item in found} == {"_acidlib_claim.abc.tmp", "_tmp_dead", "_tmp_empty"}
-    sizes = {item.name: item.bytes for item in found}
-    assert sizes["_tmp_dead"] > len("base_0000004")
-    assert all(item.idle_seconds == pytest.approx(DAY + 1) for item in found)
-    assert remove_staging(FS, str(tmp_path), dead) is None
-    assert not Path(dead).exists()
-
-
-def test_nothing_is_litter_while_somebody_else_is_at_work(tmp_path: Path) -> None:
-    stage(tmp_path, "base_0000004", unique="dead")
-    _age(tmp_path, 2 * DAY)
-    with claim(FS, str(tmp_path), owner="o", token="t", clock=lambda: NOW):
-        assert find_litter(FS, str(tmp_path), now=NOW) == ()
-        assert [item.name for item in find_litter(FS, str(tmp_path), now=NOW, own_token="t")] == ["_tmp_dead"]
-        assert [item.name for item in find_litter(FS, str(tmp_path), now=NOW + 601)] == ["_tmp_dead"]

@@ -2,8 +2,8 @@
 
 A `Shape` says which fields of a struct are looked into; what a known field holds below that stays as the bytes that
 were written, so that nothing a newer format puts there is lost or changed. A struct with fields that its own shape
-does not know is told by `Decoded.unknown`: the caller decides what that means. Code generated from an IDL drops such
-fields without a word, which is why none is used.
+does not know is listed in `Decoded.unknown`: the caller decides what that means. Code generated from an IDL drops such
+fields silently, which is why none is used.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MOST_KIND = max(Kind)
 
 
 class DamageError(Exception):
-    """The bytes are no such struct; the message is the reason alone. It never leaves this package."""
+    """The bytes are not such a struct; the message is the reason alone. It is caught within this package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

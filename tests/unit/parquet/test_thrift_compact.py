@@ -1,4 +1,4 @@
-"""Thrift's compact protocol: what Apache Thrift writes is understood and kept, damage is told, nothing is reserved."""
+"""Thrift's compact protocol: what Apache Thrift writes is read and kept, damage is an error, nothing is reserved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import DamageError, Kind, Shape, decode, decode_list, encode
+from acidlib.parquet.thrift_compact import DamageError, Kind, Shape, decode, decode_list, encode
 
 INNER = Shape(name="Inner", kinds={1: Kind.I32, 16: Kind.BINARY, 32: Kind.BINARY}, required=frozenset({1}))
 OUTER = Shape(
