@@ -34,7 +34,8 @@ from judges import orc_tail as o
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import DataFile, FileForm
 from acidlib.orc.schema import TypeNode, row_struct
-from acidlib.rewrite.inputs import StripeKeys, aborted_rows, key_index
+from acidlib.rewrite.acid_footer import key_index
+from acidlib.rewrite.stripe_keys import StripeKeys, aborted_rows
 
 
 def all_keys(stripe: StripeKeys) -> list[tuple[int, int, int]]:
