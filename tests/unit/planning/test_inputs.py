@@ -26,7 +26,7 @@ from acidlib.planning.state import acid_state
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 LIMIT = 256 << 20
 
 
