@@ -22,6 +22,7 @@ from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.schema import TypeNode, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
+from acidlib.rewrite.stripe_keys import StripeKeys
 from acidlib.storage.datafiles import LocalDataFiles
 
 COLUMNS = "struct<a:int,s:string>"
@@ -112,6 +113,18 @@ def original(path: Path, rows: Sequence[Any], *, bucket: int = 0, **changes: Any
     """A file of rows without ACID columns."""
     data = tables.orc_bytes(COLUMNS, rows, STRIPES)
     return write(path, data, bucket=bucket, **{"form": FileForm.ORIGINAL, "directory": "", **changes})
+
+
+def delta(location: Path, count: int = 30, write_id: int = 7, **changes: Any) -> DataFile:
+    """A delta of rows in stripes of ten."""
+    name = tables.delta_name(write_id, write_id)
+    return events(location / name / "bucket_00000", tables.inserts(write_id, rows(count)), **changes)
+
+
+def all_keys(stripe: StripeKeys) -> list[tuple[int, int, int]]:
+    """The keys of a stripe's rows."""
+    found = stripe.ids().keys
+    return [found.key(index) for index in range(len(found))]
 
 
 def rows(count: int, first: int = 0) -> list[tuple[int, str]]:

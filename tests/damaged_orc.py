@@ -25,10 +25,10 @@ from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.rewrite.contents import look_into
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import run_join
+from acidlib.rewrite.join_facts import join_facts
 from acidlib.rewrite.unit import run_unit
 
 ROWS = 60
@@ -159,8 +159,8 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
         )
 
     def join() -> None:
-        found = [look_into(file, frozenset({JoinWay.STRIPES}), InputFiles("/t", files)) for file in inputs]
-        if len({content.like for content in found}) == 1 and found[0].way is JoinWay.STRIPES:
+        found = [join_facts(file, frozenset({JoinWay.STRIPES}), InputFiles("/t", files)) for file in inputs]
+        if len({facts.group_key for facts in found}) == 1 and found[0].way is JoinWay.STRIPES:
             run_join(
                 JoinUnit(
                     location="/t",

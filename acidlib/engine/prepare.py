@@ -34,7 +34,7 @@ class Prepared:
     """The inputs of one compaction, and all they were derived from.
 
     inputs  with the logical lengths of files that have a side file
-    schema  the file whose columns are the table's where nobody states them
+    schema  the file whose columns are the table's where these are not stated
     """
 
     place: ListedPlace
@@ -42,7 +42,7 @@ class Prepared:
     schema: DataFile | None
 
     def looks(self) -> tuple[Look, ...]:
-        """What has to be looked into before units are known: delete files, or all files of an insert-only table."""
+        """The files to read before units are known: delete files, or all files of an insert-only table."""
         target = self.place.target
         if target.is_insert_only:
             ways = ways_of(target.storage, target.properties)
@@ -84,7 +84,7 @@ def prepare(
 ) -> Prepared | Refusal:
     """What a compaction of a place, as it is listed, would read and write, or why there is none.
 
-    automatic  an initiator asked for it, nobody by name
+    automatic  an initiator asked for it, not a person
 
     RefusedError for what no compaction can be made of until its owner changes it.
     """
@@ -137,7 +137,7 @@ def _with_logical_length(fs: FileSystem, location: str, file: DataFile) -> DataF
     except CorruptError:
         if not file.aborted:
             raise
-        return replace(file, length=0)  # its writer died before it noted a length, and nobody wants its rows
+        return replace(file, length=0)  # its writer died before it noted a length, and its rows are left out anyway
 
 
 def _holds_events(place: ListedPlace, files: InputFiles) -> bool:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.listing import Listing
 from acidlib.model.txnids import ValidTxnList
-from acidlib.model.units import Contents, DataFile, JoinUnit, JoinWay, Unit, UnitResult
-from acidlib.rewrite.contents import look_into
+from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import run_join
+from acidlib.rewrite.join_facts import join_facts
 from acidlib.rewrite.parts import BucketJoin, BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
@@ -114,13 +114,13 @@ class Look:
     ways: frozenset[JoinWay] | None = None
 
 
-def look_task(look: Look, attempt: str) -> frozenset[int] | Contents:
+def look_task(look: Look, attempt: str) -> frozenset[int] | JoinFacts:
     """The buckets that the events of a delete file belong to, or what a file of an insert-only table holds."""
     del attempt
     place = InputFiles(look.location, LocalDataFiles())
     if look.ways is None:
         return event_buckets(look.file, place)
-    return look_into(look.file, look.ways, place)
+    return join_facts(look.file, look.ways, place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ class FlushLength:
     """The side file of a data file that a streaming writer left open, or has open still.
 
     path, length  of the side file, relative to the location, and in bytes as listed
-    data_length   of the data file as listed: behind the length that the side file notes are rows that nobody may read
+    data_length   of the data file as listed: what lies behind the length noted in the side file may not be read
     """
 
     path: str
@@ -39,7 +39,7 @@ class DataFile:
     directory  name of its base, delta or delete_delta directory; "" for an original file
     length     logical length in bytes: as listed, until a `flush_length` is read, and then what that notes
     bucket     number from the file's name
-    form       what its name says of its rows; only its columns are proof, so that whoever reads it compares
+    form       what its name says of its rows; only its columns are proof, with which a reader compares it
     write_id, statement_id  of rows without ACID columns: their synthetic keys (0 and 0 for original files)
     aborted    every write id of its directory is aborted: none of its rows stays, so it need not be readable
     modified   epoch seconds, as listed
@@ -67,18 +67,18 @@ class JoinWay(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
-    """What a look into a file of an insert-only table tells.
+class JoinFacts:
+    """What decides with which other files a file of an insert-only table is joined.
 
-    way   how it may be joined with others; WHOLE: it is copied as it is
-    like  files of one way may become one file where these texts are equal, too
-    why   why it is copied whole, or what files that are joined must have in common; else None
-    share  how much of what one file may hold it takes up, at most 1
+    way        how it may be joined; WHOLE: it is copied as it is
+    group_key  files of one way become one file only where these are equal
+    reason     why it is copied whole, or what files that are joined must have in common; else None
+    share      how much of what one file may hold it takes up, at most 1
     """
 
     way: JoinWay
-    like: str = ""
-    why: str | None = None
+    group_key: str = ""
+    reason: str | None = None
     share: float = 0.0
 
 
@@ -114,7 +114,7 @@ class RewriteSettings:
                       commas, or `*` (orc.bloom.filter.columns)
     bloom_fpp         share of false positives in bloom filters, above 0 and below 1 (orc.bloom.filter.fpp); None =
                       as in the inputs, else Hive's default
-    stated            which of stride, block_bytes and compression somebody asked for by name: they win over what the
+    stated            which of stride, block_bytes and compression were set by name: they win over what the
                       inputs have. Another codec or stride cannot stand in one file with it, so stripes that have one
                       are recoded; a smaller block is not worth that, so blocks of the inputs may still be larger
     """
@@ -141,7 +141,7 @@ class Unit:
     inputs       in merged order: base or originals first, then deltas
     deletes      files that may hold delete events for this bucket; applied when `collapse`
     collapse     major: deleted rows go, and the events with them; minor: all committed events stay
-    schema       the input whose columns are the table's where `row_type` does not tell them
+    schema       the input whose columns are the table's where there is no `row_type`
     keep_empty   a file is written even when no row is left (Hive 3.1 does)
     write_ids    the compactor's list: rows of aborted ids go
     row_type     the table's columns as Hive's text `struct<name:type,...>`, which are the result's. None = there are
@@ -179,7 +179,7 @@ class JoinUnit:
     file_name  of the result, such as 000000_0
     bucket     number that the inputs' names have, 0 where a name has none
     inputs     in order: base or originals first, then deltas; one alone where `way` is WHOLE
-    why        why the inputs are not joined with others of their bucket, else None
+    reason     why the inputs are not joined with others of their bucket, else None
     """
 
     location: str
@@ -190,7 +190,7 @@ class JoinUnit:
     inputs: tuple[DataFile, ...]
     generation: Generation
     settings: RewriteSettings
-    why: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

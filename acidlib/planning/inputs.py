@@ -191,7 +191,7 @@ def _removable(
     own_txn: int,
     knows_txns: bool,  # noqa: FBT001 - private, and passed on by one caller
 ) -> bool:
-    """Whether a cleaning may be asked for: not because of a directory that nobody knows to be committed."""
+    """Whether a cleaning may be requested: not because of a directory that is not known to be committed."""
     if not (state.obsolete or state.aborted):
         return False
     names: dict[str, BaseDir | DeltaDir] = {delta.path: delta.name for delta in state.deltas}

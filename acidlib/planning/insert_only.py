@@ -18,7 +18,7 @@ from itertools import count
 from acidlib.model.generation import Generation
 from acidlib.model.names import OriginalFile
 from acidlib.model.tables import Storage
-from acidlib.model.units import Contents, DataFile, JoinUnit, JoinWay, RewriteSettings
+from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, RewriteSettings
 from acidlib.planning.eligible import ORC_INPUT_FORMAT
 from acidlib.planning.inputs import CompactionInputs
 
@@ -55,23 +55,23 @@ def input_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
 
 def join_units(
     inputs: CompactionInputs,
-    contents: Mapping[str, Contents],
+    facts: Mapping[str, JoinFacts],
     *,
     location: str,
     generation: Generation,
     settings: RewriteSettings,
 ) -> tuple[JoinUnit, ...]:
-    """The files to make. `contents`: what each input holds, by its path.
+    """The files to make. `facts` of each input, by its path.
 
     A bucket's first file is named as Hive's writers name it, further ones as Hive names copies of it.
     """
     groups: list[_Group] = []
     latest: dict[tuple[int, JoinWay, str], _Group] = {}
     for file in input_files(inputs):
-        found = contents[file.path]
-        key = (file.bucket, found.way, file.path if found.way is JoinWay.WHOLE else found.like)
+        found = facts[file.path]
+        key = (file.bucket, found.way, file.path if found.way is JoinWay.WHOLE else found.group_key)
         if key not in latest or latest[key].share + found.share > 1:
-            latest[key] = _Group(contents=found)
+            latest[key] = _Group(facts=found)
             groups.append(latest[key])
         latest[key].files.append(file)
         latest[key].share += found.share
@@ -83,11 +83,11 @@ def join_units(
             directory=output.path,
             file_name=_name(group.files[0], next(copies[group.files[0].bucket])),
             bucket=group.files[0].bucket,
-            way=group.contents.way,
+            way=group.facts.way,
             inputs=tuple(group.files),
             generation=generation,
             settings=settings,
-            why=group.contents.why,
+            reason=group.facts.reason,
         )
         for group in groups
     )
@@ -97,7 +97,7 @@ def join_units(
 class _Group:
     """Files that become one; `share` of what it may hold."""
 
-    contents: Contents
+    facts: JoinFacts
     files: list[DataFile] = field(default_factory=list)
     share: float = 0.0
 

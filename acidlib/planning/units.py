@@ -28,7 +28,7 @@ def delete_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
 
 
 def schema_file(inputs: CompactionInputs, has_rows: Callable[[DataFile], bool]) -> DataFile | None:
-    """The file whose columns are the table's where nobody states them; None where no input has any bytes.
+    """The file whose columns are the table's where these are not stated; None where no input has any bytes.
 
     It is the newest with rows, for inputs come by write id: a writer without rows need not have known the columns
     (`struct<>`), and its transaction changed none of them. Without rows it is the newest with any bytes. A writer that
@@ -63,8 +63,8 @@ def compaction_units(
     matching        how the table's readers find its columns
 
     By Hive 3's names every bucket number seen in any input gives a file in every result, be it empty, as Hive 3.1 does;
-    by Hive 4's only buckets with rows or events give one. A result without any row or event is dropped by whoever
-    publishes.
+    by Hive 4's only buckets with rows or events give one. A result without any row or event is
+    not published.
     """
     if schema is None:
         return ()

@@ -12,8 +12,9 @@ from acidlib.model.units import DataFile
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
-from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, StripeKeys, aborted_rows, open_inputs
+from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import KeyRange, Keys, event_order, gather
+from acidlib.rewrite.stripe_keys import StripeKeys, aborted_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,7 +82,7 @@ def read_deletes(
 
 
 def key_range(file: OpenInput) -> KeyRange | None:
-    """Bounds of the keys of a delete file's events, or None where its statistics do not tell them."""
+    """Bounds of the keys of a delete file's events, or None without true statistics of them."""
     low, high = None, None
     for stripe in _stripes_with_rows(file):
         found = stripe.known_range()
@@ -144,11 +145,11 @@ class _Events:
             chosen = _events_of(self._bucket, ids.keys.buckets)
         except CorruptError as error:
             raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
-        gone = aborted_rows(stripe, write_ids)
+        aborted = aborted_rows(stripe, write_ids)
         self.read += int(np.count_nonzero(chosen))
-        if gone is not None:
-            self.aborted += int(np.count_nonzero(chosen & gone))
-            chosen &= ~gone
+        if aborted is not None:
+            self.aborted += int(np.count_nonzero(chosen & aborted))
+            chosen &= ~aborted
         start = self._count
         self._count += int(np.count_nonzero(chosen))
         everything = self._count - start == len(chosen)

@@ -1,33 +1,20 @@
-"""The open input files of a unit, and the ACID id columns of their stripes."""
+"""The input files of a unit, open with their tails."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-import numpy as np
-
-from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.rowid import decode_bucket, encode_bucket
+from acidlib.errors import CorruptError
 from acidlib.model.units import DataFile, FileForm
-from acidlib.model.writeids import ValidWriteIdList
-from acidlib.orc.column import Longs, Mask
-from acidlib.orc.schema import is_acid
+from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
-from acidlib.orc.statistics import stripe_statistics_are_true
-from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, read_tail
-from acidlib.rewrite.id_ranges import IdRanges, id_ranges, id_ranges_agree
-from acidlib.rewrite.keys import Key, KeyRange, Keys
-
-KEY_INDEX = "hive.acid.key.index"
-OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
-INSERT, DELETE = 0, 2
-
+from acidlib.rewrite.acid_footer import id_ranges_agree, key_index
+from acidlib.rewrite.keys import Key
 
 MOST_TAILS = 64
 """Tails that are kept of files that are not open; what statistics a file of many stripes has may be megabytes."""
@@ -86,6 +73,11 @@ class OpenInput:
         return key_index(self.tail)
 
     @cached_property
+    def row(self) -> TypeNode:
+        """The user's columns as the file has them; in an original file they are all there is."""
+        return row_struct(self.tail.root)
+
+    @cached_property
     def rows_before(self) -> tuple[int, ...]:
         """For each stripe the rows of the file that lie before it."""
         return tuple(accumulate((stripe.rows for stripe in self.tail.stripes), initial=0))
@@ -139,206 +131,3 @@ def open_input(file: DataFile, source: SourceFile, tail: Tail, *, first_row: int
     return OpenInput(
         file=file, source=source, tail=tail, acid=acid, first_row=first_row, ranges_true=acid and id_ranges_agree(tail)
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StripeIds:
-    """The id columns of one stripe."""
-
-    keys: Keys
-    current: Longs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bounds:
-    """First and last key of a stripe, and the range of currentTransaction, as they were decoded."""
-
-    first: Key
-    last: Key
-    current: tuple[int, int]
-
-
-class StripeKeys:
-    """What is known of the keys of one stripe without decoding, and the id columns when they are asked for."""
-
-    def __init__(self, file: OpenInput, number: int) -> None:
-        self.file = file
-        self.number = number
-        self.rows = file.tail.stripes[number].rows
-        self.where = f"stripe {number} of {file.tail.name}"
-        self._ids: StripeIds | None = None
-        self._bounds: _Bounds | None = None
-        self._rows_proved = False
-        self._ranges = self._true_ranges()
-
-    def _true_ranges(self) -> IdRanges | None:
-        """The ranges of the id columns, or None unless the statistics are there and true."""
-        tail = self.file.tail
-        if not self.file.ranges_true or not stripe_statistics_are_true(tail, self.number):
-            return None
-        return id_ranges(tail.stripe_statistics[self.number])
-
-    @property
-    def statistics_true(self) -> bool:
-        """Whether the stripe's statistics may be believed."""
-        return self._ranges is not None
-
-    def ids(self) -> StripeIds:
-        """The id columns; decoded at the first call. `forget` drops them."""
-        return self._ids if self._ids is not None else self._load()[0]
-
-    def _load(self) -> tuple[StripeIds, _Bounds]:
-        ids = self._synthetic() if not self.file.acid else self._decode()
-        bounds = _Bounds(
-            first=ids.keys.key(0), last=ids.keys.key(-1), current=(int(ids.current.min()), int(ids.current.max()))
-        )
-        self._ids, self._bounds = ids, bounds
-        return ids, bounds
-
-    def _bounds_alone(self) -> _Bounds:
-        """The bounds of the id columns, which do not stay decoded for that."""
-        if self._bounds is not None:
-            return self._bounds
-        _, bounds = self._load()
-        self.forget()
-        return bounds
-
-    def forget(self) -> None:
-        """Give the decoded columns back."""
-        self._ids = None
-
-    def _synthetic(self) -> StripeIds:
-        file = self.file.file
-        if not self._rows_proved:
-            StripeReader(self.file.source, self.file.tail, self.number).prove_rows()
-            self._rows_proved = True
-        first_row = self.file.first_row + self.file.rows_before[self.number]
-        keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
-        return StripeIds(keys=keys, current=keys.write_ids)
-
-    def _decode(self) -> StripeIds:
-        reader = StripeReader(self.file.source, self.file.tail, self.number)
-        arrays = []
-        for column in range(OPERATION, CURRENT + 1):
-            decoded = reader.column(self.file.tail.root.children[column - 1], self.rows)
-            if decoded.present is not None or decoded.values is None:
-                raise CorruptError(f"Cannot read column {column} in {self.where}: because an id column has nulls")
-            arrays.append(decoded.values)
-        operations, write_ids, buckets, row_ids, current = arrays
-        keys = Keys(write_ids, buckets, row_ids)
-        self._check_operations(int(operations.min()), int(operations.max()))
-        return StripeIds(keys=keys, current=current)
-
-    def _check_operations(self, low: int, high: int) -> None:
-        wanted = DELETE if self.file.file.directory.startswith("delete_delta_") else INSERT
-        if self.rows and (low != wanted or high != wanted):
-            raise RefusedError(
-                f"Cannot compact {self.where}: because it holds events of operation {low} to {high} where only "
-                f"{wanted} belongs; tables written before split update are not supported"
-            )
-
-    def check(self) -> None:
-        """Raise RefusedError or CorruptError for operations or buckets that do not belong here."""
-        if self._ranges is not None:
-            self._check_operations(*self._ranges[OPERATION - 1])
-        else:
-            self.ids()
-        if not self.file.file.directory.startswith("delete_delta_"):
-            others = self.buckets() - {self.file.file.bucket}
-            if others:
-                raise CorruptError(
-                    f"Cannot compact {self.where}: because it holds rows of bucket {min(others)}, not only of "
-                    f"{self.file.file.bucket} as its name says. Hive shows such rows whatever deletes them, and cannot "
-                    "compact them either; INSERT OVERWRITE of the table, or partition, with a SELECT of all its rows "
-                    "writes those that Hive shows anew, with new row ids"
-                )
-
-    def buckets(self) -> frozenset[int]:
-        """The buckets that the keys decode to, exactly."""
-        if self._ranges is not None:
-            low, high = self._ranges[BUCKET - 1]
-            # between properties of two codec versions, or of two plain buckets, lie those of others
-            if low == high or (low >> 29 and low >> 16 == high >> 16):
-                return frozenset({self._bucket(low)})
-        found = self.ids().keys.buckets
-        if found.min() == found.max():
-            return frozenset({self._bucket(int(found[0]))})
-        return frozenset(self._bucket(int(value)) for value in np.unique(found))
-
-    def _bucket(self, value: int) -> int:
-        try:
-            return decode_bucket(value)[0]
-        except CorruptError as error:
-            raise CorruptError(f"Cannot compact {self.where}: {error}") from None
-
-    def known_range(self) -> KeyRange | None:
-        """What true statistics say of the keys: their least parts together, and their greatest. Else None."""
-        if self._ranges is None:
-            return None
-        write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
-        return (write_ids[0], buckets[0], row_ids[0]), (write_ids[1], buckets[1], row_ids[1])
-
-    def key_range(self) -> KeyRange:
-        """No key of the stripe, whose keys ascend, lies outside of these; decoded where statistics do not tell."""
-        known = self.known_range()
-        if known is not None:
-            return known
-        bounds = self._bounds or self._load()[1]
-        return bounds.first, bounds.last
-
-    def first_key(self) -> Key:
-        """The key of the stripe's first row."""
-        return self._bounds_alone().first
-
-    def current_range(self) -> tuple[int, int]:
-        """Lowest and highest currentTransaction."""
-        if self._ranges is not None:
-            return self._ranges[CURRENT - 1]
-        return (self._bounds or self._load()[1]).current
-
-    def last_key(self) -> Key:
-        """The key of the stripe's last row: decoded before, or the file's own entry, or decoded now.
-
-        An entry counts where the file has one per stripe and it agrees with true statistics.
-        """
-        entries = self.file.key_index
-        if self._bounds is None and self._ranges is not None and entries is not None:
-            entry = entries[self.number]
-            bounds = self._ranges[WRITE_ID - 1 : ROW_ID]
-            if all(low <= part <= high for part, (low, high) in zip(entry, bounds, strict=True)):
-                return entry
-        return self._bounds_alone().last
-
-
-def key_index(tail: Tail) -> tuple[Key, ...] | None:
-    """The entries of hive.acid.key.index, or None when there is not one per stripe (Hive OrcRecordUpdater)."""
-    text = tail.user_metadata.get(KEY_INDEX)
-    if text is None:
-        return None
-    try:
-        parts = text.decode("ascii").split(";")
-        entries = [tuple(int(number) for number in part.split(",")) for part in parts if part]
-    except ValueError:
-        return None
-    if len(entries) != len(tail.stripes) or any(len(entry) != 3 for entry in entries):
-        return None
-    return tuple((entry[0], entry[1], entry[2]) for entry in entries)
-
-
-def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None:
-    """Which rows were written by aborted ids, or None when none was.
-
-    Raises CorruptError for a row whose write id is above the high-water mark: such a directory is no input.
-    """
-    low, high = stripe.current_range()
-    if high > write_ids.high_water_mark:
-        raise CorruptError(
-            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: because it holds write id {high}, "
-            f"above the high-water mark {write_ids.high_water_mark}"
-        )
-    aborted = write_ids.aborted_ids
-    suspects = aborted[bisect_left(aborted, low) : bisect_right(aborted, high)]
-    if not suspects:
-        return None
-    mask = np.isin(stripe.ids().current, np.array(suspects, dtype=np.int64))
-    return mask if mask.any() else None

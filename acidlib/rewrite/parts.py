@@ -1,8 +1,8 @@
 """A large bucket by several tasks: one plans it, each part rewrites some of its stripes, and a last task joins them.
 
 A part is an ORC file of its own with the options of the result, proved as any result is. Joining copies its stripes.
-The plan tells a part all that needs a look at every input, so that it opens only the files whose stripes it rewrites,
-and of the delete files those that may hold events of their keys.
+The plan holds all that follows only from all inputs together, so that a part opens no other files than those whose
+stripes it rewrites and the delete files that may hold events of their keys.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.points import Point, passing
+from acidlib.rewrite.acid_footer import acid_metadata
 from acidlib.rewrite.deletes import key_range, overlaps, read_deletes
-from acidlib.rewrite.inputs import InputFiles, OpenInput, StripeKeys, open_input, open_inputs
+from acidlib.rewrite.inputs import InputFiles, OpenInput, open_input, open_inputs
 from acidlib.rewrite.keys import Key, KeyRange, Keys
-from acidlib.rewrite.output import acid_metadata
+from acidlib.rewrite.output import new_file, removed_on_error
 from acidlib.rewrite.rows import RowStripe
-from acidlib.rewrite.sink import dropped_if_wrong, new_file
+from acidlib.rewrite.stripe_keys import StripeKeys
 from acidlib.rewrite.unit import (
     Written,
     copy_one,
@@ -40,7 +41,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInput:
-    """An input with rows, and what is known of it only with the inputs before it or with the table's columns.
+    """An input with rows, and what follows from the inputs before it and from the table's columns.
 
     first_row  row id of its first row when it has no ACID columns
     alignment  how its columns fill the table's
@@ -82,7 +83,7 @@ class BucketPlan:
     options        of the result
     planned        the result as far as it is known before
     ranges         of the keys of the stripes, by the numbers of input and stripe
-    delete_ranges  of the keys of each delete file's events, by its path; None where its statistics do not tell them
+    delete_ranges  of the keys of each delete file's events, by its path; None without true statistics of them
     """
 
     unit: Unit
@@ -190,7 +191,7 @@ def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartRe
             stripes.append((number, (written.first_keys[-1], written.last_keys[-1]) if is_there else None))
             passing(Point.WRITTEN)
         writer.finish(acid_metadata(written.last_keys, inserts=rows_kept(part.actions), deletes=0))
-    with dropped_if_wrong(sink):
+    with removed_on_error(sink):
         prove_rows(unit, data, sink, part.actions, written, deleted)
     return PartResult(
         path=path,
@@ -223,8 +224,8 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
                 written.last_keys.append(place.last)
             passing(Point.WRITTEN)
         writer.finish(acid_metadata(written.last_keys, inserts=rows_kept(plan.actions), deletes=0))
-    with dropped_if_wrong(sink):
-        # whether a deleted row came through was looked for in each part, where its keys were at hand
+    with removed_on_error(sink):
+        # that no deleted row came through was proved of each part, where its keys were decoded
         prove_rows(plan.unit, data, sink, plan.actions, written, Keys.empty())
     seconds = plan.planned.seconds + sum(part.seconds for part in join.parts)
     return replace(plan.planned, path=path, length=sink.position, seconds=seconds + clock() - start)

@@ -20,17 +20,16 @@ from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.points import Point, passing
+from acidlib.rewrite.acid_footer import acid_metadata
 from acidlib.rewrite.deletes import DeleteEvents, read_deletes
-from acidlib.rewrite.figures import planned
 from acidlib.rewrite.filters import filter_sizes, plan_filters
 from acidlib.rewrite.graft import copy_unchanged, graft
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import Key, Keys
-from acidlib.rewrite.output import Proof, acid_metadata, file_options
+from acidlib.rewrite.output import Proof, file_options, new_file, removed_on_error, result_of_actions
 from acidlib.rewrite.readback import read_back
-from acidlib.rewrite.recode import Part, encode_deletes, encode_rows
+from acidlib.rewrite.recode import KeptRows, encode_deletes, encode_rows
 from acidlib.rewrite.rows import RowStripe, row_masks, row_stripes
-from acidlib.rewrite.sink import dropped_if_wrong, new_file
 
 Clock = Callable[[], float]
 
@@ -74,7 +73,7 @@ def _run_rows(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) 
         by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
         with new_file(data, path) as sink:
             written = _write_rows(sink, unit, options, actions, by_facts, deleted)
-    with dropped_if_wrong(sink):
+    with removed_on_error(sink):
         prove_rows(unit, data, sink, actions, written, deleted)
     return replace(result, path=path, length=sink.position)
 
@@ -129,8 +128,8 @@ def _aligned(
 ) -> tuple[OpenInputs, tuple[Alignment, ...]]:
     """How the columns of every input fill the table's.
 
-    A writer that was aborted may have known of columns that no committed file has: nobody wants its rows, so that a
-    file of it which does not fit counts as empty.
+    A writer that was aborted may have known of columns that no committed file has. Its rows are left out anyway, so a
+    file of it whose columns do not fit counts as empty.
     """
     files, alignments, empty = [], [], list(inputs.empty)
     for file in inputs.files:
@@ -147,9 +146,9 @@ def _aligned(
 def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit, place: InputFiles) -> Alignment:
     """How a file's columns fill the table's; RefusedError for a difference that could change values.
 
-    Where nobody tells the table's columns other names are refused, too: it is not known which of them are the table's.
+    Where the table's columns are not stated, other names are refused too: it is not known which are the table's.
     """
-    row, where = row_struct(file.tail.root), file.tail.name
+    row, where = file.row, file.tail.name
     if unit.row_type is None and not names_agree(target_row, row, named=has_names(row)):
         raise RefusedError(
             f"Cannot compact {where}: because its columns are {row} and those of {place.full_path(unit.schema)} are "
@@ -159,7 +158,7 @@ def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit, place: InputFi
 
 
 def _notes(inputs: OpenInputs, target_row: TypeNode, unit: Unit) -> tuple[str, ...]:
-    notes = (names_note(target_row, row_struct(file.tail.root), unit.matching) for file in inputs.files)
+    notes = (names_note(target_row, file.row, unit.matching) for file in inputs.files)
     return tuple(dict.fromkeys(note for note in notes if note is not None))
 
 
@@ -202,7 +201,7 @@ def planned_result(
 ) -> UnitResult:
     """The result of a unit as it is known before anything is written."""
     inputs = bucket.inputs
-    result = replace(planned(unit, actions, inputs.files), empty_files=inputs.empty, notes=bucket.notes)
+    result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty, notes=bucket.notes)
     if deletes is None:
         return result
     return replace(
@@ -272,20 +271,20 @@ def recode_stripes(
     written.first_keys.append(parts[0].keys.key(0))
 
 
-def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> Part:
-    gone, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
+def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> KeptRows:
+    deleted_rows, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
     ids = stripe.keys.ids()
     stripe.keys.forget()
-    if gone is not None:
-        written.matched += int(np.count_nonzero(gone if aborted is None else gone & ~aborted))
+    if deleted_rows is not None:
+        written.matched += int(np.count_nonzero(deleted_rows if aborted is None else deleted_rows & ~aborted))
     keep = None
-    if gone is not None or aborted is not None:
+    if deleted_rows is not None or aborted is not None:
         drop = np.zeros(len(ids.keys), dtype=np.bool_)
-        for mask in (gone, aborted):
+        for mask in (deleted_rows, aborted):
             if mask is not None:
                 drop |= mask
         keep = ~drop
-    return Part(
+    return KeptRows(
         reader=StripeReader(stripe.file.source, stripe.file.tail, stripe.facts.number),
         alignment=stripe.alignment,
         rows=stripe.facts.rows,
@@ -344,7 +343,7 @@ def _run_deletes(unit: Unit, place: InputFiles, data: DataFiles, path: str | Non
     options = file_options(root, tails, unit.generation, unit.settings)
     with new_file(data, path) as sink:
         last_keys = _write_events(sink, events, options)
-    with dropped_if_wrong(sink):
+    with removed_on_error(sink):
         _prove_events(unit, data, sink, last_keys, events)
     return replace(result, path=path, length=sink.position)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from acid_inputs import COLUMNS, CountedFiles, at, at_root, full
+from acid_inputs import COLUMNS, CountedFiles
 from compaction import MAJOR, MINOR, prepared, units_of
 from judges import tables
 
 from acidlib.model.requests import CompactionType
 from acidlib.rewrite.deletes import event_buckets
-from acidlib.rewrite.inputs import MOST_TAILS, InputFiles
+from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.unit import run_unit
 
 BUCKET = tables.bucket_property(0, 0)
@@ -82,18 +82,3 @@ def test_the_columns_may_be_told_by_a_file_that_is_no_input_of_the_unit(table: P
         inputs = DELETES if unit.is_delete else ROWS + DELETES * unit.collapse
         schema = {f"{later}/bucket_00001": 1}
         assert files.tails_below(table) == once(*inputs) | schema | {f"made {unit.is_delete}": 1}
-
-
-def test_of_many_files_only_the_last_tails_are_kept(table: Path) -> None:
-    data = CountedFiles()
-    place = at_root(data)
-    found = [at(table / ROWS[0] / "bucket_00000")]
-    for number in range(MOST_TAILS):
-        path = table / f"{number:03d}"
-        path.write_bytes(Path(full(found[0])).read_bytes())
-        found.append(at(path))
-    for file in (*found, found[-1], found[1]):
-        assert place.tail(file).name == full(file)
-    assert set(data.tails.values()) == {1}
-    place.tail(found[0])
-    assert data.tails[full(found[0])] == 2

@@ -18,7 +18,8 @@ from acidlib.model.units import RewriteSettings
 from acidlib.orc.proto import Compression
 from acidlib.orc.tail import ORC_14, ORC_135, ORC_517, Tail
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.output import Proof, acid_metadata, file_options
+from acidlib.rewrite.acid_footer import acid_metadata
+from acidlib.rewrite.output import Proof, file_options
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 

@@ -17,9 +17,9 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.proto import Compression
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import OrcWriter
+from acidlib.rewrite.acid_footer import acid_metadata
 from acidlib.rewrite.deletes import DeleteEvents, bucket_numbers, event_buckets, key_range, read_deletes
 from acidlib.rewrite.keys import Keys
-from acidlib.rewrite.output import acid_metadata
 from acidlib.rewrite.recode import encode_deletes
 from acidlib.storage.datafiles import LocalDataFiles
 

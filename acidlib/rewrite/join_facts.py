@@ -6,7 +6,7 @@ import hashlib
 from contextlib import closing
 
 from acidlib.errors import RefusedError
-from acidlib.model.units import Contents, DataFile, JoinWay
+from acidlib.model.units import DataFile, JoinFacts, JoinWay
 from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.proto import Calendar
 from acidlib.orc.schema import is_acid
@@ -27,7 +27,7 @@ JOINED_CODECS = frozenset({".gz", ".bz2"})
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def look_into(file: DataFile, ways: frozenset[JoinWay], place: InputFiles) -> Contents:
+def join_facts(file: DataFile, ways: frozenset[JoinWay], place: InputFiles) -> JoinFacts:
     """How a file may be joined with others, of the `ways` that its table allows.
 
     Raises CorruptError for a damaged ORC or Parquet file, RefusedError for one with ACID columns.
@@ -40,14 +40,14 @@ def look_into(file: DataFile, ways: frozenset[JoinWay], place: InputFiles) -> Co
             return _parquet(source)
         if JoinWay.LINES in ways:
             return _text(source)
-        return Contents(way=JoinWay.WHOLE, why="files of this format are not joined")
+        return JoinFacts(way=JoinWay.WHOLE, reason="files of this format are not joined")
 
 
-def _orc(source: SourceFile) -> Contents:
+def _orc(source: SourceFile) -> JoinFacts:
     try:
         tail = read_tail(source)
     except RefusedError as error:
-        return Contents(way=JoinWay.WHOLE, why=str(error))
+        return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
     if is_acid(tail.root):
         raise RefusedError(
             f"Cannot compact {source.name}: because it has ACID columns, which no file of an insert-only table has"
@@ -56,30 +56,30 @@ def _orc(source: SourceFile) -> Contents:
     metadata = sorted(tail.user_metadata.items())
     proleptic = tail.calendar == Calendar.PROLEPTIC_GREGORIAN
     text = repr((tail.root, proleptic, metadata))
-    why = f"only files of the same columns, calendar and metadata are joined: {tail.root}"
-    return Contents(way=JoinWay.STRIPES, like=hashlib.sha256(text.encode()).hexdigest(), why=why)
+    reason = f"only files of the same columns, calendar and metadata are joined: {tail.root}"
+    return JoinFacts(way=JoinWay.STRIPES, group_key=hashlib.sha256(text.encode()).hexdigest(), reason=reason)
 
 
-def _parquet(source: SourceFile) -> Contents:
+def _parquet(source: SourceFile) -> JoinFacts:
     try:
         footer = read_footer(source)
     except RefusedError as error:
-        return Contents(way=JoinWay.WHOLE, why=str(error))
+        return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
     if footer.alone:
-        return Contents(way=JoinWay.WHOLE, why=footer.alone)
-    like = hashlib.sha256(repr(footer.identity).encode()).hexdigest()
-    why = "only files of the same schema, writer and key-value metadata are joined"
+        return JoinFacts(way=JoinWay.WHOLE, reason=footer.alone)
+    group_key = hashlib.sha256(repr(footer.identity).encode()).hexdigest()
+    reason = "only files of the same schema, writer and key-value metadata are joined"
     share = max(len(footer.row_groups) / MOST_ROW_GROUPS, footer.size / MOST_JOINED_FOOTER)
-    return Contents(way=JoinWay.ROW_GROUPS, like=like, why=why, share=min(share, 1.0))
+    return JoinFacts(way=JoinWay.ROW_GROUPS, group_key=group_key, reason=reason, share=min(share, 1.0))
 
 
-def _text(source: SourceFile) -> Contents:
+def _text(source: SourceFile) -> JoinFacts:
     suffix = extension(source.name)
     if suffix in JOINED_CODECS:
-        return Contents(way=JoinWay.LINES, like=suffix, why=f"compressed as {suffix}")
+        return JoinFacts(way=JoinWay.LINES, group_key=suffix, reason=f"compressed as {suffix}")
     if suffix not in PLAIN:
-        return Contents(way=JoinWay.WHOLE, why=f"text compressed as {suffix} is not joined")
+        return JoinFacts(way=JoinWay.WHOLE, reason=f"text compressed as {suffix} is not joined")
     if source.read(0, min(len(BYTE_ORDER_MARK), source.length)) == BYTE_ORDER_MARK:
         # a reader takes it off the beginning of a file only
-        return Contents(way=JoinWay.WHOLE, why="it begins with a byte order mark")
-    return Contents(way=JoinWay.LINES)
+        return JoinFacts(way=JoinWay.WHOLE, reason="it begins with a byte order mark")
+    return JoinFacts(way=JoinWay.LINES)
