@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from acidlib.engine.attempts import Attempts
-from acidlib.engine.names import nowhere
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, RefusedError
@@ -30,6 +29,11 @@ class Selected:
 
     target: Target
     skipped: str | None = None
+
+
+def nowhere(request: CompactionRequest) -> Target:
+    """A target of which only the names are known yet."""
+    return Target(database=request.database, table=request.table, partition=request.partition, location="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
