@@ -13,6 +13,7 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.processes import process_identity
 from acidlib.queue.rules import Retention
 from acidlib.queue.sql import SqlQueue
+from acidlib.settings import Settings
 
 
 def accepted_id(services: Services, queue: SqlQueue, request: CompactionRequest) -> int:
@@ -66,9 +67,13 @@ def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequ
 
 
 def purge_history(services: Services, queue: SqlQueue) -> None:
-    """Delete from the history what Hive's settings `metastore.compactor.history.retention.*` do not keep."""
-    settings = services.settings
-    retention = Retention(
+    """Delete from the history what the settings do not keep."""
+    queue.purge_history(history_retention(services.settings), services.now_ms())
+
+
+def history_retention(settings: Settings) -> Retention:
+    """How much of the history is kept, by Hive's settings `metastore.compactor.history.retention.*`."""
+    return Retention(
         succeeded=settings.integer("metastore.compactor.history.retention.succeeded"),
         failed=settings.integer("metastore.compactor.history.retention.failed"),
         did_not_initiate=settings.integer("metastore.compactor.history.retention.did.not.initiate"),
@@ -76,7 +81,6 @@ def purge_history(services: Services, queue: SqlQueue) -> None:
         timeout_ms=settings.integer("metastore.compactor.history.retention.timeout"),
         failed_threshold=settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
     )
-    queue.purge_history(retention, services.now_ms())
 
 
 class SqlReadyRequests:

@@ -10,15 +10,19 @@ from pathlib import Path
 import pytest
 from claiming import claim_next
 
+from acidlib.engine.queueing import history_retention
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.generation import Generation
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.queue.rules import DAY_MS, Retention, failed_attempts_reason, rows_to_purge
+from acidlib.queue.rules import failed_attempts_reason, rows_to_purge
 from acidlib.queue.sql import SqlQueue
+from acidlib.settings import default_settings
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+DAY_MS = 86_400_000
+KEPT = history_retention(default_settings())
 WRITE_IDS = ValidWriteIdList.parse("db.t:9:9223372036854775807::")
 
 
@@ -360,8 +364,8 @@ def test_failed_attempts_count_per_place(queue: SqlQueue) -> None:
 def test_the_history_keeps_hives_numbers_per_entity() -> None:
     rows = [finished(number, State(letter)) for number, letter in enumerate("sssssfffffaaaacccccxx", start=1)]
     rows.append(finished(100, State.SUCCEEDED, table="u"))
-    assert rows_to_purge(rows, Retention(), 0) == (1, 2, 6, 7, 11, 12, 15, 16)
-    raised = rows_to_purge(rows, Retention(failed=1, failed_threshold=4), 0)
+    assert rows_to_purge(rows, KEPT, 0) == (1, 2, 6, 7, 11, 12, 15, 16)
+    raised = rows_to_purge(rows, replace(KEPT, failed=1, failed_threshold=4), 0)
     assert [number for number in raised if 6 <= number <= 10] == [6]
 
 
@@ -374,10 +378,10 @@ def test_old_failures_go_once_a_newer_success_replaces_them() -> None:
         finished(4, State.SUCCEEDED, kind=MINOR, end_ms=day),
         finished(5, State.FAILED, kind=MINOR, end_ms=0),
     ]
-    assert rows_to_purge(rows, Retention(), 8 * day) == (2,)
+    assert rows_to_purge(rows, KEPT, 8 * day) == (2,)
     rows.append(finished(6, State.SUCCEEDED, kind=MAJOR, end_ms=8 * day))
-    assert rows_to_purge(rows, Retention(), 8 * day) == (1, 2, 5)
-    assert rows_to_purge(rows, Retention(), 7 * day) == ()
+    assert rows_to_purge(rows, KEPT, 8 * day) == (1, 2, 5)
+    assert rows_to_purge(rows, KEPT, 7 * day) == ()
 
 
 def test_purging_deletes_what_the_rule_names(queue: SqlQueue) -> None:
@@ -386,7 +390,7 @@ def test_purging_deletes_what_the_rule_names(queue: SqlQueue) -> None:
         claim_next(queue, MAJOR, "w", number)
         queue.mark_failed(number, "x", number, worker_id="w")
     queue.enqueue(request(), now_ms=9)
-    assert queue.purge_history(Retention(), 10) == 2
+    assert queue.purge_history(KEPT, 10) == 2
     assert states(queue) == [(6, "i"), (5, "f"), (4, "f"), (3, "f")]
 
 

@@ -6,22 +6,25 @@ on the real schema.
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from claiming import claim_next
 from sqlalchemy import create_engine, inspect, text
 
+from acidlib.engine.queueing import history_retention
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.request_facts import RequestFacts, split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map
 from acidlib.queue.rows import ERROR
-from acidlib.queue.rules import DAY_MS, Retention
 from acidlib.queue.sql import SqlQueue
+from acidlib.settings import default_settings
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+DAY_MS = 86_400_000
+KEPT = history_retention(default_settings())
 
 _REQUEST = (
     "{0}_id bigint primary key, {0}_database varchar(128) not null, {0}_table varchar(128) not null, "
@@ -453,7 +456,7 @@ def test_rows_of_other_tools_break_nothing(hive: Hive, queue: SqlQueue, odd: dic
     # Hive looks at the state alone
     assert answer.accepted is (odd.get("STATE") is not None)
     assert answer.id == (4 if answer.accepted else 1)
-    assert queue.purge_history(Retention(succeeded=0, failed=0), 1) == 0
+    assert queue.purge_history(replace(KEPT, succeeded=0, failed=0), 1) == 0
 
 
 def test_failed_attempts_as_hive_31_counts_them(hive: Hive, queue: SqlQueue) -> None:
@@ -480,7 +483,7 @@ def test_history_goes_by_hive_31s_numbers(hive: Hive, queue: SqlQueue) -> None:
     for number, letter in enumerate("ssssffffaaac", start=1):
         hive.done(number, STATE=letter, END=1, TBLPROPERTIES=located if number % 2 else None)
     hive.done(13, STATE="s", PARTITION="p=1", END=1)
-    assert queue.purge_history(Retention(), 100 * DAY_MS) == 3
+    assert queue.purge_history(KEPT, 100 * DAY_MS) == 3
     assert [number for (number,) in hive.run("SELECT CC_ID FROM COMPLETED_COMPACTIONS ORDER BY CC_ID")] == [
         *(2, 3, 4),
         *(6, 7, 8),
