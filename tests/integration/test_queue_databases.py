@@ -36,9 +36,9 @@ from sqlalchemy import Connection, create_engine, event, text, update
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
-from unit import test_queue as of_our_own
-from unit import test_queue_metastore as of_hive
-from unit.test_queue_metastore import Hive, near_now, request
+from unit.queue import test_hive_tables as of_hive
+from unit.queue import test_own_tables as of_our_own
+from unit.queue.test_hive_tables import Hive, near_now, request
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.generation import Generation

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from fake_locks import Client, LockServer
 from sqlalchemy import Connection, event, insert
-from unit.test_catalog_places import Metastore as Tables
-from unit.test_catalog_places import storage, table
-from unit.test_queue_metastore import IMITATION, Hive
+from unit.engine.test_catalog import Metastore as Tables
+from unit.engine.test_catalog import storage, table
+from unit.queue.test_hive_tables import IMITATION, Hive
 
 from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.cleaner import run_cleaner
