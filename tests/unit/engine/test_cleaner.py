@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from fake_locks import Client, LockServer
+from hive_queue_behaviour import IMITATION, Hive
 from sqlalchemy import Connection, event, insert
 from unit.engine.test_catalog import Metastore as Tables
 from unit.engine.test_catalog import storage, table
-from unit.queue.test_hive_tables import IMITATION, Hive
 
 from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.cleaner import run_cleaner
