@@ -11,6 +11,8 @@ from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
 
 from acidlib.orc import compression
 
+pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour")
+
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
