@@ -28,10 +28,10 @@ from acidlib.engine.target import Understanding
 from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UsageError
 from acidlib.metastore.endpoint import parse_endpoints
 from acidlib.metastore.site import uris_from_settings
-from acidlib.metastore.standalone import StatedWriteIds, stated_write_ids
 from acidlib.model.generation import Generation
 from acidlib.model.partitions import check_pattern
 from acidlib.orc.hive_types import row_type_of_columns
+from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line

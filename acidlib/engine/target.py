@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType
@@ -17,6 +16,7 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.generation import detect_generation
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.planning.table_schema import row_type
 from acidlib.queue.rules import LOCATION
 from acidlib.settings import Layer, Settings
