@@ -26,8 +26,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.spark import SparkSession
 from acidlib.engine.target import Understanding
 from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UsageError
-from acidlib.metastore.endpoint import parse_endpoints
-from acidlib.metastore.site import uris_from_settings
+from acidlib.metastore.options import parse_endpoints, uris_from_settings
 from acidlib.model.generation import Generation
 from acidlib.model.partitions import check_pattern
 from acidlib.orc.hive_types import row_type_of_columns

@@ -1,17 +1,146 @@
-"""Compaction requests out of a metastore's answers, and into its calls.
-
-Source of the numbers: Hive `CompactionType`; of the letters and words, `TxnStore`.
-"""
+"""The calls about compactions: the queue and the history, and the work of a worker (Hive 4)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from acidlib.errors import RefusedError
+from acidlib.metastore.failover import Calls, Effect
 from acidlib.metastore.idl import missing_field
-from acidlib.metastore.values import OtherRequest, ShownRequest
+from acidlib.metastore.values import Accepted, OtherRequest, ShownRequest, ShownRequests
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map, parse_map
+
+
+class CompactionCalls(Calls):
+    """Compactions. `compact`, `find_next_compaction`, `mark_*` and `abort_compactions` are never repeated once sent."""
+
+    def compact(self, request: CompactionRequest, *, initiator_version: str | None = None) -> Accepted:
+        """Puts a request for a table or partition in the queue, or tells of the one that is there already.
+
+        Of `request` the names, the type, the properties and `run_as` count, on Hive 4 also `initiator_id` and `pool`.
+        Raises UnknownOutcomeError when the answer is lost: look at the queue.
+        """
+        call = "compact2"
+        asked = self._types.CompactionRequest(
+            dbname=request.database.lower(),
+            tablename=request.table.lower(),
+            partitionname=request.partition,
+            type=KINDS[request.type.name],
+            runas=request.run_as,
+            properties=dict(request.properties) or None,
+        )
+        if self._is_hive4:
+            asked.initiatorId = request.initiator_id
+            asked.initiatorVersion = initiator_version
+            asked.poolName = request.pool
+        answer = self._caller.own(f"request a compaction of {request.full_name}", call, asked, effect=Effect.EACH_TIME)
+        return Accepted(
+            id=answer.id, accepted=answer.accepted, state=state_or_none(answer.state), reason=answer.errormessage
+        )
+
+    def show_compactions(self) -> tuple[ShownRequest, ...]:
+        """The queue and the history, newest first, but for rows that this library does not understand: see there."""
+        return self.show_all_compactions().requests
+
+    def show_all_compactions(self) -> ShownRequests:
+        """The queue and the history, newest first; rebalances and what later versions invent are under `others`."""
+        call = "show_compact"
+        answer = self._read("read the compactions", call, self._types.ShowCompactRequest())
+        rows = sorted((shown_request(row, call) for row in answer.compacts), key=lambda row: row.id, reverse=True)
+        return ShownRequests(
+            requests=tuple(row for row in rows if isinstance(row, ShownRequest)),
+            others=tuple(row for row in rows if isinstance(row, OtherRequest)),
+        )
+
+    def find_compaction(self, request_id: int) -> ShownRequest | None:
+        """One row of the queue or of the history; None when it is not there, or is of a kind that is not understood."""
+        call = "show_compact"
+        asked = self._types.ShowCompactRequest(id=request_id) if self._is_hive4 else self._types.ShowCompactRequest()
+        answer = self._read(f"read the compaction {request_id}", call, asked)
+        rows = (shown_request(row, call) for row in answer.compacts if row.id == request_id)
+        return next((row for row in rows if isinstance(row, ShownRequest)), None)
+
+    def find_next_compaction(self, worker_id: str, worker_version: str, pool: str | None) -> ShownRequest | None:
+        """Claims the oldest request of a pool, or of no pool, for a worker; None when nothing waits (Hive 4 only).
+
+        A request of a kind that this library does not know is refused in the queue, with the reason, and the next one
+        taken. Raises UnknownOutcomeError when the answer is lost: a request may then be in state working for this
+        worker, until the server takes it back after `hive.compactor.worker.timeout`.
+        """
+        action = "take a compaction from the queue"
+        self._only_hive4(action)
+        call = "find_next_compact2"
+        asked = self._types.FindNextCompactRequest(workerId=worker_id, workerVersion=worker_version, poolName=pool)
+        while True:
+            found = self._caller.own(action, call, asked, effect=Effect.EACH_TIME).ci
+            if found is None:
+                return None
+            request = claimed_request(found, worker_id, call)
+            if isinstance(request, ShownRequest):
+                return request
+            found.errorMessage = f"compactions of type {request.kind} are not supported by this worker"
+            self._caller.own(f"refuse compaction {request.id}", "mark_refused", found, effect=Effect.EACH_TIME)
+
+    def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
+        """Notes the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
+        action = f"note transaction {txn_id} for compaction {request.id} of {request.full_name}"
+        self._only_hive4(action)
+        info = info_of(request, self._types)
+        self._caller.own(action, "update_compactor_state", info, txn_id, effect=Effect.SAME_TWICE)
+
+    def mark_compacted(self, request: CompactionRequest) -> None:
+        """Moves a request from working to ready for cleaning (Hive 4 only); whose it is the server does not test."""
+        self._mark("mark_compacted", "compacted", request)
+
+    def mark_failed(self, request: CompactionRequest) -> None:
+        """Moves a request to the history as failed, with its `error_message` (Hive 4 only)."""
+        self._mark("mark_failed", "failed", request)
+
+    def mark_not_initiated(self, request: CompactionRequest) -> None:
+        """Writes a row into the history for what never was in the queue, with its `error_message` (Hive 4 only).
+
+        Source: Hive 4 `CompactionTxnHandler.markFailed`, which takes the id 0 for that.
+        """
+        action = f"note that no compaction of {request.full_name} was initiated"
+        self._only_hive4(action)
+        info = info_of(replace(request, id=0), self._types)
+        self._caller.own(action, "mark_failed", info, effect=Effect.EACH_TIME)
+
+    def mark_refused(self, request: CompactionRequest) -> None:
+        """Moves a request to the history as refused, with its `error_message` (Hive 4 only)."""
+        self._mark("mark_refused", "refused", request)
+
+    def mark_cleaned(self, request: CompactionRequest) -> None:
+        """Moves a request to the history as succeeded and forgets the transactions it covers (Hive 4 only).
+
+        All aborted write ids up to `highest_write_id` are forgotten, whether or not their files are gone.
+        """
+        self._mark("mark_cleaned", "cleaned", request)
+
+    def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
+        """Aborts requests that are waiting in the queue, and tells for each id what the server says (Hive 4 only)."""
+        action = f"abort the compactions {', '.join(map(str, ids))}"
+        self._only_hive4(action)
+        if not ids:
+            return {}
+        asked = self._types.AbortCompactionRequest(compactionIds=list(ids))
+        answer = self._caller.own(action, "abort_Compactions", asked, effect=Effect.EACH_TIME)
+        return {
+            number: ": ".join(part for part in (row.status, row.message) if part)
+            for number, row in answer.abortedcompacts.items()
+        }
+
+    def _mark(self, call: str, word: str, request: CompactionRequest) -> None:
+        action = f"mark compaction {request.id} of {request.full_name} as {word}"
+        self._only_hive4(action)
+        if request.id <= 0:
+            # the server takes 0 for a row of its own making and writes a new one into the history
+            raise RefusedError(f"Cannot {action}: because it has no id of the queue")
+        self._caller.own(action, call, info_of(request, self._types), effect=Effect.EACH_TIME)
+
 
 KINDS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}
 _NAMES = {number: name for name, number in KINDS.items()}

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from acidlib.metastore.caller import Caller
-from acidlib.metastore.catalog_calls import CatalogCalls
-from acidlib.metastore.compaction_calls import CompactionCalls
-from acidlib.metastore.endpoint import ConnectionOptions, parse_endpoints
-from acidlib.metastore.lock_calls import LockCalls
-from acidlib.metastore.txn_calls import TransactionCalls
+from acidlib.metastore.catalog import CatalogCalls
+from acidlib.metastore.compactions import CompactionCalls
+from acidlib.metastore.failover import Caller
+from acidlib.metastore.locks import LockCalls
+from acidlib.metastore.options import ConnectionOptions, parse_endpoints
+from acidlib.metastore.transactions import TransactionCalls
 
 
 class Hms(CatalogCalls, TransactionCalls, LockCalls, CompactionCalls):

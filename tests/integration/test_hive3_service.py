@@ -22,7 +22,7 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 
 from acidlib.engine import leftovers, units, worker
-from acidlib.metastore import holds
+from acidlib.metastore import compactor_locks
 from acidlib.model.generation import Generation
 from acidlib.points import Point
 from acidlib.storage import claims
@@ -1028,7 +1028,7 @@ def test_a_table_that_is_made_again_before_it_is_cleaned_loses_nothing(both: Sit
 @pytest.fixture
 def gated(both: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, Gate]]:
     """A metastore that the jobs can be cut off from; what they repeat does not wait long."""
-    monkeypatch.setattr("acidlib.metastore.caller._LONGEST_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("acidlib.metastore.failover._LONGEST_WAIT_SECONDS", 0.1)
     gate = Gate(both.metastore.uri)
     yield replace(both, gate=gate), gate
     gate.cut()
@@ -1196,7 +1196,7 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
     jobs: Jobs, hasty_metastore: Metastore, monkeypatch: pytest.MonkeyPatch, queue: str, moment: str
 ) -> None:
     """On another machine: only time tells that it is dead."""
-    for module in (claims, holds, leftovers):
+    for module in (claims, compactor_locks, leftovers):
         monkeypatch.setattr(module, "has_ended", lambda process: False)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()

@@ -17,7 +17,7 @@ from acidlib.engine import worker
 from acidlib.engine.hive4.cleaning import Hive4Cleaning
 from acidlib.engine.hive4.recovery import recover
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
-from acidlib.metastore.caller import Caller
+from acidlib.metastore.failover import Caller
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.idl import interface
 from acidlib.metastore.values import TxnType

@@ -16,11 +16,11 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 
 from acidlib.errors import ConflictError, RetryError
-from acidlib.metastore import holds
-from acidlib.metastore.endpoint import ConnectionOptions
+from acidlib.metastore import compactor_locks
+from acidlib.metastore.compactor_locks import begin_compaction, hold_place, publication_lock, release_dead_locks
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.holds import begin_compaction, hold_place, publication_lock, release_dead_locks
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType, TxnType
 from acidlib.model.generation import Generation
 from integration.conftest import started
@@ -425,7 +425,7 @@ def test_locks_live_as_long_as_their_process_and_a_little_longer(short: Metastor
 
 def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of another machine, of which only time tells that they are dead."""
-    monkeypatch.setattr(holds, "has_ended", lambda process: False)
+    monkeypatch.setattr(compactor_locks, "has_ended", lambda process: False)
     with connected(careless3) as hms, beating(careless3, SHORT) as beats, another_compactor(careless3) as pid:
         assert release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2") == ()
         os.kill(pid, signal.SIGKILL)

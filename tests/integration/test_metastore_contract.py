@@ -11,10 +11,10 @@ import pytest
 from servers.metastore import Metastore
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.caller import Effect
-from acidlib.metastore.endpoint import ConnectionOptions
+from acidlib.metastore.failover import Effect
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import LockComponent, LockState, LockType, OpenTxn, ShownRequest, TxnType
 from acidlib.model.generation import Generation
 from acidlib.model.names import LONG_MAX

@@ -17,8 +17,8 @@ from servers.metastore import Metastore
 from servers.process import free_port
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.metastore.endpoint import ConnectionOptions, SaslOptions, TlsOptions
 from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.options import ConnectionOptions, SaslOptions, TlsOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from integration.metastore_writes import FULL_ACID, NewTable, Writes

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from acidlib.engine.services import Services
 from acidlib.engine.target import METASTORE
+from acidlib.metastore.compactor_locks import publication_lock
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.holds import publication_lock
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.sql import SqlQueue
 

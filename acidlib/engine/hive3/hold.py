@@ -15,7 +15,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.sql_hold import SqlHold
 from acidlib.engine.target import EVIDENCE, LOCK_TRIES, TABLE_ID, Target
 from acidlib.errors import AcidError, ConflictError
-from acidlib.metastore.holds import NamedLock, hold_place, publication_lock
+from acidlib.metastore.compactor_locks import NamedLock, hold_place, publication_lock
 from acidlib.model.requests import State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication

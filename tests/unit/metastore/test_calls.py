@@ -9,8 +9,8 @@ import pytest
 from fake_metastore import TYPES, FakeMetastore, raises
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.metastore.endpoint import ConnectionOptions
 from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import (
     HeldLock,
     LockComponent,

@@ -12,9 +12,9 @@ from fake_metastore import TYPES, FakeMetastore, Hangup, raises
 from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.caller import Caller, Effect
-from acidlib.metastore.endpoint import ConnectionOptions, parse_endpoints
-from acidlib.metastore.failures import translate
+from acidlib.metastore.connection import translate
+from acidlib.metastore.failover import Caller, Effect
+from acidlib.metastore.options import ConnectionOptions, parse_endpoints
 from acidlib.model.generation import Generation
 
 HINT = "(is it a metastore, with the same settings of framed transport, TLS and SASL?)"

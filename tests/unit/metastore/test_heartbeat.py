@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
-from acidlib.metastore.beat import Beat, reason_of
-from acidlib.metastore.heartbeat import Heartbeater, Rounds
+from acidlib.metastore.heartbeat import Beat, Heartbeater, Rounds, reason_of
 
 TIMEOUT, INTERVAL = 300.0, 100.0
 RETRY = 5.0

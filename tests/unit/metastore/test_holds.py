@@ -11,10 +11,7 @@ import pytest
 from fake_locks import Client, Failure, LockServer
 
 from acidlib.errors import ConflictError, DefectError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.beat import Beat
-from acidlib.metastore.heartbeat import Heartbeater
-from acidlib.metastore.hms import Hms
-from acidlib.metastore.holds import (
+from acidlib.metastore.compactor_locks import (
     CompactionTransaction,
     NamedLock,
     begin_compaction,
@@ -22,6 +19,8 @@ from acidlib.metastore.holds import (
     publication_lock,
     release_dead_locks,
 )
+from acidlib.metastore.heartbeat import Beat, Heartbeater
+from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
 
 TIMEOUT = 300.0

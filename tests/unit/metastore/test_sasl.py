@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.endpoint import ConnectionOptions, Endpoint, SaslOptions
-from acidlib.metastore.link import Link, LinkLost
+from acidlib.metastore.options import ConnectionOptions, Endpoint, SaslOptions
+from acidlib.metastore.transport import Link, LinkLost
 
 START, OK, BAD, COMPLETE = 1, 2, 3, 5
 

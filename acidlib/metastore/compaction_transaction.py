@@ -12,8 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RetryError, UnknownOutcomeError
-from acidlib.metastore.beat import Beat, reason_of
-from acidlib.metastore.heartbeat import Heartbeater
+from acidlib.metastore.heartbeat import Beat, Heartbeater, reason_of
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.lock_rules import agent_text, holders, in_the_way
 from acidlib.metastore.values import LockComponent, LockState, LockType, TxnType

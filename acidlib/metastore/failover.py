@@ -1,4 +1,4 @@
-"""Calls with failover and repetition: which may be repeated, on which metastore, and what is told when all fail."""
+"""Calls with failover and repetition: which may be repeated, on which metastore, and what is raised when all fail."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from typing import Any, TypeVar
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.connection import SERVER_ERRORS, Connection, Unreadable
-from acidlib.metastore.endpoint import ConnectionOptions, Endpoint
-from acidlib.metastore.failures import class_name, translate
-from acidlib.metastore.handshake import Peer, shake_hands
-from acidlib.metastore.link import LinkLost
+from acidlib.metastore.connection import (
+    SERVER_ERRORS,
+    Connection,
+    Peer,
+    UnknownCallError,
+    Unreadable,
+    class_name,
+    shake_hands,
+    translate,
+)
+from acidlib.metastore.idl import interface, need
+from acidlib.metastore.options import ConnectionOptions, Endpoint
+from acidlib.metastore.transport import LinkLost
 from acidlib.model.generation import Generation
 
 T = TypeVar("T")
@@ -217,3 +225,36 @@ class Caller:
 
 def _unknown(action: str, told: str) -> UnknownOutcomeError:
     return UnknownOutcomeError(f"Cannot tell the outcome of an attempt to {action}: because {told}")
+
+
+class Calls:
+    """A group of calls over one `Caller`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._types: Any = interface()
+        self._need = need
+
+    @property
+    def generation(self) -> Generation:
+        """The generation of the metastore, found by asking it."""
+        return self._caller.generation
+
+    @property
+    def _is_hive4(self) -> bool:
+        return self._caller.generation is Generation.HIVE4
+
+    def _read(self, action: str, call: str, *arguments: object, missing: str = "") -> Any:
+        """A call that leaves nothing behind, through our own interface."""
+        return self._caller.own(action, call, *arguments, effect=Effect.NONE, missing=missing)
+
+    def _if_known(self, action: str, call: str, *arguments: object) -> Any:
+        """A read that some versions of a generation have; None from one that has not."""
+        try:
+            return self._read(action, call, *arguments)
+        except UnknownCallError:
+            return None
+
+    def _only_hive4(self, action: str) -> None:
+        if not self._is_hive4:
+            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no such call")

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
-from acidlib.metastore.beat import Beat, reason_of
-from acidlib.metastore.compaction_txn import CompactionTransaction, begin_compaction
-from acidlib.metastore.heartbeat import Heartbeater
+from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
+from acidlib.metastore.heartbeat import Beat, Heartbeater, reason_of
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.lock_rules import (
     PLACES,

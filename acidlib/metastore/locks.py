@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.caller import Effect
-from acidlib.metastore.calls import Calls
+from acidlib.metastore.failover import Calls, Effect
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
 
 # Hive `LockLevel` and `DataOperationType`
