@@ -13,7 +13,7 @@ from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
 from acidlib.metastore.failover import Calls
-from acidlib.metastore.idl import need
+from acidlib.metastore.idl import required
 from acidlib.metastore.options import CATALOG
 from acidlib.model.partitions import PartitionName
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableColumn
@@ -39,7 +39,7 @@ class CatalogCalls(Calls):
             request = self._types.GetDatabaseRequest(name=name, catalogName=CATALOG)
             call, answer = "get_database_req", self._read(action, "get_database_req", request, missing=_NO_OBJECT)
         else:
-            call, answer = "get_database", self._caller.hive3(action, "get_database", name, missing=_NO_OBJECT)
+            call, answer = "get_database", self._client.hive3_call(action, "get_database", name, missing=_NO_OBJECT)
         if answer is None:
             # servers report some failures of their own as "no such database"
             if name in self.database_names():
@@ -72,10 +72,10 @@ class CatalogCalls(Calls):
                 answer = self._read(action, call, request, missing=_NO_DATABASE)
             else:
                 request = hive3_types.GetTablesRequest(database, batch, _HIVE3_CAPABILITIES)
-                answer = self._caller.hive3(action, call, request, missing=_NO_DATABASE)
+                answer = self._client.hive3_call(action, call, request, missing=_NO_DATABASE)
             if answer is None:
                 return ()
-            found += [read_table(table, call) for table in self._need(answer.tables, call, "tables")]
+            found += [read_table(table, call) for table in required(answer.tables, call, "tables")]
         return tuple(found)
 
     def table(self, database: str, name: str) -> Table | None:
@@ -90,8 +90,8 @@ class CatalogCalls(Calls):
             answer = self._read(action, call, request, missing=_NO_OBJECT)
         else:
             request = hive3_types.GetTableRequest(database, name, _HIVE3_CAPABILITIES)
-            answer = self._caller.hive3(action, call, request, missing=_NO_OBJECT)
-        return None if answer is None else read_table(self._need(answer.table, call, "table"), call)
+            answer = self._client.hive3_call(action, call, request, missing=_NO_OBJECT)
+        return None if answer is None else read_table(required(answer.table, call, "table"), call)
 
     def partition_names(self, database: str, table: str) -> tuple[str, ...]:
         """All partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.
@@ -130,13 +130,17 @@ class CatalogCalls(Calls):
         return str(answer)
 
     def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
-        names = self._read(action, call, *arguments) if self._is_hive4 else self._caller.hive3(action, call, *arguments)
-        return list(self._need(names, call, "success"))
+        names = (
+            self._read(action, call, *arguments)
+            if self._is_hive4
+            else self._client.hive3_call(action, call, *arguments)
+        )
+        return list(required(names, call, "success"))
 
     def _partition_names(self, action: str, database: str, table: str) -> tuple[str, ...]:
         if self._is_hive4:
             request = self._types.PartitionsRequest(catName=CATALOG, dbName=database, tblName=table, maxParts=-1)
-            answer = self._if_known(action, "fetch_partition_names_req", request)
+            answer = self._read_if_known(action, "fetch_partition_names_req", request)
             if answer is not None:
                 return tuple(answer)
         return tuple(self._names(action, "get_partition_names", database, table, -1))
@@ -157,7 +161,7 @@ class CatalogCalls(Calls):
                 )
                 rows = self._read(action, call, request).partitions
             else:
-                rows = self._caller.hive3(action, call, table.database, table.name, names)
+                rows = self._client.hive3_call(action, call, table.database, table.name, names)
         except RefusedError:
             # the two generations have different exceptions for a table that does not exist, neither of its own
             if self.table(table.database, table.name) is not None:
@@ -195,54 +199,55 @@ def _batches(names: dict[str, None], size: int) -> Iterator[list[str]]:
 def read_database(answer: Any, call: str) -> Database:
     """A database. Raises CorruptError when a field is missing, as all functions here do."""
     return Database(
-        name=need(answer.name, call, "name").lower(), properties=dict(need(answer.parameters, call, "parameters"))
+        name=required(answer.name, call, "name").lower(),
+        properties=dict(required(answer.parameters, call, "parameters")),
     )
 
 
 def read_table(answer: Any, call: str) -> Table:
     """A table or a view."""
-    kind = need(answer.tableType, call, "tableType")
+    kind = required(answer.tableType, call, "tableType")
     number = getattr(answer, "id", None)
     return Table(
-        database=need(answer.dbName, call, "dbName").lower(),
-        name=need(answer.tableName, call, "tableName").lower(),
+        database=required(answer.dbName, call, "dbName").lower(),
+        name=required(answer.tableName, call, "tableName").lower(),
         kind=kind,
         owner=answer.owner,
-        created=need(answer.createTime, call, "createTime"),
+        created=required(answer.createTime, call, "createTime"),
         # a managed table always has a place of its own; views and tables of other systems need not
-        storage=_storage(need(answer.sd, call, "sd"), call, has_location=kind == MANAGED_TABLE),
+        storage=_storage(required(answer.sd, call, "sd"), call, has_location=kind == MANAGED_TABLE),
         id=number if number is not None and number > 0 else None,
-        partition_keys=_columns(need(answer.partitionKeys, call, "partitionKeys"), call, "partitionKeys"),
-        properties=dict(need(answer.parameters, call, "parameters")),
+        partition_keys=_columns(required(answer.partitionKeys, call, "partitionKeys"), call, "partitionKeys"),
+        properties=dict(required(answer.parameters, call, "parameters")),
     )
 
 
 def read_partition(answer: Any, call: str) -> Partition:
     """A partition."""
     return Partition(
-        values=tuple(need(answer.values, call, "values")),
-        storage=_storage(need(answer.sd, call, "sd"), call, has_location=True),
-        created=need(answer.createTime, call, "createTime"),
-        properties=dict(need(answer.parameters, call, "parameters")),
+        values=tuple(required(answer.values, call, "values")),
+        storage=_storage(required(answer.sd, call, "sd"), call, has_location=True),
+        created=required(answer.createTime, call, "createTime"),
+        properties=dict(required(answer.parameters, call, "parameters")),
     )
 
 
 def _storage(answer: Any, call: str, *, has_location: bool) -> Storage:
-    location = need(answer.location, call, "sd.location") if has_location else answer.location or ""
-    sort_columns = need(answer.sortCols, call, "sd.sortCols")
+    location = required(answer.location, call, "sd.location") if has_location else answer.location or ""
+    sort_columns = required(answer.sortCols, call, "sd.sortCols")
     return Storage(
         location=location,
-        columns=_columns(need(answer.cols, call, "sd.cols"), call, "sd.cols"),
+        columns=_columns(required(answer.cols, call, "sd.cols"), call, "sd.cols"),
         input_format=answer.inputFormat,
-        serde=need(answer.serdeInfo, call, "sd.serdeInfo").serializationLib,
-        bucket_columns=tuple(need(answer.bucketCols, call, "sd.bucketCols")),
-        buckets=need(answer.numBuckets, call, "sd.numBuckets"),
-        sort_columns=tuple(need(order.col, call, "sd.sortCols.col") for order in sort_columns),
+        serde=required(answer.serdeInfo, call, "sd.serdeInfo").serializationLib,
+        bucket_columns=tuple(required(answer.bucketCols, call, "sd.bucketCols")),
+        buckets=required(answer.numBuckets, call, "sd.numBuckets"),
+        sort_columns=tuple(required(order.col, call, "sd.sortCols.col") for order in sort_columns),
     )
 
 
 def _columns(answer: Any, call: str, path: str) -> tuple[TableColumn, ...]:
     return tuple(
-        TableColumn(name=need(column.name, call, f"{path}.name"), type=need(column.type, call, f"{path}.type"))
+        TableColumn(name=required(column.name, call, f"{path}.name"), type=required(column.type, call, f"{path}.type"))
         for column in answer
     )

@@ -36,7 +36,9 @@ class CompactionCalls(Calls):
             asked.initiatorId = request.initiator_id
             asked.initiatorVersion = initiator_version
             asked.poolName = request.pool
-        answer = self._caller.own(f"request a compaction of {request.full_name}", call, asked, effect=Effect.EACH_TIME)
+        answer = self._client.call(
+            f"request a compaction of {request.full_name}", call, asked, effect=Effect.NOT_IDEMPOTENT
+        )
         return Accepted(
             id=answer.id, accepted=answer.accepted, state=state_or_none(answer.state), reason=answer.errormessage
         )
@@ -71,25 +73,25 @@ class CompactionCalls(Calls):
         worker, until the server takes it back after `hive.compactor.worker.timeout`.
         """
         action = "take a compaction from the queue"
-        self._only_hive4(action)
+        self._require_hive4(action)
         call = "find_next_compact2"
         asked = self._types.FindNextCompactRequest(workerId=worker_id, workerVersion=worker_version, poolName=pool)
         while True:
-            found = self._caller.own(action, call, asked, effect=Effect.EACH_TIME).ci
+            found = self._client.call(action, call, asked, effect=Effect.NOT_IDEMPOTENT).ci
             if found is None:
                 return None
             request = claimed_request(found, worker_id, call)
             if isinstance(request, ShownRequest):
                 return request
             found.errorMessage = f"compactions of type {request.kind} are not supported by this worker"
-            self._caller.own(f"refuse compaction {request.id}", "mark_refused", found, effect=Effect.EACH_TIME)
+            self._client.call(f"refuse compaction {request.id}", "mark_refused", found, effect=Effect.NOT_IDEMPOTENT)
 
     def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
         """Notes the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
         action = f"note transaction {txn_id} for compaction {request.id} of {request.full_name}"
-        self._only_hive4(action)
+        self._require_hive4(action)
         info = info_of(request, self._types)
-        self._caller.own(action, "update_compactor_state", info, txn_id, effect=Effect.SAME_TWICE)
+        self._client.call(action, "update_compactor_state", info, txn_id, effect=Effect.IDEMPOTENT)
 
     def mark_compacted(self, request: CompactionRequest) -> None:
         """Moves a request from working to ready for cleaning (Hive 4 only); whose it is the server does not test."""
@@ -105,9 +107,9 @@ class CompactionCalls(Calls):
         Source: Hive 4 `CompactionTxnHandler.markFailed`, which takes the id 0 for that.
         """
         action = f"note that no compaction of {request.full_name} was initiated"
-        self._only_hive4(action)
+        self._require_hive4(action)
         info = info_of(replace(request, id=0), self._types)
-        self._caller.own(action, "mark_failed", info, effect=Effect.EACH_TIME)
+        self._client.call(action, "mark_failed", info, effect=Effect.NOT_IDEMPOTENT)
 
     def mark_refused(self, request: CompactionRequest) -> None:
         """Moves a request to the history as refused, with its `error_message` (Hive 4 only)."""
@@ -123,11 +125,11 @@ class CompactionCalls(Calls):
     def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
         """Aborts requests that are waiting in the queue, and tells for each id what the server says (Hive 4 only)."""
         action = f"abort the compactions {', '.join(map(str, ids))}"
-        self._only_hive4(action)
+        self._require_hive4(action)
         if not ids:
             return {}
         asked = self._types.AbortCompactionRequest(compactionIds=list(ids))
-        answer = self._caller.own(action, "abort_Compactions", asked, effect=Effect.EACH_TIME)
+        answer = self._client.call(action, "abort_Compactions", asked, effect=Effect.NOT_IDEMPOTENT)
         return {
             number: ": ".join(part for part in (row.status, row.message) if part)
             for number, row in answer.abortedcompacts.items()
@@ -135,11 +137,11 @@ class CompactionCalls(Calls):
 
     def _mark(self, call: str, word: str, request: CompactionRequest) -> None:
         action = f"mark compaction {request.id} of {request.full_name} as {word}"
-        self._only_hive4(action)
+        self._require_hive4(action)
         if request.id <= 0:
             # the server takes 0 for a row of its own making and writes a new one into the history
             raise RefusedError(f"Cannot {action}: because it has no id of the queue")
-        self._caller.own(action, call, info_of(request, self._types), effect=Effect.EACH_TIME)
+        self._client.call(action, call, info_of(request, self._types), effect=Effect.NOT_IDEMPOTENT)
 
 
 KINDS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}

@@ -7,6 +7,7 @@ from typing import Any
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.failover import Calls, Effect
+from acidlib.metastore.idl import required
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
 
 # Hive `LockLevel` and `DataOperationType`
@@ -36,12 +37,12 @@ class LockCalls(Calls):
         request = self._types.LockRequest(
             component=[self._component(component) for component in components],
             txnid=txn_id,
-            user=self._caller.user,
-            hostname=self._caller.host,
+            user=self._client.user,
+            hostname=self._client.host,
             agentInfo=agent,
             zeroWaitReadEnabled=zero_wait if self._is_hive4 else None,
         )
-        answer = self._caller.own(action, "lock", request, effect=Effect.EACH_TIME)
+        answer = self._client.call(action, "lock", request, effect=Effect.NOT_IDEMPOTENT)
         return answer.lockid, _state(answer.state, "lock")
 
     def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
@@ -55,8 +56,8 @@ class LockCalls(Calls):
         Raises ConflictError for locks that a transaction holds: they end with it.
         """
         request = self._types.UnlockRequest(lockid=lock_id)
-        self._caller.own(
-            f"unlock {lock_id}", "unlock", request, effect=Effect.SAME_TWICE, missing="NoSuchLockException"
+        self._client.call(
+            f"unlock {lock_id}", "unlock", request, effect=Effect.IDEMPOTENT, missing="NoSuchLockException"
         )
 
     def show_locks(
@@ -75,7 +76,7 @@ class LockCalls(Calls):
             partname=partition,
         )
         answer = self._read("read the locks", call, request)
-        return tuple(_held_lock(row, call) for row in self._need(answer.locks, call, "locks"))
+        return tuple(_held_lock(row, call) for row in required(answer.locks, call, "locks"))
 
     def _component(self, component: LockComponent) -> Any:
         if component.partition is not None and component.table is None:

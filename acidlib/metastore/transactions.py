@@ -61,12 +61,12 @@ class TransactionCalls(Calls):
         call = "open_txns"
         request = self._types.OpenTxnRequest(
             num_txns=1,
-            user=self._caller.user,
-            hostname=self._caller.host,
+            user=self._client.user,
+            hostname=self._client.host,
             agentInfo=agent,
             txn_type=kind.value if self._is_hive4 else None,
         )
-        answer = self._caller.own("open a transaction", call, request, effect=Effect.EACH_TIME)
+        answer = self._client.call("open a transaction", call, request, effect=Effect.NOT_IDEMPOTENT)
         if len(answer.txn_ids) != 1:
             raise CorruptError(
                 f"Cannot read the answer of {call}: because it has {len(answer.txn_ids)} ids instead of 1"
@@ -81,7 +81,7 @@ class TransactionCalls(Calls):
         answer its outcome is unknown there.
         """
         request = self._types.CommitTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
-        self._caller.own(f"commit transaction {txn_id}", "commit_txn", request, effect=Effect.SAME_TWICE)
+        self._client.call(f"commit transaction {txn_id}", "commit_txn", request, effect=Effect.IDEMPOTENT)
 
     def abort_txn(self, txn_id: int, kind: TxnType) -> None:
         """Aborts a transaction; one that is aborted already is no error.
@@ -89,7 +89,7 @@ class TransactionCalls(Calls):
         Raises ConflictError when it is committed or unknown, UnknownOutcomeError when no answer tells.
         """
         request = self._types.AbortTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
-        self._caller.own(f"abort transaction {txn_id}", "abort_txn", request, effect=Effect.SAME_TWICE)
+        self._client.call(f"abort transaction {txn_id}", "abort_txn", request, effect=Effect.IDEMPOTENT)
 
     def heartbeat(self, *, txn_id: int | None = None, lock_id: int | None = None) -> None:
         """Tells the server that the holder of a transaction, a lock or both is alive.
@@ -105,7 +105,7 @@ class TransactionCalls(Calls):
         call = "allocate_table_write_ids"
         request = self._types.AllocateTableWriteIdsRequest(dbName=database, tableName=table, txnIds=[txn_id])
         action = f"get a write id of {database}.{table} for transaction {txn_id}"
-        answer = self._caller.own(action, call, request, effect=Effect.SAME_TWICE)
+        answer = self._client.call(action, call, request, effect=Effect.IDEMPOTENT)
         for row in answer.txnToWriteIds:
             if row.txnId == txn_id:
                 return int(row.writeId)
@@ -117,9 +117,9 @@ class TransactionCalls(Calls):
         It has an effect where `metastore.txn.use.minhistorywriteid` is true: the cleaner then spares what it needs.
         """
         action = f"register what transaction {txn_id} reads"
-        self._only_hive4(action)
+        self._require_hive4(action)
         lowest = {name.lower(): write_id for name, write_id in write_ids.items()}
-        self._caller.own(action, "add_write_ids_to_min_history", txn_id, lowest, effect=Effect.EACH_TIME)
+        self._client.call(action, "add_write_ids_to_min_history", txn_id, lowest, effect=Effect.NOT_IDEMPOTENT)
 
     def _valid_write_ids(self, names: Sequence[tuple[str, str]], txns: str) -> dict[tuple[str, str], ValidWriteIdList]:
         call = "get_valid_write_ids"

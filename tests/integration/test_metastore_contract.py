@@ -116,8 +116,8 @@ def test_the_generation_is_found_by_asking(metastore: Metastore, hms: Hms) -> No
 
 
 @HIVE3_AND_4
-def test_another_connection_has_a_life_of_its_own(hms: Hms) -> None:
-    with hms.another() as second:
+def test_a_connection_that_was_closed_is_opened_again(metastore: Metastore, hms: Hms) -> None:
+    with connect([metastore.uri], ConnectionOptions(attempts=2), user="tester", host="here") as second:
         assert second.generation is hms.generation
         second.close()
         assert "default" in second.database_names()
@@ -710,23 +710,23 @@ def test_calls_that_hive_3_has_not(hms: Hms, database: str, table: str) -> None:
 
 @HIVE3_AND_4
 def test_a_missing_field_costs_the_connection_and_no_more(hms: Hms) -> None:
-    caller, types = hms._caller, interface()
+    client, types = hms._client, interface()
     # a server either says what is missing, or ends the connection without a word
     with pytest.raises(RetryError, match=r"failed: Required field 'tablename' is unset"):
-        caller.own("ask wrongly", "compact2", types.CompactionRequest(dbname="a"), effect=Effect.EACH_TIME)
+        client.call("ask wrongly", "compact2", types.CompactionRequest(dbname="a"), effect=Effect.NOT_IDEMPOTENT)
     without_txns = types.GetValidWriteIdsRequest(fullTableNames=["a.b"])
     with pytest.raises(UnknownOutcomeError, match=r"because the server closed the connection"):
-        caller.own("ask wrongly", "get_valid_write_ids", without_txns, effect=Effect.EACH_TIME)
+        client.call("ask wrongly", "get_valid_write_ids", without_txns, effect=Effect.NOT_IDEMPOTENT)
     assert "default" in hms.database_names()
 
 
 @HIVE3_AND_4
 def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> None:
-    caller, types = hms._caller, interface()
+    client, types = hms._client, interface()
     if hms.generation is Generation.HIVE3:
         with pytest.raises(RefusedError, match=r"has no call get_database_req$"):
-            caller.own("ask", "get_database_req", types.GetDatabaseRequest(name="default"), effect=Effect.NONE)
+            client.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"), effect=Effect.NONE)
     else:
         with pytest.raises(RefusedError, match=r"has no call get_table$"):
-            caller.hive3("ask", "get_table", "default", "t")
+            client.hive3_call("ask", "get_table", "default", "t")
     assert "default" in hms.database_names()
