@@ -17,7 +17,8 @@ from servers.metastore import Metastore
 
 from acidlib.errors import ConflictError, RetryError
 from acidlib.metastore import compactor_locks
-from acidlib.metastore.compactor_locks import begin_compaction, hold_place, publication_lock, release_dead_locks
+from acidlib.metastore.compaction_transaction import begin_compaction
+from acidlib.metastore.compactor_locks import lock_place, publication_lock, release_dead_locks
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
@@ -95,15 +96,15 @@ def lock_of(hms: Hms, type: LockType, table: str, partition: str | None = None) 
 
 def test_two_holds_exclude_each_other(metastore: Metastore, hms: Hms, others: Hms, beats: Heartbeater) -> None:
     with beating(metastore) as theirs:
-        with hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-1") as held:
+        with lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-1") as held:
             with pytest.raises(
                 ConflictError, match=rf"held by lock {held.lock_id} \(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\)$"
             ):
-                hold_place(others, theirs, database="db", table="t", partition="p=1", agent="acidlib-2")
+                lock_place(others, theirs, database="db", table="t", partition="p=1", agent="acidlib-2")
             assert [lock.lock_id for lock in hms.show_locks("acidlib.places")] == [held.lock_id]
-            hold_place(others, theirs, database="db", table="t", partition="p=2", agent="acidlib-2").release()
+            lock_place(others, theirs, database="db", table="t", partition="p=2", agent="acidlib-2").release()
             held.assert_alive()
-        with hold_place(others, theirs, database="db", table="t", partition="p=1", agent="acidlib-2"):
+        with lock_place(others, theirs, database="db", table="t", partition="p=1", agent="acidlib-2"):
             pass
     assert hms.show_locks("acidlib.places") == ()
 
@@ -123,13 +124,13 @@ def test_every_name_can_be_held(hms: Hms, beats: Heartbeater) -> None:
         ("db", "t", "p=" + "x" * 900),
     ]
     held = [
-        hold_place(hms, beats, database=database, table=table, partition=partition, agent="a" * 500)
+        lock_place(hms, beats, database=database, table=table, partition=partition, agent="a" * 500)
         for database, table, partition in places
     ]
     assert len({lock.lock_id for lock in held}) == len(places)
     for database, table, partition in places:
         with pytest.raises(ConflictError):
-            hold_place(hms, beats, database=database, table=table, partition=partition, agent="b")
+            lock_place(hms, beats, database=database, table=table, partition=partition, agent="b")
     for lock in held:
         lock.release()
     assert hms.show_locks("acidlib.places") == ()
@@ -375,7 +376,7 @@ def hold_and_wait(uri: str, ready: Connection) -> None:
         timeout_seconds=SHORT,
         clock=time.monotonic,
     ) as beats:
-        held = hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-killed")
+        held = lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-killed")
         with publication_lock(
             hms, beats, database="default", table="t", partition="p=1", exclusive=True, agent="acidlib-killed"
         ):
@@ -420,7 +421,7 @@ def test_locks_live_as_long_as_their_process_and_a_little_longer(short: Metastor
         took = until(lambda: held_by(hms, "killed") == 0)
         assert took > SHORT / 2
         with beating(short, SHORT) as beats:
-            hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
+            lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
 
 
 def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,7 +435,7 @@ def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore, monkeyp
 
         def held() -> bool:
             try:
-                hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
+                lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
             except ConflictError as error:
                 told.add(str(error))
                 return False
@@ -454,7 +455,7 @@ def test_locks_of_a_process_that_ended_here_go_at_once(careless3: Metastore) -> 
         assert release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2") == ()
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # a signal is only sent
-        hold_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
+        lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
         (swept,) = release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2")
         assert (swept.database, swept.table, swept.user) == ("default", "t", "killed")
         assert hms.show_locks() == ()
@@ -486,7 +487,7 @@ def last_beat(hms: Hms, lock_id: int) -> int:
 def test_beats_go_on_after_a_restart_of_the_metastore(
     metastore: Metastore, hms: Hms, beats: Heartbeater, end: str
 ) -> None:
-    held = hold_place(hms, beats, database="db", table="t", partition="p=7", agent="acidlib-1")
+    held = lock_place(hms, beats, database="db", table="t", partition="p=7", agent="acidlib-1")
     until(lambda: last_beat(hms, held.lock_id))
     try:
         if end == "kill":

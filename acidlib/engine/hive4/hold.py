@@ -17,7 +17,7 @@ from acidlib.engine.names import WORKER_PREFIX, run_as_user
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.compactor_locks import CompactionTransaction, begin_compaction
+from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
 from acidlib.metastore.values import ShownRequest
 from acidlib.model.requests import CompactionType, State
 from acidlib.model.txnids import ValidTxnList

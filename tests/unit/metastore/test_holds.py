@@ -11,15 +11,14 @@ import pytest
 from fake_locks import Client, Failure, LockServer
 
 from acidlib.errors import ConflictError, DefectError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
 from acidlib.metastore.compactor_locks import (
-    CompactionTransaction,
-    NamedLock,
-    begin_compaction,
-    hold_place,
+    CompactorLock,
+    lock_place,
     publication_lock,
     release_dead_locks,
 )
-from acidlib.metastore.heartbeat import Beat, Heartbeater
+from acidlib.metastore.heartbeat import Heartbeater, Lease
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
 
@@ -67,8 +66,8 @@ class Process:
             lambda: Client(server), interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: self.now
         )
 
-    def hold(self, database: str = "db", table: str = "t", partition: str | None = "p=1") -> NamedLock:
-        return hold_place(self.hms, self.beats, database=database, table=table, partition=partition, agent=self.agent)
+    def hold(self, database: str = "db", table: str = "t", partition: str | None = "p=1") -> CompactorLock:
+        return lock_place(self.hms, self.beats, database=database, table=table, partition=partition, agent=self.agent)
 
     def publish(
         self,
@@ -77,7 +76,7 @@ class Process:
         exclusive: bool = True,
         partition: str | None = "p=1",
         timeout_seconds: float = 30.0,
-    ) -> AbstractContextManager[NamedLock]:
+    ) -> AbstractContextManager[CompactorLock]:
         clock = clock or Clock()
         return publication_lock(
             self.hms,
@@ -187,7 +186,7 @@ def test_a_lost_place_is_told(server: LockServer, process: Process) -> None:
         beat.assert_alive()
 
 
-def wait_until_lost(beat: Beat) -> None:
+def wait_until_lost(beat: Lease) -> None:
     import time
 
     end = time.monotonic() + 20
@@ -402,7 +401,7 @@ def test_a_release_that_fails_is_told_unless_something_worse_is(server: LockServ
     server.errors["unlock"].append(Failure(AWAY))
     with pytest.raises(RetryError):
         held.release()
-    assert held._beat.stopped  # or it would be held for as long as we live
+    assert held._lease.stopped  # or it would be held for as long as we live
     held.release()
     assert not server.locks
 
@@ -439,7 +438,7 @@ def test_locks_of_dead_compactors_are_swept(
         beaten(server, alive.lock_id, TIMEOUT * 1000)
         swept = release_dead_locks(one.hms, timeout_seconds=TIMEOUT, agent="acidlib-1")
         assert [found.lock_id for found in swept] == left
-        assert sorted(server.locks) == sorted([reader, transaction.lock_id or 0, alive.lock_id])
+        assert sorted(server.locks) == sorted([reader, transaction.lock_id, alive.lock_id])
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -455,7 +454,7 @@ def test_a_compaction_has_a_transaction_and_a_shared_lock(server: LockServer, pr
             transaction.lock_id,
         )
         assert found.agent == "acidlib-1"
-        assert transaction._beat.ids == (transaction.txn_id, transaction.lock_id)
+        assert transaction._lease.ids == (transaction.txn_id, transaction.lock_id)
         assert server.txns == {1: "open"}
         transaction.commit()
         assert server.txns == {1: "committed"}
@@ -523,7 +522,7 @@ def test_ended_heartbeats_leave_no_transaction(server: LockServer, process: Proc
 
 def test_the_heart_beats_until_the_commit_has_returned(server: LockServer, process: Process) -> None:
     transaction = process.begin()
-    beat = transaction._beat
+    beat = transaction._lease
     seen = []
 
     class Watching(Client):
@@ -539,7 +538,7 @@ def test_the_heart_beats_until_the_commit_has_returned(server: LockServer, proce
     transaction.commit()
     assert beat.stopped
     transaction = process.begin()
-    beat = transaction._beat
+    beat = transaction._lease
     transaction.abort()
     assert beat.stopped
     assert seen == [False, False]
@@ -552,7 +551,7 @@ def test_an_abort_by_others_is_told_by_the_fence_and_by_the_commit(server: LockS
         ConflictError, match=r"^Cannot commit transaction 1 for db\.t\.p=1: because it was aborted: .*already aborted"
     ):
         transaction.commit()
-    assert transaction._beat.stopped
+    assert transaction._lease.stopped
     transaction.abort()
     assert "abort_txn" not in server.calls
     with pytest.raises(ConflictError, match="has ended"):
@@ -562,7 +561,7 @@ def test_an_abort_by_others_is_told_by_the_fence_and_by_the_commit(server: LockS
 def test_what_the_heartbeat_knows_is_not_asked_again(server: LockServer, process: Process) -> None:
     """The row of an aborted transaction without any work goes soon: "no such transaction" would say nothing then."""
     transaction = process.begin()
-    transaction._beat.lose(ConflictError, "the metastore has given it up: already aborted")
+    transaction._lease.mark_lost(ConflictError, "the metastore has given it up: already aborted")
     server.txns.clear()
     with pytest.raises(ConflictError, match="already aborted"):
         transaction.commit()
@@ -593,7 +592,7 @@ def test_an_unknown_outcome_is_told_and_can_be_cleared_up(server: LockServer, pr
         match=r"^Cannot tell whether transaction 1 for db\.t\.p=1 was committed: because it is away$",
     ):
         transaction.commit()
-    assert not transaction._beat.stopped
+    assert not transaction._lease.stopped
     transaction.commit()
     assert server.txns == {1: "committed"}
 
@@ -613,7 +612,7 @@ def test_aborting_settles_an_unknown_outcome(server: LockServer, process: Proces
         transaction.commit()
     transaction.abort()
     assert server.txns == {1: "committed"}
-    assert transaction._beat.stopped
+    assert transaction._lease.stopped
 
 
 def test_an_abort_that_fails_is_told_once_and_can_be_repeated(server: LockServer, process: Process) -> None:
@@ -621,7 +620,7 @@ def test_an_abort_that_fails_is_told_once_and_can_be_repeated(server: LockServer
     server.errors["abort_txn"].append(Failure(AWAY))
     with pytest.raises(RetryError, match=r"^Cannot abort transaction 1 .*: because it is away; .* after 300 s$"):
         transaction.abort()
-    assert transaction._beat.stopped
+    assert transaction._lease.stopped
     with pytest.raises(ConflictError, match="has ended"):
         transaction.commit()
     transaction.abort()
