@@ -1,4 +1,4 @@
-"""The calls that read databases, tables and partitions, and settings of the server.
+"""The calls that read databases, tables and partitions, and settings of the server, and the values of their answers.
 
 Hive 3.1 is asked through hmsclient, Hive 4 through our own interface with the calls that Hive's own client of 4.0 to
 4.2 uses (4.0.0 lacks `fetch_partition_names_req`, 4.0.1 dropped `get_table`).
@@ -25,7 +25,10 @@ _CAPABILITIES = [1, 2]
 
 
 class CatalogCalls(Calls):
-    """Reads of the catalog; all of them are repeated when a connection is lost."""
+    """Reads of the catalog; all of them are repeated when a connection is lost.
+
+    The answers of both Thrift libraries have the same member names, so that one set of functions reads both.
+    """
 
     def database_names(self) -> tuple[str, ...]:
         """All databases, in lower case."""
@@ -45,7 +48,7 @@ class CatalogCalls(Calls):
             if name in self.database_names():
                 raise RetryError(f"Cannot {action}: because the metastore lists it but does not give it")
             return None
-        return read_database(answer, call)
+        return _database_of(answer, call)
 
     def table_names(self, database: str) -> tuple[str, ...]:
         """All tables and views of a database, in lower case.
@@ -75,7 +78,7 @@ class CatalogCalls(Calls):
                 answer = self._client.hive3_call(action, call, request, missing=_NO_DATABASE)
             if answer is None:
                 return ()
-            found += [read_table(table, call) for table in required(answer.tables, call, "tables")]
+            found += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
         return tuple(found)
 
     def table(self, database: str, name: str) -> Table | None:
@@ -91,7 +94,7 @@ class CatalogCalls(Calls):
         else:
             request = hive3_types.GetTableRequest(database, name, _HIVE3_CAPABILITIES)
             answer = self._client.hive3_call(action, call, request, missing=_NO_OBJECT)
-        return None if answer is None else read_table(required(answer.table, call, "table"), call)
+        return None if answer is None else _table_of(required(answer.table, call, "table"), call)
 
     def partition_names(self, database: str, table: str) -> tuple[str, ...]:
         """All partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.
@@ -123,7 +126,7 @@ class CatalogCalls(Calls):
     def config_value(self, key: str, default: str) -> str:
         """The value of a setting as this server sees it, `default` if it has none.
 
-        Servers tell settings that begin with hive, metastore, hdfs or mapred; other keys are refused (RefusedError).
+        Servers give settings that begin with hive, metastore, hdfs or mapred; other keys are refused (RefusedError).
         A key the server's Hive does not know, and one that is not set, give `default` alike.
         """
         answer = self._read(f"read the setting {key} of the metastore", "get_config_value", key, default)
@@ -146,7 +149,7 @@ class CatalogCalls(Calls):
         return tuple(self._names(action, "get_partition_names", database, table, -1))
 
     def _partitions(self, table: Table, names: list[str]) -> Iterator[tuple[str, Partition]]:
-        # a metastore gives values, not names, and values can be written as a name in more than one way
+        # a metastore answers with values, not names, and values can be written as a name in more than one way
         by_values = {tuple(value for _, value in PartitionName.parse(name).pairs): name for name in names}
         if len(by_values) < len(names):
             for name in names:
@@ -168,7 +171,7 @@ class CatalogCalls(Calls):
                 raise
             return
         for row in rows:
-            partition = read_partition(row, call)
+            partition = _partition_of(row, call)
             found = by_values.get(partition.values)
             if found is None:
                 raise CorruptError(
@@ -196,7 +199,7 @@ def _batches(names: dict[str, None], size: int) -> Iterator[list[str]]:
         yield rest[start : start + size]
 
 
-def read_database(answer: Any, call: str) -> Database:
+def _database_of(answer: Any, call: str) -> Database:
     """A database. Raises CorruptError when a field is missing, as all functions here do."""
     return Database(
         name=required(answer.name, call, "name").lower(),
@@ -204,7 +207,7 @@ def read_database(answer: Any, call: str) -> Database:
     )
 
 
-def read_table(answer: Any, call: str) -> Table:
+def _table_of(answer: Any, call: str) -> Table:
     """A table or a view."""
     kind = required(answer.tableType, call, "tableType")
     number = getattr(answer, "id", None)
@@ -214,25 +217,25 @@ def read_table(answer: Any, call: str) -> Table:
         kind=kind,
         owner=answer.owner,
         created=required(answer.createTime, call, "createTime"),
-        # a managed table always has a place of its own; views and tables of other systems need not
-        storage=_storage(required(answer.sd, call, "sd"), call, has_location=kind == MANAGED_TABLE),
+        # a managed table always has a location; views and tables of other systems need not
+        storage=_storage_of(required(answer.sd, call, "sd"), call, has_location=kind == MANAGED_TABLE),
         id=number if number is not None and number > 0 else None,
         partition_keys=_columns(required(answer.partitionKeys, call, "partitionKeys"), call, "partitionKeys"),
         properties=dict(required(answer.parameters, call, "parameters")),
     )
 
 
-def read_partition(answer: Any, call: str) -> Partition:
+def _partition_of(answer: Any, call: str) -> Partition:
     """A partition."""
     return Partition(
         values=tuple(required(answer.values, call, "values")),
-        storage=_storage(required(answer.sd, call, "sd"), call, has_location=True),
+        storage=_storage_of(required(answer.sd, call, "sd"), call, has_location=True),
         created=required(answer.createTime, call, "createTime"),
         properties=dict(required(answer.parameters, call, "parameters")),
     )
 
 
-def _storage(answer: Any, call: str, *, has_location: bool) -> Storage:
+def _storage_of(answer: Any, call: str, *, has_location: bool) -> Storage:
     location = required(answer.location, call, "sd.location") if has_location else answer.location or ""
     sort_columns = required(answer.sortCols, call, "sd.sortCols")
     return Storage(

@@ -99,7 +99,7 @@ class Connection:
         return self._answer(self._call_own, action, name, arguments, missing)
 
     def hive3_call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
-        """The answer of a call of hmsclient's interface, whose required fields are the caller's to check.
+        """The answer of a call of hmsclient's interface, whose required fields are not checked.
 
         Otherwise as `call`.
         """

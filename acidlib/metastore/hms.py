@@ -19,9 +19,9 @@ class Hms(CatalogCalls, TransactionCalls, LockCalls, CompactionCalls):
     """One connection to one metastore, with failover over several URIs; not thread safe: one per thread.
 
     Calls that change nothing, or the same once or twice, are repeated over new connections when one is lost; the others
-    raise UnknownOutcomeError once something was sent. All calls raise RetryError when no metastore can be
-    reached or the server failed, ConflictError when a transaction or lock is gone, RefusedError for what the server
-    refuses or has not, CorruptError for an answer that is not whole.
+    raise UnknownOutcomeError once something was sent. All calls raise RetryError when no metastore can be reached or
+    the server failed, ConflictError when a transaction or lock does not exist any more, RefusedError for what the
+    server refuses or does not know, CorruptError for an answer that is not whole.
     """
 
     @property

@@ -42,7 +42,7 @@ class SaslOptions:
     """A SASL login. `mechanism` is PLAIN (user and password) or GSSAPI (Kerberos, with the ticket of this process).
 
     `service` and `host` are the two parts of the server's principal; a `host` of None is the one connected to.
-    Instead of `password` a `password_file` may be given, whose first line it is.
+    Instead of `password` a `password_file` may be given; its first line is the password.
     """
 
     mechanism: str
@@ -59,7 +59,8 @@ class ConnectionOptions:
 
     `timeout_seconds` is how long one answer may take, `connect_timeout_seconds` how long the connection and the first
     answer over it may: a peer that speaks another protocol often just waits. `attempts` is how often a call that may
-    be repeated is tried in all. `set_user` tells the server the user's name, as Hive's client does without SASL.
+    be repeated is tried in all. With `set_user` the user's name is sent to the server, as Hive's client does without
+    SASL.
     """
 
     timeout_seconds: float = 600.0

@@ -32,7 +32,7 @@ class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers dec
 class Transport:
     """The bytes of one connection, for both Thrift libraries.
 
-    `sent` tells whether any byte of a message has been given to the network since `begin`.
+    `sent` says whether any byte of a message has been given to the network since `begin`.
     """
 
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions) -> None:
