@@ -81,8 +81,8 @@ class TransactionCalls(Calls):
         """Commits a transaction.
 
         Raises ConflictError when it was aborted or is unknown, UnknownOutcomeError when no answer comes. Hive 4
-        takes a second commit of one transaction without an error; Hive 3.1 forgets one that wrote nothing, so that after
-        a lost answer its outcome is unknown.
+        takes a second commit of one transaction without an error; Hive 3.1 forgets one that wrote nothing: there the
+        outcome is unknown after a lost answer.
         """
         request = self._types.CommitTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
         self._client.call(f"commit transaction {txn_id}", "commit_txn", request, effect=Effect.IDEMPOTENT)
