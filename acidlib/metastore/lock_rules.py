@@ -1,4 +1,4 @@
-"""Decisions about locks: what our own are called, which block which, and which of ours are left by the dead; no I/O.
+"""Decisions about locks: what our own are called, which block which, and which of ours have dead owners; no I/O.
 
 Source: Hive `TxnHandler.lock`, and the widths of table HIVE_LOCKS in Hive 3.1.
 """
