@@ -22,6 +22,9 @@ _TABLES_PER_CALL = 300
 _PARTITIONS_PER_CALL = 500
 # without these a server hides insert-only tables behind an error (Hive `ClientCapability`)
 _CAPABILITIES = [1, 2]
+_HIVE3_CAPABILITIES = hive3_types.ClientCapabilities(_CAPABILITIES)
+_NO_OBJECT = "NoSuchObjectException"
+_NO_DATABASE = "UnknownDBException"
 
 
 class CatalogCalls(Calls):
@@ -133,12 +136,8 @@ class CatalogCalls(Calls):
         return str(answer)
 
     def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
-        names = (
-            self._read(action, call, *arguments)
-            if self._is_hive4
-            else self._client.hive3_call(action, call, *arguments)
-        )
-        return list(required(names, call, "success"))
+        read = self._read if self._is_hive4 else self._client.hive3_call
+        return list(required(read(action, call, *arguments), call, "success"))
 
     def _partition_names(self, action: str, database: str, table: str) -> tuple[str, ...]:
         if self._is_hive4:
@@ -182,11 +181,6 @@ class CatalogCalls(Calls):
 
     def _capabilities(self) -> Any:
         return self._types.ClientCapabilities(values=_CAPABILITIES)
-
-
-_NO_OBJECT = "NoSuchObjectException"
-_NO_DATABASE = "UnknownDBException"
-_HIVE3_CAPABILITIES = hive3_types.ClientCapabilities(_CAPABILITIES)
 
 
 def _lower(names: Sequence[str]) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class TransactionCalls(Calls):
         A table that never had a write id, and one that does not exist, has a high-water mark of 0. Raises
         CorruptError when a table is missing in the answer.
         """
-        # Hive 3.1 does not read ranges, and takes a list that it cannot read for "all is committed"
+        # Hive 3.1 does not read ranges; a list that is missing means "all is committed" to it
         text = (txns if self._is_hive4 else _without_ranges(txns)).format()
         wanted = list(dict.fromkeys((database.lower(), table.lower()) for database, table in names))
         found: dict[tuple[str, str], ValidWriteIdList] = {}
