@@ -29,9 +29,9 @@ from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Understanding
 from acidlib.errors import AcidError, CorruptError
-from acidlib.metastore.standalone import stated_write_ids
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
+from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome

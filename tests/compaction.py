@@ -12,13 +12,13 @@ from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Target, Understanding
 from acidlib.engine.tasks import UnitTask, look_task, run_unit_task
 from acidlib.engine.units import collect_results
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.source import DataFiles
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
 from acidlib.settings import Layer, Settings, default_settings
 from acidlib.storage.datafiles import LocalDataFiles

@@ -16,13 +16,13 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import FULL, INSERT_ONLY, TableFacts, Target, Understanding
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import Database, Partition, Table
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.eligible import why_not
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer
 from acidlib.storage.uris import local_path_below
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.site import options_from_settings, uris_from_settings
+from acidlib.metastore.options import options_from_settings, uris_from_settings
 from acidlib.settings import Layer, Settings, load_settings, site_values
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import Understanding
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.site import options_from_settings
+from acidlib.metastore.options import options_from_settings
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.locks import Service

@@ -16,11 +16,11 @@ from acidlib.engine.environment import Environment, read_environment
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Understanding
 from acidlib.errors import RefusedError
-from acidlib.metastore.endpoint import parse_endpoints
-from acidlib.metastore.standalone import StatedWriteIds, stated_write_ids
+from acidlib.metastore.options import parse_endpoints
 from acidlib.model.generation import Generation
 from acidlib.model.partitions import check_pattern
 from acidlib.orc.hive_types import row_type_of_columns
+from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.settings import parse_duration, parse_size
 from acidlib.storage.filesystem import as_acid_error
 from acidlib.storage.uris import open_filesystem

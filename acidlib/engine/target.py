@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, detect_generation
 from acidlib.model.request_facts import RequestFacts
@@ -18,6 +17,7 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.enough import not_enough
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer, Settings
 from acidlib.storage.claims import CLAIM_FILE
 from acidlib.storage.staging import STAGING_PREFIX

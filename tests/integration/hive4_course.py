@@ -21,8 +21,8 @@ from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.sql import Row, Session
 
-from acidlib.metastore.endpoint import ConnectionOptions
 from acidlib.metastore.hms import connect
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.generation import Generation
 from integration.conftest import started
 from integration.harness import Jobs, Ran, local_session

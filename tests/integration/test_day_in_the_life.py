@@ -27,8 +27,8 @@ from servers.metastore import Metastore
 from servers.sql import Session, SqlError
 
 from acidlib.errors import ConflictError
-from acidlib.metastore.endpoint import ConnectionOptions
 from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.requests import State
 from acidlib.model.txnids import ValidTxnList

@@ -17,7 +17,7 @@ from acidlib.engine import compact_place
 from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
 from acidlib.engine.hive4.recovery import recover
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
-from acidlib.metastore.caller import Caller
+from acidlib.metastore.failover import FailoverClient
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.idl import interface
 from acidlib.metastore.values import TxnType
@@ -361,13 +361,13 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
 def test_calls_per_partition_are_few(lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     made = lake.table("calls", partitions=[str(number) for number in range(8)])
     count: Counter[str] = Counter()
-    real = Caller._call
+    real = FailoverClient._call
 
     def counted(self, action, name, *given, **more):
         count[name] += 1
         return real(self, action, name, *given, **more)
 
-    monkeypatch.setattr(Caller, "_call", counted)
+    monkeypatch.setattr(FailoverClient, "_call", counted)
     service("major_compact", "--table", made.full)
     service.clean("--table", made.full)
     assert count.total() <= 8 * 40 + 40, count

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from acidlib.engine.services import Services
+from acidlib.metastore.compactor_locks import publication_lock
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.holds import publication_lock
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.sql import SqlQueue
 

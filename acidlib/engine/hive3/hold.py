@@ -14,7 +14,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.sql_hold import SqlHold
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError
-from acidlib.metastore.holds import NamedLock, hold_place, publication_lock
+from acidlib.metastore.compactor_locks import CompactorLock, lock_place, publication_lock
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
@@ -31,14 +31,14 @@ class Hive3Hold(SqlHold):
         self._catalog = catalog
         self._request = taken.request
         self._place: Target | None = None
-        self._lock: NamedLock | None = None
-        self._publication: NamedLock | None = None
+        self._lock: CompactorLock | None = None
+        self._publication: CompactorLock | None = None
 
     def begin(self) -> Target:
         """Lock, claim, and take the snapshot by which everything is understood from here on."""
         request = self._request
         self._catalog.place(request)  # what does not exist is refused before anything is locked
-        self._lock = hold_place(
+        self._lock = lock_place(
             self._hms,
             self._connected.beats,
             database=request.database,

@@ -14,7 +14,7 @@ from acidlib.engine.leftovers import (
 )
 from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.errors import AcidError, RefusedError
-from acidlib.metastore.holds import release_dead_locks
+from acidlib.metastore.compactor_locks import release_dead_locks
 from acidlib.model.requests import CompactionRequest
 
 

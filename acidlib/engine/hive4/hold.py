@@ -16,7 +16,7 @@ from acidlib.engine.hive4.connected import Connected
 from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.holds import CompactionTransaction, begin_compaction
+from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
 from acidlib.metastore.values import ShownRequest
 from acidlib.model.requests import CompactionType, State
 from acidlib.model.txnids import ValidTxnList

@@ -9,12 +9,12 @@ import pytest
 
 from acidlib.engine.attempts import Attempts, fingerprint, note_of, with_note
 from acidlib.engine.target import TableFacts, Target, Understanding
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import Database, Storage, Table, TableColumn
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer, default_settings
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR

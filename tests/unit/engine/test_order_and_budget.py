@@ -10,12 +10,12 @@ import pytest
 from acidlib.engine.selection import Budget, Looked, Order, Spending, Unlisted, ordered
 from acidlib.engine.target import Target, request_of, target_of
 from acidlib.errors import RefusedError
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.request_facts import split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.stated_write_ids import StatedWriteIds
 
 
 def looked(name: str, *, deltas: int = 0, size: int = 0, modified: float = 0.0) -> Looked:

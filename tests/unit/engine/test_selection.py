@@ -29,7 +29,7 @@ from acidlib.engine.selection import (
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target, Understanding
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
-from acidlib.metastore.standalone import StatedWriteIds, stated_write_ids
+from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.report.progress import TerminalProgress
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem

@@ -14,7 +14,6 @@ from acidlib.engine.target import (
     target_of,
 )
 from acidlib.errors import RefusedError
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.request_facts import split_properties
@@ -22,6 +21,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import Database, Storage, Table
 from acidlib.model.units import ColumnMatching
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer, default_settings
 
 MAJOR = CompactionType.MAJOR

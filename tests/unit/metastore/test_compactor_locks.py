@@ -1,48 +1,21 @@
-"""Transactions and locks of a compaction, against a metastore that is a page of Python: who gets what, who lets go."""
+"""The locks of a compaction without a transaction: who gets them, who waits, and what the dead leave."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import cast
 
 import pytest
 from fake_locks import Client, Failure, LockServer
 
 from acidlib.errors import ConflictError, DefectError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.beat import Beat
-from acidlib.metastore.heartbeat import Heartbeater
-from acidlib.metastore.hms import Hms
-from acidlib.metastore.holds import (
-    CompactionTransaction,
-    NamedLock,
-    begin_compaction,
-    hold_place,
-    publication_lock,
+from acidlib.metastore.compactor_locks import (
     release_dead_locks,
 )
-from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
-
-TIMEOUT = 300.0
-AWAY = RetryError("Cannot reach thrift://a:9083: because it is away")
-LOST = UnknownOutcomeError("Cannot lock: because the answer was lost")
-
-
-class Clock:
-    """Time that passes only while somebody sleeps; `on_sleep` is called after each sleep."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.on_sleep: Callable[[], None] = lambda: None
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        assert seconds > 0
-        self.now += seconds
-        self.on_sleep()
+from acidlib.metastore.heartbeat import Lease
+from acidlib.metastore.values import HeldLock, LockState, LockType
+from unit.metastore.compactors import AWAY, LOST, TIMEOUT, Clock, Process, lock
 
 
 @pytest.fixture
@@ -53,48 +26,6 @@ def server() -> LockServer:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-class Process:
-    """A compactor with its heartbeats; `now` is its clock."""
-
-    def __init__(self, server: LockServer, user: str = "etl", host: str = "host1", agent: str = "acidlib-1") -> None:
-        self.server = server
-        self.client = Client(server, user, host)
-        self.hms = cast(Hms, self.client)
-        self.agent = agent
-        self.now = 0.0
-        self.beats = Heartbeater(
-            lambda: Client(server), interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: self.now
-        )
-
-    def hold(self, database: str = "db", table: str = "t", partition: str | None = "p=1") -> NamedLock:
-        return hold_place(self.hms, self.beats, database=database, table=table, partition=partition, agent=self.agent)
-
-    def publish(
-        self,
-        clock: Clock | None = None,
-        *,
-        exclusive: bool = True,
-        partition: str | None = "p=1",
-        timeout_seconds: float = 30.0,
-    ) -> AbstractContextManager[NamedLock]:
-        clock = clock or Clock()
-        return publication_lock(
-            self.hms,
-            self.beats,
-            database="db",
-            table="t",
-            partition=partition,
-            exclusive=exclusive,
-            agent=self.agent,
-            timeout_seconds=timeout_seconds,
-            clock=clock,
-            sleep=clock.sleep,
-        )
-
-    def begin(self, partition: str | None = "p=1") -> CompactionTransaction:
-        return begin_compaction(self.hms, self.beats, database="db", table="t", partition=partition, agent=self.agent)
 
 
 @pytest.fixture
@@ -115,16 +46,7 @@ def reader(server: LockServer) -> int:
     return lock(server, LockType.SHARED_READ)
 
 
-def lock(
-    server: LockServer, type: LockType, *, database: str = "db", table: str = "t", partition: str | None = None
-) -> int:
-    component = LockComponent(type=type, database=database, table=table, partition=partition)
-    lock_id, state = Client(server, "anna", "laptop").lock([component], txn_id=None, agent="hive_2026_q")
-    assert state is LockState.ACQUIRED
-    return lock_id
-
-
-def beaten(server: LockServer, lock_id: int, milliseconds_ago: float) -> None:
+def set_heartbeat(server: LockServer, lock_id: int, milliseconds_ago: float) -> None:
     """As if this was the last heartbeat of a lock."""
     found = server.locks[lock_id]
     server.locks[lock_id] = replace(found, heartbeat_ms=server.now_ms - int(milliseconds_ago))
@@ -188,7 +110,7 @@ def test_a_lost_place_is_told(server: LockServer, process: Process) -> None:
         beat.assert_alive()
 
 
-def wait_until_lost(beat: Beat) -> None:
+def wait_until_lost(beat: Lease) -> None:
     import time
 
     end = time.monotonic() + 20
@@ -201,10 +123,10 @@ def test_the_lock_of_a_dead_compactor_is_dropped(server: LockServer, process: Pr
     with dead_process(server) as dead:
         left = dead.hold().lock_id
     server.now_ms += 10_000_000
-    beaten(server, left, 2 * TIMEOUT * 1000)
+    set_heartbeat(server, left, 2 * TIMEOUT * 1000)
     with pytest.raises(ConflictError, match="dead on gone"):
         process.hold()
-    beaten(server, left, 2 * TIMEOUT * 1000 + 1)
+    set_heartbeat(server, left, 2 * TIMEOUT * 1000 + 1)
     with process.hold() as held:
         assert list(server.locks) == [held.lock_id]
 
@@ -216,7 +138,7 @@ def test_a_place_is_not_given_to_two_who_find_the_same_dead_holder(
     with dead_process(server) as dead:
         left = dead.hold().lock_id
     server.now_ms += 10_000_000
-    beaten(server, left, 3 * TIMEOUT * 1000)
+    set_heartbeat(server, left, 3 * TIMEOUT * 1000)
     met = []
 
     class Meeting(Client):
@@ -403,7 +325,7 @@ def test_a_release_that_fails_is_told_unless_something_worse_is(server: LockServ
     server.errors["unlock"].append(Failure(AWAY))
     with pytest.raises(RetryError):
         held.release()
-    assert held._beat.stopped  # or it would be held for as long as we live
+    assert held._lease.stopped  # or it would be held for as long as we live
     held.release()
     assert not server.locks
 
@@ -413,7 +335,7 @@ def test_a_dead_compactor_does_not_lock_a_table_for_ever(server: LockServer, pro
         publication = dead.publish()
         left = publication.__enter__().lock_id
     server.now_ms += 10_000_000
-    beaten(server, left, 3 * TIMEOUT * 1000)
+    set_heartbeat(server, left, 3 * TIMEOUT * 1000)
     with process.publish(clock, exclusive=False) as held:
         assert clock.now == 0
         assert list(server.locks) == [held.lock_id]
@@ -421,7 +343,7 @@ def test_a_dead_compactor_does_not_lock_a_table_for_ever(server: LockServer, pro
 
 def test_old_locks_of_others_are_not_ours_to_judge(server: LockServer, process: Process, reader: int) -> None:
     server.now_ms += 10_000_000
-    beaten(server, reader, 3 * TIMEOUT * 1000)
+    set_heartbeat(server, reader, 3 * TIMEOUT * 1000)
     with pytest.raises(ConflictError), process.publish():
         pytest.fail("granted")
     assert list(server.locks) == [reader]
@@ -436,212 +358,8 @@ def test_locks_of_dead_compactors_are_swept(
     server.now_ms += 10_000_000
     with one.begin("p=3") as transaction, two.hold(table="y") as alive:
         for lock_id in [*left, reader]:
-            beaten(server, lock_id, 3 * TIMEOUT * 1000)
-        beaten(server, alive.lock_id, TIMEOUT * 1000)
+            set_heartbeat(server, lock_id, 3 * TIMEOUT * 1000)
+        set_heartbeat(server, alive.lock_id, TIMEOUT * 1000)
         swept = release_dead_locks(one.hms, timeout_seconds=TIMEOUT, agent="acidlib-1")
         assert [found.lock_id for found in swept] == left
-        assert sorted(server.locks) == sorted([reader, transaction.lock_id or 0, alive.lock_id])
-
-
-# --- transactions -----------------------------------------------------------------------------------------------------
-
-
-def test_a_compaction_has_a_transaction_and_a_shared_lock(server: LockServer, process: Process) -> None:
-    with process.begin() as transaction:
-        transaction.assert_alive()
-        (found,) = server.locks.values()
-        assert (found.type, found.txn_id, found.lock_id) == (
-            LockType.SHARED_READ,
-            transaction.txn_id,
-            transaction.lock_id,
-        )
-        assert found.agent == "acidlib-1"
-        assert transaction._beat.ids == (transaction.txn_id, transaction.lock_id)
-        assert server.txns == {1: "open"}
-        transaction.commit()
-        assert server.txns == {1: "committed"}
-        transaction.commit()
-        transaction.abort()
-    assert server.calls.count("commit_txn") == 1
-    assert "abort_txn" not in server.calls
-    with pytest.raises(ConflictError, match=r"transaction 1 for db\.t\.p=1: because it has ended"):
-        transaction.assert_alive()
-
-
-def test_leaving_without_a_commit_aborts(server: LockServer, process: Process) -> None:
-    with process.begin():
-        pass
-    with pytest.raises(ValueError, match="the body"), process.begin():
-        raise ValueError("the body")
-    with pytest.raises(KeyboardInterrupt), process.begin():
-        raise KeyboardInterrupt
-    assert server.txns == {1: "aborted", 2: "aborted", 3: "aborted"}
-
-
-@pytest.mark.parametrize("zero_wait", [True, False])
-def test_a_lock_that_is_not_granted_at_once_ends_it(server: LockServer, process: Process, zero_wait: bool) -> None:
-    server.zero_wait = zero_wait
-    drop = lock(server, LockType.EXCLUSIVE)
-    with pytest.raises(
-        ConflictError,
-        match=r"^Cannot compact db\.t\.p=1: because its lock was not granted: held by lock 1 "
-        r"\(EXCLUSIVE by anna on laptop, hive_2026_q\)$",
-    ):
-        process.begin()
-    assert server.txns == {1: "aborted"}
-    assert list(server.locks) == [drop]
-
-
-def test_nobody_can_be_named(server: LockServer, process: Process) -> None:
-    lock(server, LockType.EXCLUSIVE)
-    server.errors["show_locks"].append(Failure(AWAY))
-    with pytest.raises(ConflictError, match="not granted: by whom is not known, it is away"):
-        process.begin()
-
-
-@pytest.mark.parametrize("error", [AWAY, LOST, KeyboardInterrupt()])
-def test_an_error_of_the_lock_aborts(server: LockServer, process: Process, error: BaseException) -> None:
-    server.errors["lock"].append(Failure(error, after=True))
-    with pytest.raises(type(error)):
-        process.begin()
-    assert server.txns == {1: "aborted"}
-    assert not server.locks
-
-
-def test_an_abort_that_fails_does_not_hide_the_error(server: LockServer, process: Process) -> None:
-    server.errors["lock"].append(Failure(LOST))
-    server.errors["abort_txn"].append(Failure(AWAY))
-    with pytest.raises(UnknownOutcomeError, match="the answer was lost"):
-        process.begin()
-
-
-def test_ended_heartbeats_leave_no_transaction(server: LockServer, process: Process) -> None:
-    process.beats.close()
-    with pytest.raises(DefectError):
-        process.begin()
-    assert server.txns == {1: "aborted"}
-
-
-def test_the_heart_beats_until_the_commit_has_returned(server: LockServer, process: Process) -> None:
-    transaction = process.begin()
-    beat = transaction._beat
-    seen = []
-
-    class Watching(Client):
-        def commit_txn(self, *arguments: object) -> None:
-            seen.append(beat.stopped)
-            Client.commit_txn(self, *arguments)  # type: ignore[arg-type] # as they came
-
-        def abort_txn(self, *arguments: object) -> None:
-            seen.append(beat.stopped)
-            Client.abort_txn(self, *arguments)  # type: ignore[arg-type] # as they came
-
-    process.client.__class__ = Watching
-    transaction.commit()
-    assert beat.stopped
-    transaction = process.begin()
-    beat = transaction._beat
-    transaction.abort()
-    assert beat.stopped
-    assert seen == [False, False]
-
-
-def test_an_abort_by_others_is_told_by_the_fence_and_by_the_commit(server: LockServer, process: Process) -> None:
-    transaction = process.begin()
-    server.abort(1)
-    with pytest.raises(
-        ConflictError, match=r"^Cannot commit transaction 1 for db\.t\.p=1: because it was aborted: .*already aborted"
-    ):
-        transaction.commit()
-    assert transaction._beat.stopped
-    transaction.abort()
-    assert "abort_txn" not in server.calls
-    with pytest.raises(ConflictError, match="has ended"):
-        transaction.commit()
-
-
-def test_what_the_heartbeat_knows_is_not_asked_again(server: LockServer, process: Process) -> None:
-    """The row of an aborted transaction without any work goes soon: "no such transaction" would say nothing then."""
-    transaction = process.begin()
-    transaction._beat.lose(ConflictError, "the metastore has given it up: already aborted")
-    server.txns.clear()
-    with pytest.raises(ConflictError, match="already aborted"):
-        transaction.commit()
-    assert "commit_txn" not in server.calls
-
-
-def test_silence_does_not_keep_from_the_commit(process: Process) -> None:
-    transaction = process.begin()
-    process.now += TIMEOUT + 1
-    with pytest.raises(RetryError):
-        transaction.assert_alive()
-    transaction.commit()
-
-
-@pytest.mark.parametrize("after", [True, False])
-def test_a_commit_whose_answer_was_lost_is_repeated(server: LockServer, process: Process, after: bool) -> None:
-    transaction = process.begin()
-    server.errors["commit_txn"].append(Failure(LOST, after=after))
-    transaction.commit()
-    assert server.txns == {1: "committed"}
-
-
-def test_an_unknown_outcome_is_told_and_can_be_cleared_up(server: LockServer, process: Process) -> None:
-    transaction = process.begin()
-    server.errors["commit_txn"] += [Failure(LOST), Failure(AWAY)]
-    with pytest.raises(
-        UnknownOutcomeError,
-        match=r"^Cannot tell whether transaction 1 for db\.t\.p=1 was committed: because it is away$",
-    ):
-        transaction.commit()
-    assert not transaction._beat.stopped
-    transaction.commit()
-    assert server.txns == {1: "committed"}
-
-
-def test_a_committed_transaction_that_is_forgotten_is_no_aborted_one(server: LockServer, process: Process) -> None:
-    transaction = process.begin()
-    server.errors["commit_txn"] += [Failure(LOST), Failure(ConflictError("Cannot commit: because No such transaction"))]
-    server.errors["open_txns"] += [Failure(AWAY)]
-    with pytest.raises(UnknownOutcomeError, match="No such transaction"):
-        transaction.commit()
-
-
-def test_aborting_settles_an_unknown_outcome(server: LockServer, process: Process) -> None:
-    transaction = process.begin()
-    server.errors["commit_txn"] += [Failure(LOST, after=True), Failure(AWAY)]
-    with pytest.raises(UnknownOutcomeError):
-        transaction.commit()
-    transaction.abort()
-    assert server.txns == {1: "committed"}
-    assert transaction._beat.stopped
-
-
-def test_an_abort_that_fails_is_told_once_and_can_be_repeated(server: LockServer, process: Process) -> None:
-    transaction = process.begin()
-    server.errors["abort_txn"].append(Failure(AWAY))
-    with pytest.raises(RetryError, match=r"^Cannot abort transaction 1 .*: because it is away; .* after 300 s$"):
-        transaction.abort()
-    assert transaction._beat.stopped
-    with pytest.raises(ConflictError, match="has ended"):
-        transaction.commit()
-    transaction.abort()
-    transaction.abort()
-    assert server.txns == {1: "aborted"}
-    assert server.calls.count("abort_txn") == 2
-
-
-def test_an_abort_while_an_error_is_handled_says_nothing(server: LockServer, process: Process) -> None:
-    transaction = process.begin()
-    server.errors["abort_txn"].append(Failure(AWAY))
-    try:
-        raise ValueError("the first")
-    except ValueError:
-        transaction.close()
-
-
-def test_nothing_is_aborted_twice(server: LockServer, process: Process) -> None:
-    with nullcontext(process.begin()) as transaction:
-        transaction.abort()
-        transaction.close()
-    assert server.calls.count("abort_txn") == 1
+        assert sorted(server.locks) == sorted([reader, transaction.lock_id, alive.lock_id])

@@ -1,4 +1,4 @@
-"""Which write ids are committed, where no metastore can be asked: the caller says so, or the job refuses.
+"""Which write ids are committed where no metastore can be asked: the caller states it, or the job refuses.
 
 What is committed cannot be known from files: a delta of an open transaction looks like any other.
 """

@@ -12,9 +12,9 @@ from fake_metastore import TYPES, FakeMetastore, Hangup, raises
 from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.caller import Caller, Effect
-from acidlib.metastore.endpoint import ConnectionOptions, parse_endpoints
-from acidlib.metastore.failures import translate
+from acidlib.metastore.connection import translated
+from acidlib.metastore.failover import Effect, FailoverClient
+from acidlib.metastore.options import ConnectionOptions, parse_endpoints
 from acidlib.model.generation import Generation
 
 HINT = "(is it a metastore, with the same settings of framed transport, TLS and SASL?)"
@@ -33,22 +33,22 @@ def second() -> Iterator[FakeMetastore]:
         yield found
 
 
-def caller(*uris: str, options: ConnectionOptions = QUICK, waits: list[float] | None = None) -> Caller:
+def client(*uris: str, options: ConnectionOptions = QUICK, waits: list[float] | None = None) -> FailoverClient:
     told = waits if waits is not None else []
-    return Caller(parse_endpoints(uris), options, user="joe", host="here", sleep=told.append)
+    return FailoverClient(parse_endpoints(uris), options, user="joe", host="here", sleep=told.append)
 
 
 def hang_up() -> Callable[..., object]:
     return raises(Hangup())
 
 
-def mark(of: Caller, effect: Effect = Effect.EACH_TIME) -> object:
+def mark(of: FailoverClient, effect: Effect = Effect.NOT_IDEMPOTENT) -> object:
     """A call without an answer's value."""
-    return of.own("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1), effect=effect)
+    return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1), effect=effect)
 
 
-def names(of: Caller) -> object:
-    return of.own("list the databases", "get_all_databases", effect=Effect.NONE)
+def names(of: FailoverClient) -> object:
+    return of.call("list the databases", "get_all_databases", effect=Effect.NONE)
 
 
 # ---- which server
@@ -56,16 +56,16 @@ def names(of: Caller) -> object:
 
 def test_the_generation_is_what_the_server_answers_not_what_it_says() -> None:
     with FakeMetastore(Generation.HIVE4, version="3.1.3000.vendor") as server:
-        found = caller(server.uri)
+        found = client(server.uri)
         assert (found.generation, found.version) == (Generation.HIVE4, "3.1.3000.vendor")
     with FakeMetastore(Generation.HIVE3, version="4.9") as server:
-        assert caller(server.uri).generation is Generation.HIVE3
+        assert client(server.uri).generation is Generation.HIVE3
 
 
 def test_any_answer_of_a_call_shows_that_the_server_has_it(server: FakeMetastore) -> None:
     for error in (TYPES.MetaException(message="no"), TYPES.NoSuchObjectException(message="no")):
         server.answers["get_database_req"] = raises(error)
-        assert caller(server.uri).generation is Generation.HIVE4
+        assert client(server.uri).generation is Generation.HIVE4
 
 
 def test_a_server_with_neither_call_is_refused() -> None:
@@ -74,7 +74,7 @@ def test_a_server_with_neither_call_is_refused() -> None:
         with pytest.raises(
             RefusedError, match=rf"^Cannot use {server.uri}: because it is no metastore of Hive 3\.1 or"
         ):
-            caller(server.uri)
+            client(server.uri)
 
 
 def test_a_server_that_fails_at_first_is_tried_again(server: FakeMetastore) -> None:
@@ -83,22 +83,22 @@ def test_a_server_that_fails_at_first_is_tried_again(server: FakeMetastore) -> N
     failure = TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error\n\tat java")
     server.answers["get_database_req"] = [raises(failure), works]
     waits: list[float] = []
-    assert caller(server.uri, waits=waits).generation is Generation.HIVE4
+    assert client(server.uri, waits=waits).generation is Generation.HIVE4
     assert waits == [1]
     server.answers["get_database_req"] = raises(failure)
     with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {server.uri}: because the server failed: Int"):
-        caller(server.uri)
+        client(server.uri)
 
 
 def test_the_user_is_told_unless_it_is_not_wanted(server: FakeMetastore) -> None:
     told: list[object] = []
     server.answers["set_ugi"] = lambda user, groups: told.append((user, groups)) or []
-    caller(server.uri)
-    caller(server.uri, options=ConnectionOptions(set_user=False))
+    client(server.uri)
+    client(server.uri, options=ConnectionOptions(set_user=False))
     assert told == [("joe", [])]
     server.answers["set_ugi"] = raises(TYPES.MetaException(message="not wanted"))
     server.answers["getVersion"] = raises(TApplicationException(TApplicationException.INTERNAL_ERROR, "no"))
-    assert caller(server.uri).version == ""
+    assert client(server.uri).version == ""
 
 
 # ---- failover
@@ -107,15 +107,15 @@ def test_the_user_is_told_unless_it_is_not_wanted(server: FakeMetastore) -> None
 def test_the_first_that_answers_is_used(server: FakeMetastore) -> None:
     with FakeMetastore() as gone:
         nobody = gone.uri
-    found = caller(nobody, server.uri)
+    found = client(nobody, server.uri)
     assert found.endpoint.uri == server.uri
     with pytest.raises(RetryError) as caught:
-        caller(nobody)
+        client(nobody)
     assert str(caught.value) == f"Cannot reach the metastore {nobody}: because connection refused"
 
 
 def test_a_call_goes_on_with_the_next_metastore(server: FakeMetastore, second: FakeMetastore) -> None:
-    found = caller(server.uri, second.uri)
+    found = client(server.uri, second.uri)
     server.answers["get_all_databases"] = hang_up()
     second.answers["get_all_databases"] = lambda: ["a"]
     assert names(found) == ["a"]
@@ -128,7 +128,7 @@ def test_a_call_goes_on_with_the_next_metastore(server: FakeMetastore, second: F
 def test_a_metastore_of_another_generation_is_no_replacement(server: FakeMetastore) -> None:
     with FakeMetastore(Generation.HIVE3) as other:
         other.answers["get_all_databases"] = lambda: ["wrong"]
-        found = caller(server.uri, other.uri)
+        found = client(server.uri, other.uri)
         server.answers["get_all_databases"] = [hang_up(), lambda: ["a"]]
         assert names(found) == ["a"]
         assert "get_all_databases" not in other.calls
@@ -140,7 +140,7 @@ def test_a_metastore_of_another_generation_is_no_replacement(server: FakeMetasto
 
 def test_an_idle_connection_that_ended_is_opened_again_at_once(server: FakeMetastore, second: FakeMetastore) -> None:
     waits: list[float] = []
-    found = caller(server.uri, second.uri, waits=waits)
+    found = client(server.uri, second.uri, waits=waits)
     server.answers["mark_compacted"] = lambda info: None
     mark(found)
     server.hang_up()
@@ -155,7 +155,7 @@ def test_an_idle_connection_that_ended_is_opened_again_at_once(server: FakeMetas
 
 def test_a_read_is_repeated_with_growing_waits(server: FakeMetastore) -> None:
     waits: list[float] = []
-    found = caller(server.uri, options=ConnectionOptions(attempts=5), waits=waits)
+    found = client(server.uri, options=ConnectionOptions(attempts=5), waits=waits)
     server.answers["get_all_databases"] = [hang_up(), hang_up(), hang_up(), lambda: ["a"]]
     assert names(found) == ["a"]
     assert waits == [1, 2, 4]
@@ -163,7 +163,7 @@ def test_a_read_is_repeated_with_growing_waits(server: FakeMetastore) -> None:
 
 
 def test_a_read_is_given_up_after_the_attempts(server: FakeMetastore) -> None:
-    found = caller(server.uri)
+    found = client(server.uri)
     server.answers["get_all_databases"] = hang_up()
     with pytest.raises(RetryError) as caught:
         names(found)
@@ -174,7 +174,7 @@ def test_a_read_is_given_up_after_the_attempts(server: FakeMetastore) -> None:
 
 
 def test_what_has_an_effect_each_time_is_never_sent_twice(server: FakeMetastore) -> None:
-    found = caller(server.uri)
+    found = client(server.uri)
     server.answers["mark_compacted"] = [hang_up(), lambda info: None]
     with pytest.raises(UnknownOutcomeError) as caught:
         mark(found)
@@ -191,7 +191,7 @@ def test_what_has_an_effect_each_time_is_repeated_while_nothing_was_sent(server:
     server.answers["mark_compacted"] = lambda info: None
     with FakeMetastore() as gone:
         gone.answers["mark_compacted"] = lambda info: None
-        found = caller(gone.uri, server.uri)
+        found = client(gone.uri, server.uri)
         mark(found)
     assert mark(found) is None
     assert server.calls == ["mark_compacted"]
@@ -200,43 +200,43 @@ def test_what_has_an_effect_each_time_is_repeated_while_nothing_was_sent(server:
 
 
 def test_what_is_the_same_twice_is_repeated(server: FakeMetastore) -> None:
-    found = caller(server.uri)
+    found = client(server.uri)
     server.answers["mark_compacted"] = [hang_up(), lambda info: None]
-    assert mark(found, Effect.SAME_TWICE) is None
+    assert mark(found, Effect.IDEMPOTENT) is None
     assert server.calls == ["mark_compacted"] * 2
 
 
 def test_what_is_the_same_twice_has_an_unknown_outcome_when_no_answer_ever_comes() -> None:
     with FakeMetastore() as server:
-        found = caller(server.uri)
+        found = client(server.uri)
         server.answers["mark_compacted"] = hang_up()
         with pytest.raises(
             UnknownOutcomeError, match=r"^Cannot tell the outcome of an attempt to mark it: because the"
         ):
-            mark(found, Effect.SAME_TWICE)
+            mark(found, Effect.IDEMPOTENT)
     # nothing was sent: nothing is unknown
     with pytest.raises(RetryError, match=r"^Cannot reach the metastore"):
-        mark(found, Effect.SAME_TWICE)
+        mark(found, Effect.IDEMPOTENT)
 
 
 def test_a_transaction_that_is_unknown_after_a_lost_answer(server: FakeMetastore) -> None:
     unknown = raises(TYPES.NoSuchTxnException(message="No such transaction txnid:5"))
     request = TYPES.CommitTxnRequest(txnid=5)
-    found = caller(server.uri)
+    found = client(server.uri)
     server.answers["commit_txn"] = unknown
     with pytest.raises(ConflictError, match=r"^Cannot commit it: because No such transaction txnid:5$"):
-        found.own("commit it", "commit_txn", request, effect=Effect.SAME_TWICE)
+        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
     server.answers["commit_txn"] = [hang_up(), unknown]
     with pytest.raises(UnknownOutcomeError, match=r"because the answer was lost, and now the transaction is unknown$"):
-        found.own("commit it", "commit_txn", request, effect=Effect.SAME_TWICE)
+        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
     server.answers["commit_txn"] = [hang_up(), raises(TYPES.TxnAbortedException(message="aborted"))]
     with pytest.raises(ConflictError, match=r"because aborted$"):
-        found.own("commit it", "commit_txn", request, effect=Effect.SAME_TWICE)
+        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
 
 
 def test_a_server_that_falls_silent(server: FakeMetastore) -> None:
     silence = threading.Event()
-    found = caller(server.uri, options=ConnectionOptions(timeout_seconds=0.2, connect_timeout_seconds=1, attempts=2))
+    found = client(server.uri, options=ConnectionOptions(timeout_seconds=0.2, connect_timeout_seconds=1, attempts=2))
     server.answers["get_all_databases"] = [lambda: silence.wait(20) and [], lambda: ["a"]]
     server.answers["mark_compacted"] = lambda info: silence.wait(20)
     try:
@@ -248,18 +248,18 @@ def test_a_server_that_falls_silent(server: FakeMetastore) -> None:
 
 
 def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(server: FakeMetastore) -> None:
-    found = caller(server.uri)
+    found = client(server.uri)
     server.answers["get_all_databases"] = [lambda: ["late"], lambda: ["right"]]
     connection = found._connected()
-    real = connection.link.read
+    real = connection._transport.read
 
     def interrupted(size: int) -> bytes:
         raise KeyboardInterrupt
 
-    connection.link.read = interrupted  # type: ignore[method-assign] # an interruption in the middle of a call
+    connection._transport.read = interrupted  # type: ignore[method-assign] # an interruption in the middle of a call
     with pytest.raises(KeyboardInterrupt):
         names(found)
-    connection.link.read = real  # type: ignore[method-assign] # as it was
+    connection._transport.read = real  # type: ignore[method-assign] # as it was
     assert names(found) == ["right"]
 
 
@@ -293,13 +293,13 @@ def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(server: FakeM
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
 def test_exceptions_of_the_server(error: Exception, kind: type[Exception], told: str) -> None:
-    found = translate(error, action="do it", call="get_all_databases", uri="URI")
+    found = translated(error, action="do it", call="get_all_databases", uri="URI")
     assert isinstance(found, kind)
     assert str(found) == f"Cannot do it: because {told}"
 
 
 def test_an_exception_of_the_server_is_not_repeated(server: FakeMetastore) -> None:
-    found = caller(server.uri)
+    found = client(server.uri)
     server.answers["get_all_databases"] = raises(TYPES.MetaException(message="no"))
     with pytest.raises(RetryError, match=rf"^Cannot list the databases: because the metastore {server.uri} says: no$"):
         names(found)
@@ -307,14 +307,14 @@ def test_an_exception_of_the_server_is_not_repeated(server: FakeMetastore) -> No
 
 
 def test_an_expected_exception_is_none(server: FakeMetastore) -> None:
-    found = caller(server.uri)
+    found = client(server.uri)
     server.answers["get_table_req"] = raises(TYPES.NoSuchObjectException(message="no"))
     request = TYPES.GetTableRequest(dbName="a", tblName="b")
     effect, missing = Effect.NONE, "NoSuchObjectException"
-    assert found.own("read it", "get_table_req", request, effect=effect, missing=missing) is None
+    assert found.call("read it", "get_table_req", request, effect=effect, missing=missing) is None
     server.answers["get_table_req"] = raises(TYPES.MetaException(message="no"))
     with pytest.raises(RetryError):
-        found.own("read it", "get_table_req", request, effect=effect, missing=missing)
+        found.call("read it", "get_table_req", request, effect=effect, missing=missing)
 
 
 @pytest.mark.parametrize(
@@ -329,9 +329,9 @@ def test_an_expected_exception_is_none(server: FakeMetastore) -> None:
 def test_a_required_field_that_is_missing(server: FakeMetastore, answer: object, field: str) -> None:
     server.answers["get_open_txns"] = lambda: answer
     server.answers["get_all_databases"] = lambda: ["a"]
-    found = caller(server.uri)
+    found = client(server.uri)
     with pytest.raises(CorruptError) as caught:
-        found.own("read them", "get_open_txns", effect=Effect.NONE)
+        found.call("read them", "get_open_txns", effect=Effect.NONE)
     assert str(caught.value) == f"Cannot read the answer of get_open_txns: because field {field} is missing"
     assert names(found) == ["a"]
     assert server.connections == 1
@@ -342,17 +342,17 @@ def test_a_required_field_that_is_missing_deep_inside(server: FakeMetastore) -> 
     bad = TYPES.TxnInfo(id=2, state=3, hostname="h")
     server.answers["get_open_txns_info"] = lambda: TYPES.GetOpenTxnsInfoResponse(open_txns=[good, bad])
     with pytest.raises(CorruptError, match=r"of get_open_txns_info: because field open_txns\.user is missing$"):
-        caller(server.uri).own("read them", "get_open_txns_info", effect=Effect.NONE)
+        client(server.uri).call("read them", "get_open_txns_info", effect=Effect.NONE)
     found = TYPES.AbortCompactResponse(abortedcompacts={1: TYPES.AbortCompactionResponseElement(status="ok")})
     server.answers["abort_Compactions"] = lambda request: found
     with pytest.raises(CorruptError, match=r"because field abortedcompacts\.compactionId is missing$"):
-        caller(server.uri).own("x", "abort_Compactions", TYPES.AbortCompactionRequest(), effect=Effect.NONE)
+        client(server.uri).call("x", "abort_Compactions", TYPES.AbortCompactionRequest(), effect=Effect.NONE)
 
 
 def test_an_answer_that_is_not_there_at_all(server: FakeMetastore) -> None:
     server.answers["get_all_databases"] = lambda: None
     with pytest.raises(CorruptError, match=r"^Cannot read the answer of get_all_databases: because it is empty"):
-        names(caller(server.uri))
+        names(client(server.uri))
 
 
 # ---- transports
@@ -360,13 +360,13 @@ def test_an_answer_that_is_not_there_at_all(server: FakeMetastore) -> None:
 
 def test_framed_messages() -> None:
     with FakeMetastore(framed=True) as server:
-        found = caller(server.uri, options=ConnectionOptions(framed=True))
+        found = client(server.uri, options=ConnectionOptions(framed=True))
         many = [f"database_{number}" for number in range(20_000)]
         server.answers["get_all_databases"] = lambda: many
         server.answers["mark_compacted"] = lambda info: None
         assert names(found) == many
         info = TYPES.CompactionInfoStruct(id=1, dbname="d", tablename="t", type=1, errorMessage="x" * 100_000)
-        found.own("mark it", "mark_compacted", info, effect=Effect.EACH_TIME)
+        found.call("mark it", "mark_compacted", info, effect=Effect.NOT_IDEMPOTENT)
 
 
 def test_hmsclient_goes_over_the_same_connection() -> None:
@@ -374,18 +374,18 @@ def test_hmsclient_goes_over_the_same_connection() -> None:
         with FakeMetastore(Generation.HIVE3, framed=framed) as server:
             many = [f"database_{number}_ü" for number in range(20_000)]
             server.answers["get_all_databases"] = lambda many=many: many
-            found = caller(server.uri, options=ConnectionOptions(framed=framed, attempts=2))
-            assert found.hive3("list the databases", "get_all_databases") == many
+            found = client(server.uri, options=ConnectionOptions(framed=framed, attempts=2))
+            assert found.hive3_call("list the databases", "get_all_databases") == many
             assert names(found) == many
-            assert found.hive3("list the databases", "get_all_databases") == many
+            assert found.hive3_call("list the databases", "get_all_databases") == many
             assert server.connections == 1
             server.answers["get_all_databases"] = [hang_up(), lambda: ["a"]]
-            assert found.hive3("list the databases", "get_all_databases") == ["a"]
+            assert found.hive3_call("list the databases", "get_all_databases") == ["a"]
 
 
 def test_the_wrong_framing_is_told() -> None:
     with FakeMetastore(framed=True) as server, pytest.raises((RetryError, RefusedError)) as caught:
-        caller(server.uri)
+        client(server.uri)
     assert HINT in str(caught.value)
 
 
@@ -422,7 +422,7 @@ def test_what_is_no_metastore(answer: bytes, framed: bool, kind: type[Exception]
     server, thread = serve_once(behave)
     uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
     with server, pytest.raises(kind, match=told) as caught:
-        caller(uri, options=ConnectionOptions(connect_timeout_seconds=2, framed=framed, attempts=1))
+        client(uri, options=ConnectionOptions(connect_timeout_seconds=2, framed=framed, attempts=1))
     thread.join()
     assert HINT in str(caught.value)
 
@@ -432,6 +432,6 @@ def test_a_peer_that_never_answers_is_left_after_the_connect_timeout() -> None:
     server, thread = serve_once(lambda connection: done.wait(20) and None)
     uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
     with server, pytest.raises(RetryError, match=r"because there was no answer within 0\.3 s"):
-        caller(uri, options=ConnectionOptions(connect_timeout_seconds=0.3, attempts=1))
+        client(uri, options=ConnectionOptions(connect_timeout_seconds=0.3, attempts=1))
     done.set()
     thread.join()

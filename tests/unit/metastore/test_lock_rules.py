@@ -6,14 +6,14 @@ import pytest
 
 from acidlib.metastore.lock_rules import (
     agent_text,
+    blocking_locks,
     dead_locks,
-    holders,
-    in_the_way,
+    describe_holders,
     lock_token,
     place_partition,
     place_table,
 )
-from acidlib.metastore.values import HeldLock, LockState, LockType
+from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
 
 SHARED, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
 
@@ -106,13 +106,15 @@ def test_names_of_partitions_differ_even_for_a_server_that_ignores_case() -> Non
     ],
 )
 def test_who_stands_in_the_way(wanted: LockType, partition: str | None, other: HeldLock, expected: bool) -> None:
-    found = in_the_way([other], lock_id=9, type=wanted, database="DB", table="T", partition=partition)
+    found = blocking_locks(
+        [other], LockComponent(type=wanted, database="DB", table="T", partition=partition), lock_id=9
+    )
     assert bool(found) is expected
 
 
 def test_a_lock_on_several_partitions_is_told_once() -> None:
     locks = [held(2, partition="p=1"), held(1), held(2, partition="p=2")]
-    found = in_the_way(locks, lock_id=9, type=EXCLUSIVE, database="db", table="t", partition=None)
+    found = blocking_locks(locks, LockComponent(type=EXCLUSIVE, database="db", table="t"), lock_id=9)
     assert [lock.lock_id for lock in found] == [1, 2]
 
 
@@ -151,8 +153,9 @@ def test_the_process_of_a_lock_ends_its_agent_whatever_is_cut() -> None:
 def test_holders_for_people() -> None:
     locks = [held(1, SHARED, txn_id=5), held(2, agent=None)]
     assert (
-        holders(locks)
+        describe_holders(locks)
         == "lock 1 (SHARED_READ by anna on laptop, transaction 5, hive), lock 2 (EXCLUSIVE by anna on laptop)"
     )
-    assert holders([held(one) for one in range(7)]).endswith("lock 4 (EXCLUSIVE by anna on laptop, hive), 2 more")
-    assert holders([]) == "a lock that is gone by now"
+    seven = [held(one) for one in range(7)]
+    assert describe_holders(seven).endswith("lock 4 (EXCLUSIVE by anna on laptop, hive), 2 more")
+    assert describe_holders([]) == "a lock that is gone by now"

@@ -1,4 +1,4 @@
-"""The calls about locks."""
+"""The calls about locks: asking for them, giving them up, and showing them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.caller import Effect
-from acidlib.metastore.calls import Calls
+from acidlib.metastore.failover import Calls, Effect
+from acidlib.metastore.idl import required
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
 
 # Hive `LockLevel` and `DataOperationType`
@@ -25,10 +25,10 @@ class LockCalls(Calls):
 
         A request that is WAITING holds its place: ask again with `check_lock`, or give it up with `unlock`. With
         `zero_wait` (Hive 4; no effect on 3.1) a SHARED_READ that would have to wait is NOT_ACQUIRED instead. Raises
-        RefusedError for a type of lock that a Hive 3.1 metastore has not, ConflictError when the transaction is gone,
-        UnknownOutcomeError when the answer is lost: the locks may then be held until their heartbeats stay out.
+        RefusedError for a type of lock that Hive 3.1 does not have, ConflictError when the transaction has ended,
+        UnknownOutcomeError when the answer is lost: the locks may then be held until a timeout without heartbeats.
         """
-        action = f"lock {_named(components)}"
+        action = f"lock {_description(components)}"
         if not self._is_hive4 and any(component.type is LockType.EXCL_WRITE for component in components):
             raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no EXCL_WRITE locks")
         if txn_id is not None and self._is_hive4:
@@ -37,27 +37,27 @@ class LockCalls(Calls):
         request = self._types.LockRequest(
             component=[self._component(component) for component in components],
             txnid=txn_id,
-            user=self._caller.user,
-            hostname=self._caller.host,
+            user=self._client.user,
+            hostname=self._client.host,
             agentInfo=agent,
             zeroWaitReadEnabled=zero_wait if self._is_hive4 else None,
         )
-        answer = self._caller.own(action, "lock", request, effect=Effect.EACH_TIME)
+        answer = self._client.call(action, "lock", request, effect=Effect.NOT_IDEMPOTENT)
         return answer.lockid, _state(answer.state, "lock")
 
     def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
-        """What has become of a request; it counts as a heartbeat. Raises ConflictError when it is gone."""
+        """The state of a request; asking counts as a heartbeat. Raises ConflictError when there is no such lock."""
         request = self._types.CheckLockRequest(lockid=lock_id, txnid=txn_id)
         return _state(self._read(f"check lock {lock_id}", "check_lock", request).state, "check_lock")
 
     def unlock(self, lock_id: int) -> None:
-        """Gives up locks that belong to no transaction, and a request that is waiting; gone already is no error.
+        """Gives up locks that belong to no transaction, and a request that is waiting; what does not exist is no error.
 
         Raises ConflictError for locks that a transaction holds: they end with it.
         """
         request = self._types.UnlockRequest(lockid=lock_id)
-        self._caller.own(
-            f"unlock {lock_id}", "unlock", request, effect=Effect.SAME_TWICE, missing="NoSuchLockException"
+        self._client.call(
+            f"unlock {lock_id}", "unlock", request, effect=Effect.IDEMPOTENT, missing="NoSuchLockException"
         )
 
     def show_locks(
@@ -65,7 +65,7 @@ class LockCalls(Calls):
     ) -> tuple[HeldLock, ...]:
         """The locks on a partition, on a table and its partitions, on a database and all in it, or all there are.
 
-        Hive 3.1 keeps the partitions of locks in lower case: there `partition` is compared, and told, in lower case.
+        Hive 3.1 keeps the partitions of locks in lower case: there `partition` is compared and returned so.
         """
         call = "show_locks"
         if partition is not None and not self._is_hive4:
@@ -76,7 +76,7 @@ class LockCalls(Calls):
             partname=partition,
         )
         answer = self._read("read the locks", call, request)
-        return tuple(_held_lock(row, call) for row in self._need(answer.locks, call, "locks"))
+        return tuple(_held_lock_of(row, call) for row in required(answer.locks, call, "locks"))
 
     def _component(self, component: LockComponent) -> Any:
         if component.partition is not None and component.table is None:
@@ -93,7 +93,7 @@ class LockCalls(Calls):
         )
 
 
-def _held_lock(row: Any, call: str) -> HeldLock:
+def _held_lock_of(row: Any, call: str) -> HeldLock:
     return HeldLock(
         lock_id=row.lockid,
         database=row.dbname,
@@ -124,7 +124,7 @@ def _type(number: int, call: str) -> LockType:
         raise CorruptError(f"Cannot read the answer of {call}: because there is no lock type {number}") from None
 
 
-def _named(components: Sequence[LockComponent]) -> str:
+def _description(components: Sequence[LockComponent]) -> str:
     return ", ".join(
         ".".join(
             part for part in (component.database.lower(), (component.table or "").lower(), component.partition) if part

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
-from acidlib.metastore.beat import Beat, reason_of
-from acidlib.metastore.heartbeat import Heartbeater, Rounds
+from acidlib.metastore.heartbeat import Heartbeater, HeartbeatSchedule, Lease, reason_of
 
 TIMEOUT, INTERVAL = 300.0, 100.0
 RETRY = 5.0
@@ -56,15 +55,17 @@ class Connection:
 
 
 class Bench:
-    """Rounds without a thread."""
+    """HeartbeatSchedule without a thread."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.connection = Connection(self.clock)
-        self.rounds = Rounds(self.connection, interval_seconds=INTERVAL, timeout_seconds=TIMEOUT, clock=self.clock)
+        self.schedule = HeartbeatSchedule(
+            self.connection, interval_seconds=INTERVAL, timeout_seconds=TIMEOUT, clock=self.clock
+        )
 
-    def add(self, txn_id: int | None = None, lock_id: int | None = None) -> Beat:
-        beat = Beat(
+    def add(self, txn_id: int | None = None, lock_id: int | None = None) -> Lease:
+        beat = Lease(
             name=f"transaction {txn_id}",
             txn_id=txn_id,
             lock_id=lock_id,
@@ -72,14 +73,14 @@ class Bench:
             timeout_seconds=TIMEOUT,
             clock=self.clock,
         )
-        self.rounds.add(beat)
+        self.schedule.add(beat)
         return beat
 
     def run(self, seconds: float) -> None:
         """All rounds of so many seconds, as the thread would."""
         end = self.clock.now + seconds
         while True:
-            wait = self.rounds.step()
+            wait = self.schedule.send_due()
             if wait is None or self.clock.now + wait > end:
                 self.clock.now = max(end, self.clock.now)
                 return
@@ -117,7 +118,7 @@ def test_a_stopped_beat_is_not_sent_and_nothing_else_needs_the_thread() -> None:
     beat.stop()
     bench.run(1000)
     assert bench.connection.beats == [7]
-    assert bench.rounds.step() is None
+    assert bench.schedule.send_due() is None
 
 
 def test_what_the_metastore_gave_up_stays_lost_and_is_not_beaten_any_more() -> None:
@@ -186,7 +187,7 @@ def test_a_lock_alone_that_was_silent_too_long_is_lost_for_good() -> None:
     bench.run(INTERVAL * 3)
     with pytest.raises(RetryError, match=r"no heartbeat has reached the metastore for 30\d s"):
         beat.assert_alive()
-    assert bench.rounds.step() is None
+    assert bench.schedule.send_due() is None
 
 
 def test_time_counts_from_before_a_beat_is_sent() -> None:
@@ -206,7 +207,7 @@ def test_without_a_connection_one_attempt_serves_all() -> None:
     beats = [bench.add(one) for one in range(200)]
     bench.connection.no_connection = RetryError("Cannot reach thrift://a:9083: because it is away")
     attempts = 0
-    while (wait := bench.rounds.step()) == 0:
+    while (wait := bench.schedule.send_due()) == 0:
         attempts += 1
     assert (attempts, wait) == (1, RETRY)
     bench.connection.no_connection = None
@@ -227,7 +228,7 @@ def test_a_beat_that_hangs_starves_nobody() -> None:
     end = bench.clock.now + 3600
     while bench.clock.now < end:
         for _ in range(100):
-            bench.clock.now += bench.rounds.step() or 0.0
+            bench.clock.now += bench.schedule.send_due() or 0.0
         for beat in beats[1:]:
             beat.assert_alive()
     with pytest.raises(RetryError, match="there was no answer"):
@@ -279,7 +280,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def raises(beat: Beat, kind: type[AcidError]) -> bool:
+def raises(beat: Lease, kind: type[AcidError]) -> bool:
     try:
         beat.assert_alive()
     except kind:

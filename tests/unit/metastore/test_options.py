@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.endpoint import ConnectionOptions, Endpoint, SaslOptions, TlsOptions, parse_endpoints
-from acidlib.metastore.site import options_from_settings, uris_from_settings
+from acidlib.metastore.options import (
+    ConnectionOptions,
+    Endpoint,
+    SaslOptions,
+    TlsOptions,
+    options_from_settings,
+    parse_endpoints,
+    uris_from_settings,
+)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.endpoint import ConnectionOptions, Endpoint, SaslOptions
-from acidlib.metastore.link import Link, LinkLost
+from acidlib.metastore.options import ConnectionOptions, Endpoint, SaslOptions
+from acidlib.metastore.transport import ConnectionLost, Transport
 
 START, OK, BAD, COMPLETE = 1, 2, 3, 5
 
@@ -58,9 +58,9 @@ def serving(behave: Callable[[Peer], None]) -> Iterator[Endpoint]:
         thread.join()
 
 
-def link(endpoint: Endpoint, **given: str | None) -> Link:
+def link(endpoint: Endpoint, **given: str | None) -> Transport:
     sasl = SaslOptions(**({"mechanism": "PLAIN", "username": "joe", "password": "pass"} | given))  # type: ignore[arg-type] # tests name the fields
-    return Link(endpoint, ConnectionOptions(connect_timeout_seconds=2, sasl=sasl))
+    return Transport(endpoint, ConnectionOptions(connect_timeout_seconds=2, sasl=sasl))
 
 
 @pytest.mark.parametrize("from_file", [False, True])
@@ -116,7 +116,7 @@ def test_a_server_that_closes_the_connection_instead() -> None:
         peer.negotiation()
         peer.negotiation()
 
-    with serving(behave) as endpoint, pytest.raises(LinkLost, match="the server closed the connection"):
+    with serving(behave) as endpoint, pytest.raises(ConnectionLost, match="the server closed the connection"):
         link(endpoint)
 
 

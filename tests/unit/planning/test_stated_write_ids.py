@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.standalone import StatedWriteIds, stated_write_ids
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 
 TEXT = "default.t:9:9223372036854775807::4"
 

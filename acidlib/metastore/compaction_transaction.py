@@ -12,13 +12,10 @@ from contextlib import suppress
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RetryError, UnknownOutcomeError
-from acidlib.metastore.beat import Beat, reason_of
-from acidlib.metastore.heartbeat import Heartbeater
+from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.lock_rules import agent_text, holders, in_the_way
+from acidlib.metastore.lock_rules import agent_text, blocking_locks, describe_holders
 from acidlib.metastore.values import LockComponent, LockState, LockType, TxnType
-
-COMMITS = 2
 
 
 class _State(enum.Enum):
@@ -31,62 +28,53 @@ class _State(enum.Enum):
 class CompactionTransaction:
     """An open transaction with its lock. As a context manager: leaving it without a commit aborts.
 
-    `txn_id` is the T of the `_vT` names; `lock_id` is None until the lock was asked for.
+    `txn_id` is the T of the `_vT` names.
     """
 
-    def __init__(self, hms: Hms, beat: Beat, *, txn_id: int, name: str) -> None:
+    def __init__(self, hms: Hms, lease: Lease, *, txn_id: int, lock_id: int, name: str) -> None:
         """Made by `begin_compaction`."""
         self.txn_id = txn_id
-        self.lock_id: int | None = None
+        self.lock_id = lock_id
         self._hms = hms
-        self._beat = beat
+        self._lease = lease
         self._name = name
         self._state = _State.OPEN
-        self._tried = False
+        self._commit_attempted = False
 
     def assert_alive(self) -> None:
-        """Raises what `Beat.assert_alive` does, and ConflictError after the end."""
+        """Raises what `Lease.assert_alive` does, and ConflictError after the end."""
         if self._state is not _State.OPEN:
             raise ConflictError(f"Cannot go on with {self._name}: because it has ended")
-        self._beat.assert_alive()
+        self._lease.assert_alive()
 
     def commit(self) -> None:
         """Commit; may be called again.
 
         Raises ConflictError when the transaction was aborted. Raises UnknownOutcomeError when that cannot be found out:
-        heartbeats go on, commit may be tried again, and the request's `next_txn_id`, which only the commit sets, tells.
+        heartbeats go on, commit may be tried again, and the request's `next_txn_id`, which only the commit sets, shows
+        whether it has committed.
         """
         if self._state is _State.COMMITTED:
             return
         if self._state is not _State.OPEN:
             raise ConflictError(f"Cannot commit {self._name}: because it has ended")
-        if not self._tried:
+        if not self._commit_attempted:
             # later on "no such transaction" may mean that it has committed: Hive forgets those within seconds
             self._assert_not_lost()
-        self._tried = True
-        last: AcidError | None = None
-        for _ in range(COMMITS):
-            try:
-                self._hms.commit_txn(self.txn_id, TxnType.COMPACTION)
-            except AcidError as error:
-                last = error
-                if self._is_aborted():
-                    self._end(_State.ENDED)
-                    raise ConflictError(
-                        f"Cannot commit {self._name}: because it was aborted: {reason_of(error)}"
-                    ) from error
-            else:
-                self._end(_State.COMMITTED)
-                return
-        assert last is not None
-        raise UnknownOutcomeError(
-            f"Cannot tell whether {self._name} was committed: because {reason_of(last)}"
-        ) from last
+        self._commit_attempted = True
+        error = self._attempt_commit()
+        if error is not None:
+            # Hive 4 takes a second commit of a transaction without an error
+            error = self._attempt_commit()
+        if error is not None:
+            raise UnknownOutcomeError(
+                f"Cannot tell whether {self._name} was committed: because {reason_of(error)}"
+            ) from error
 
     def abort(self) -> None:
         """Abort; nothing after the end, and it may be called again. After an uncertain commit it settles the matter.
 
-        Raises RetryError when the metastore could not be told (it aborts by itself after its timeout), but not while
+        Raises RetryError when the metastore could not be asked (it aborts by itself after its timeout), but not while
         another error is being handled.
         """
         if self._state in (_State.COMMITTED, _State.ENDED):
@@ -98,11 +86,11 @@ class CompactionTransaction:
         except ConflictError:  # aborted or committed: it has ended anyhow
             self._end(_State.ENDED)
         except AcidError as error:
-            self._beat.stop()  # or it would stay open for as long as we live
+            self._lease.stop()  # or it would stay open for as long as we live
             if earlier is None:
                 raise RetryError(
                     f"Cannot abort {self._name}: because {reason_of(error)}; the metastore aborts it by itself after "
-                    f"{self._beat.timeout_seconds:g} s"
+                    f"{self._lease.timeout_seconds:g} s"
                 ) from error
         else:
             self._end(_State.ENDED)
@@ -119,42 +107,26 @@ class CompactionTransaction:
     ) -> None:
         self.abort()
 
-    def lock(self, *, database: str, table: str, partition: str | None, agent: str) -> None:
-        """Take the lock of a compaction: shared, and not waited for. Raises ConflictError when it is not granted.
-
-        No operation that writes is named: it would make the table a candidate for the next compaction.
-        """
-        component = LockComponent(
-            type=LockType.SHARED_READ, database=database, table=table, partition=partition, transactional=True
-        )
-        lock_id, state = self._hms.lock([component], txn_id=self.txn_id, agent=agent, zero_wait=True)
-        self.lock_id = lock_id
-        if state is LockState.ACQUIRED:
-            self._beat.watch_lock(lock_id)
-            return
+    def _attempt_commit(self) -> AcidError | None:
+        """None when it is committed, the error when that is not known; raises ConflictError when it was aborted."""
         try:
-            found = in_the_way(
-                self._hms.show_locks(database),
-                lock_id=lock_id,
-                type=LockType.SHARED_READ,
-                database=database,
-                table=table,
-                partition=partition,
-            )
-            held = f"held by {holders(found)}"
+            self._hms.commit_txn(self.txn_id, TxnType.COMPACTION)
         except AcidError as error:
-            held = f"by whom is not known, {reason_of(error)}"
-        name = ".".join(part for part in (database, table, partition) if part is not None)
-        raise ConflictError(f"Cannot compact {name}: because its lock was not granted: {held}")
+            if not self._is_aborted():
+                return error
+            self._end(_State.ENDED)
+            raise ConflictError(f"Cannot commit {self._name}: because it was aborted: {reason_of(error)}") from error
+        self._end(_State.COMMITTED)
+        return None
 
     def _assert_not_lost(self) -> None:
         try:
-            self._beat.assert_alive()
+            self._lease.assert_alive()
         except ConflictError:
             self._end(_State.ENDED)
             raise
         except RetryError:
-            pass  # no heartbeat for long: the commit itself will tell
+            pass  # no heartbeat for long: the commit itself will show
 
     def _is_aborted(self) -> bool:
         """Whether the metastore lists it as aborted; False when it cannot be asked."""
@@ -165,31 +137,49 @@ class CompactionTransaction:
 
     def _end(self, state: _State) -> None:
         self._state = state
-        self._beat.stop()
+        self._lease.stop()
 
 
 def begin_compaction(
-    hms: Hms, beats: Heartbeater, *, database: str, table: str, partition: str | None, agent: str
+    hms: Hms, heartbeater: Heartbeater, *, database: str, table: str, partition: str | None, agent: str
 ) -> CompactionTransaction:
     """Open a transaction for a compaction of one table or partition, keep it alive, and lock the place for it.
 
     Raises ConflictError when the lock is not granted at once; the transaction is aborted then, as after any error.
     """
-    name = ".".join(part for part in (database, table, partition) if part is not None)
+    place = ".".join(part for part in (database, table, partition) if part is not None)
     text = agent_text(agent)
-    since = beats.now
+    since = heartbeater.now
     txn_id = hms.open_txn(TxnType.COMPACTION, text)
-    what = f"transaction {txn_id} for {name}"
+    name = f"transaction {txn_id} for {place}"
+    lease: Lease | None = None
     try:
-        beat = beats.register(txn_id=txn_id, lock_id=None, name=what, since=since)
-    except AcidError:
-        with suppress(AcidError):  # the first error is the one to tell
-            hms.abort_txn(txn_id, TxnType.COMPACTION)
-        raise
-    transaction = CompactionTransaction(hms, beat, txn_id=txn_id, name=what)
-    try:
-        transaction.lock(database=database, table=table, partition=partition, agent=text)
+        lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=name, since=since)
+        component = LockComponent(
+            type=LockType.SHARED_READ, database=database, table=table, partition=partition, transactional=True
+        )
+        lock_id = _lock(hms, component, txn_id=txn_id, agent=text, place=place)
+        lease.watch_lock(lock_id)
     except BaseException:
-        transaction.abort()
+        with suppress(AcidError):  # the first error is the one to raise
+            hms.abort_txn(txn_id, TxnType.COMPACTION)
+        if lease is not None:
+            lease.stop()
         raise
-    return transaction
+    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, name=name)
+
+
+def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: str) -> int:
+    """The lock of a compaction: shared, and not waited for. Raises ConflictError when it is not granted.
+
+    It names no operation that writes: that would make the table a candidate for the next compaction.
+    """
+    lock_id, state = hms.lock([wanted], txn_id=txn_id, agent=agent, zero_wait=True)
+    if state is LockState.ACQUIRED:
+        return lock_id
+    try:
+        blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=lock_id)
+        holders = f"held by {describe_holders(blocking)}"
+    except AcidError as error:
+        holders = f"by whom is not known, {reason_of(error)}"
+    raise ConflictError(f"Cannot compact {place}: because its lock was not granted: {holders}")
