@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidlib import __version__
-from acidlib.engine.target import Target
-from acidlib.errors import AcidError
-from acidlib.model.listing import Listing, has_hidden_part
+from acidlib.engine.target import ListedPlace, Target
+from acidlib.model.listing import has_hidden_part
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import Storage
 from acidlib.settings import Settings
@@ -49,19 +48,20 @@ _VOLATILE = frozenset(
 )
 
 
-def fingerprint(target: Target, listing: Listing, settings: Settings) -> str:
+def fingerprint(place: ListedPlace, settings: Settings) -> str:
     """A short digest of all that decides how a compaction of a place ends, but for the surroundings.
 
     The files that readers see (path, length, modification), which of them the list of write ids lets a compaction read,
     the columns and properties of the table where a metastore tells them, how the caller wants the table understood, how
     its readers find columns by the `settings` of the run, and the version of this library, as the next may do more.
     """
+    target, listing = place.target, place.listing
     seen = [
         __version__,
         sorted((file.path, file.length, file.modified) for file in listing.files if not has_hidden_part(file.path)),
         sorted(path for path in listing.directories if not has_hidden_part(path)),
-        _read(target, listing),
-        repr(target.matching(settings, target.generation(listing))),
+        _read(place),
+        repr(target.matching(settings, place.generation)),
         target.understanding.table_kind,
         target.understanding.columns,
         _facts(target),
@@ -70,14 +70,10 @@ def fingerprint(target: Target, listing: Listing, settings: Settings) -> str:
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
 
 
-def _read(target: Target, listing: Listing) -> Any:
-    try:
-        generation = target.generation(listing)
-        state = target.state(listing)
-    except AcidError as error:
-        return str(error)
+def _read(place: ListedPlace) -> Any:
+    state = place.state
     return [
-        int(generation),
+        int(place.generation),
         None if state.base is None else state.base.path,
         [(delta.path, delta.wholly_aborted) for delta in state.deltas],
         state.aborted,
@@ -140,14 +136,14 @@ class Attempts:
             # without a metastore another run may have called the same place by another name
             self._rows.setdefault(row.facts.location or row.entity, []).append(row)
 
-    def last(self, target: Target, kind: CompactionType, listing: Listing) -> CompactionRequest | None:
+    def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
         """The newest request of a kind that was not carried out at a place, for what it still is; None without one."""
-        found = self._ended(target, kind, listing)
+        found = self._ended(place, kind)
         return found[-1].row if found else None
 
-    def refusal(self, target: Target, kind: CompactionType, listing: Listing) -> str | None:
+    def refusal(self, place: ListedPlace, kind: CompactionType) -> str | None:
         """Why a compaction would be refused as it was before; None when that is not known."""
-        found = [one for one in self._ended(target, kind, listing) if not one.is_conflict]
+        found = [one for one in self._ended(place, kind) if not one.is_conflict]
         if not found or found[-1].row.state is not State.REFUSED:
             return None
         last = found[-1]
@@ -157,12 +153,12 @@ class Attempts:
         """Whether a request for a place is ready for cleaning."""
         return any(row.state is State.READY_FOR_CLEANING for row in self._at(target))
 
-    def _ended(self, target: Target, kind: CompactionType, listing: Listing) -> list[_Ended]:
+    def _ended(self, place: ListedPlace, kind: CompactionType) -> list[_Ended]:
         """What was not carried out there for what it still is, oldest first."""
-        found = [one for row in self._at(target) if row.type is kind and (one := _Ended.of(row)) is not None]
+        found = [one for row in self._at(place.target) if row.type is kind and (one := _Ended.of(row)) is not None]
         if not found:
             return []
-        files = fingerprint(target, listing, self._settings)
+        files = fingerprint(place, self._settings)
         return sorted((one for one in found if one.files == files), key=lambda one: one.row.id)
 
     def _at(self, target: Target) -> list[CompactionRequest]:

@@ -20,8 +20,8 @@ from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import unfinished_publications
-from acidlib.storage.staging import find_litter
+from acidlib.storage.litter import find_litter
+from acidlib.storage.unfinished import unfinished_publications
 
 
 def run_cleaner(services: Services, cleaning: Cleaning, options: CleanerOptions) -> list[CleaningResult]:

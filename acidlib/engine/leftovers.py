@@ -12,7 +12,7 @@ from acidlib.processes import has_ended
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage.claims import STALE_SECONDS, read_claim
 from acidlib.storage.filesystem import FileSystem
-from acidlib.storage.publishing import RolledForward, roll_forward, unfinished_publications
+from acidlib.storage.unfinished import RolledForward, roll_forward, unfinished_publications
 
 
 def give_back_timed_out(services: Services, queue: SqlQueue) -> list[str]:

@@ -20,12 +20,10 @@ from acidlib.engine.queueing import (
 )
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target, Understanding, request_of, target_of
+from acidlib.engine.target import ListedPlace, Target, Understanding, request_of, target_of
 from acidlib.errors import AcidError
-from acidlib.model.listing import Listing
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.decide import Decision
 from acidlib.queue.sql import SqlQueue
 
 
@@ -43,13 +41,12 @@ class StandaloneBackend:
         """Requests of dead runs go back to the queue."""
         return recover(self._services, self._queue)
 
-    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """The ACID tables and partitions below the named directory."""
         del automatic
-        targets, notes = select_targets(
+        return select_targets(
             self._services, selection, self._understanding, may_be_empty=self._was_cleaned(selection.location)
         )
-        return [Selected(target=target) for target in targets], notes
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """What waits in our queue and was not made for a metastore."""
@@ -63,12 +60,12 @@ class StandaloneBackend:
         """Claim the request by its id."""
         return take_waiting(self._services, self._queue, waiting)
 
-    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
         """Queue it, understood as it is now, and claim it; one of its kind that waits already is taken over."""
-        finish_publications(self._services, target.location)
-        fixed = target.as_listed(listing)
-        request = request_of(fixed, kind, listing, initiator=f"{self._services.host}-manual")
-        return Taken(request=queue_and_claim(self._services, self._queue, request), target=fixed)
+        if place.holds_staging:
+            finish_publications(self._services, place.target.location)
+        request = request_of(place, kind, initiator=f"{self._services.host}-manual")
+        return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """To the history, as refused."""
@@ -82,15 +79,14 @@ class StandaloneBackend:
         """By our queue."""
         return Attempts(self._queue.in_states(*COUNTED), self._services.settings)
 
-    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""
-        assert decision.kind is not None
         request = CompactionRequest(
             id=0,
             database=target.database,
             table=target.table,
             partition=target.partition,
-            type=decision.kind,
+            type=kind,
             facts=RequestFacts(location=target.location),
             initiator_id=self._services.initiator_id,
         )
@@ -100,11 +96,10 @@ class StandaloneBackend:
         """Under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: RequestFacts) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """Queue the decision with all that a later worker and cleaner need."""
-        assert decision.kind is not None
-        request = request_of(target, decision.kind, listing, initiator=self._services.initiator_id)
-        mark = target.write_ids(listing).for_compactor().high_water_mark
+        request = request_of(place, kind, initiator=self._services.initiator_id)
+        mark = place.write_ids.for_compactor().high_water_mark
         request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 

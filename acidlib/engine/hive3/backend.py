@@ -25,11 +25,9 @@ from acidlib.engine.queueing import (
 )
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target
-from acidlib.model.listing import Listing
+from acidlib.engine.target import ListedPlace, Target
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.decide import Decision
 
 _BUSY = (State.INITIATED, State.WORKING)
 
@@ -49,7 +47,7 @@ class Hive3Backend:
         """Requests of dead runs go back to the queue, and locks of theirs go."""
         return self._connected.passed_over() + recover(self._services, self._connected, self._catalog)
 
-    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""
         busy: set[Entity] = set()
         if automatic:
@@ -73,11 +71,10 @@ class Hive3Backend:
         """Claim the request by its id."""
         return take_waiting(self._services, self._queue, waiting)
 
-    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
         """Queue it and claim it; one of its kind that waits already is taken over."""
-        del listing
-        request = self._request(target, kind, initiator=f"{self._services.host}-manual")
-        return Taken(request=queue_and_claim(self._services, self._queue, request), target=target)
+        request = self._request(place.target, kind, initiator=f"{self._services.host}-manual")
+        return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """To the history, as refused."""
@@ -93,10 +90,9 @@ class Hive3Backend:
             (row for row in self._queue.in_states(*COUNTED) if self._connected.ours(row)), self._services.settings
         )
 
-    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule of Hive 3.1."""
-        assert decision.kind is not None
-        request = self._request(target, decision.kind, initiator=self._services.initiator_id)
+        request = self._request(target, kind, initiator=self._services.initiator_id)
         return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
 
     def finish(self, target: Target) -> None:
@@ -104,12 +100,11 @@ class Hive3Backend:
         place = (target.database, target.table, target.partition)
         finish_alone(self._services, self._connected, place, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: RequestFacts) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """Into the queue; with the figures only where it is ours, for Hive's has little room."""
-        assert decision.kind is not None
-        request = self._request(target, decision.kind, initiator=self._services.initiator_id)
+        request = self._request(place.target, kind, initiator=self._services.initiator_id)
         if self._connected.own_queue:
-            mark = target.write_ids(listing).for_compactor().high_water_mark
+            mark = place.write_ids.for_compactor().high_water_mark
             request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 

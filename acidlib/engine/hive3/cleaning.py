@@ -24,8 +24,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.request_facts import Evidence, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.planning.aborted import aborted_present
-from acidlib.planning.clean import CleanPlan, cleanable
+from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
 
 MOST_NOTED = 20
 """Directories of which evidence is noted in one request: the metastore's queue has little room for properties."""
