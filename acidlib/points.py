@@ -2,7 +2,7 @@
 
 The variable `ACIDLIB_TEST_KILL_AT` names the point; without it, passing one costs a look into the environment. A number
 behind a colon says at which passing, `a stripe is written:2` for example; 1 if it is left out. `ACIDLIB_TEST_STOP_AT`
-has it stopped there until it is sent SIGCONT, as a machine that sleeps.
+has it stopped there until it is sent SIGCONT, like a machine that was suspended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a process of this machine has ended: what is known at once need not be waited for."""
+"""Identities of processes, and whether a process of this machine has ended: then its claims need not time out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDED_STATES = "ZX"
 
 
 def process_identity() -> str:
-    """This process, told apart from every other of any machine; empty where the system does not tell (not Linux).
+    """An identity that no other process of any machine has; empty where the system does not provide it (not Linux).
 
     A digest of host name, boot and process namespace (containers count processes on their own), the number, and the
     time of its start, since numbers are used again.
@@ -28,7 +28,7 @@ def process_identity() -> str:
 
 
 def has_ended(identity: str) -> bool:
-    """Whether the process that had this identity is known to run no more. What cannot be known is False."""
+    """Whether the process of this identity is known to have ended; False where that cannot be known."""
     surroundings, _, rest = identity.partition(".")
     number, _, start = rest.partition(".")
     if not surroundings or surroundings != _surroundings() or not number.isdecimal():
@@ -48,10 +48,10 @@ def _surroundings() -> str | None:
     try:
         if str(Path("/proc/self").readlink()) != str(os.getpid()):
             return None  # that /proc is of another process namespace: its numbers are not ours
-        told = f"{socket.gethostname()} {_BOOT.read_text().strip()} {_NAMESPACE.readlink()}"
+        text = f"{socket.gethostname()} {_BOOT.read_text().strip()} {_NAMESPACE.readlink()}"
     except OSError:
         return None
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _look(pid: int) -> tuple[str, str] | None:

@@ -19,10 +19,11 @@ import jobs  # noqa: F401  # before anything else that may fail
 import click
 
 from acidlib.engine.cleaner import CleaningAsked, run_cleaner
-from acidlib.engine.command import Common, JobCommand, services
+from acidlib.engine.command import JobCommand, services
 from acidlib.engine.compaction import CompactionRun, run_compaction
+from acidlib.engine.environment import Environment
 from acidlib.engine.initiator import run_initiator
-from acidlib.engine.open import Surroundings, open_backend, open_cleaning
+from acidlib.engine.open import open_backend, open_cleaning
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Understanding
@@ -47,7 +48,7 @@ TINY = RewriteSettings(copy_bytes=1)
 class Quickstart:
     """One showing: the warehouse it works on, and what a reader saw last."""
 
-    def __init__(self, warehouse: Path, found: Services, where: Surroundings, page: Page) -> None:
+    def __init__(self, warehouse: Path, found: Services, where: Environment, page: Page) -> None:
         self.warehouse = warehouse
         self.found = found
         self.where = where
@@ -155,7 +156,7 @@ class Quickstart:
             "State": "state",
             "Highest WriteId": "highest_write_id",
         }
-        with SqlQueue(self.where.queue) as queue:
+        with SqlQueue(self.where.queue_url) as queue:
             facts = show_document(queue.show())
         self.page.table(
             tuple(columns),
@@ -227,12 +228,12 @@ def main(*, keep: bool) -> None:
     try:
         settings, warnings = load_settings(conf_dir=None, toml=None, assignments=(THRESHOLD,))
         url = f"sqlite:///{home / 'queue.db'}"
-        common = Common(queue_url=url, output="text", settings=settings, warnings=warnings)
+        environment = Environment(queue_url=url, settings=settings, warnings=warnings)
         warehouse = home / "warehouse"
         warehouse.mkdir()
-        with services(common, job="quickstart", about="") as found:
+        with services(environment, job="quickstart", about="") as found:
             seen = replace(found, progress=TerminalProgress(terminal(2)))
-            _tell(Quickstart(warehouse, seen, common.surroundings, Page()))
+            _tell(Quickstart(warehouse, seen, environment, Page()))
     except AcidError as error:
         raise click.ClickException(str(error)) from error
     finally:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import Struct, decode, encode
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import Joined, check_joined, join_files
+from acidlib.parquet.thrift_compact import Struct, decode, encode
 from acidlib.storage.datafiles import LocalDataFiles
 
 DATA = LocalDataFiles()

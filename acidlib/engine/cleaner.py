@@ -21,11 +21,10 @@ from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan
 from acidlib.points import Point, passing
-from acidlib.queue.rules import LOCATION
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import unfinished_publications
-from acidlib.storage.staging import find_litter
+from acidlib.storage.litter import find_litter
+from acidlib.storage.unfinished import unfinished_publications
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +288,7 @@ def _result(request: CompactionRequest, state: str, reason: str) -> CleaningResu
         database=request.database,
         table=request.table,
         partition=request.partition,
-        location=request.property(LOCATION) or "",
+        location=request.facts.location or "",
         state=state,
         reason=reason,
     )

@@ -14,7 +14,7 @@ from acidlib.engine.target import Target
 from acidlib.engine.tasks import OrphanLook, orphans_task
 from acidlib.errors import AcidError, ConflictError
 from acidlib.report.decisions import CleaningResult, RemovedPath
-from acidlib.storage.orphans import Orphan, find_orphans
+from acidlib.storage.litter import Orphan, find_orphans
 from acidlib.storage.staging import made_as
 
 DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
@@ -29,9 +29,9 @@ def run_orphans(
     remove        remove them; else they are only told
     trash         move them aside instead
     """
-    selected, notes = backend.select(selection, automatic=False)
-    notes += [f"{one.target.name}: {one.skipped}" for one in selected if one.skipped is not None]
-    targets = [one.target for one in selected if one.skipped is None]
+    selected = backend.select(selection, automatic=False)
+    notes = [*selected.notes, *(f"{one.target.name}: {one.reason}" for one in selected.passed_over)]
+    targets = selected.targets
     looks = [
         OrphanLook(
             location=target.location,

@@ -10,8 +10,9 @@ from acidlib.model.listing import ListedFile, Listing
 from acidlib.planning.clean import Removal
 from acidlib.report.decisions import RemovedPath
 from acidlib.storage.claims import Claim
+from acidlib.storage.litter import Litter, find_litter
 from acidlib.storage.removing import measure, remove_paths
-from acidlib.storage.staging import Litter, find_litter, made_as
+from acidlib.storage.staging import made_as
 
 
 def would_go(

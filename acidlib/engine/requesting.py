@@ -7,9 +7,9 @@ from dataclasses import replace
 from acidlib.engine.backend import Taken, Waiting
 from acidlib.engine.services import Services
 from acidlib.errors import ConflictError
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.processes import process_identity
-from acidlib.queue.rules import PROCESS
 from acidlib.queue.sql import SqlQueue
 
 
@@ -48,7 +48,7 @@ def refuse_waiting(services: Services, queue: SqlQueue, waiting: Waiting, reason
 
 def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequest) -> CompactionRequest:
     """A request for this place that is now ours, and ends with this run; ConflictError while another is in the way."""
-    request = replace(request, properties=(*request.properties, (PROCESS, process_identity())))
+    request = replace(request, facts=request.facts.updated(RequestFacts(process=process_identity())))
     answer = queue.enqueue(request, now_ms=services.now_ms(), worker_id=services.worker_id)
     if answer.taken is not None:
         return answer.taken
@@ -59,5 +59,5 @@ def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequ
     if claimed is None:
         raise ConflictError(f"Cannot compact {request.full_name}: because another worker has taken request {answer.id}")
     # what is stated now is newer than what the waiting request was made with
-    queue.set_properties(answer.id, services.worker_id, dict(request.properties))
+    queue.set_facts(answer.id, services.worker_id, request.facts)
     return claimed

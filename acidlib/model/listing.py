@@ -1,11 +1,25 @@
-"""What one recursive listing of a table's or partition's location saw. A value: nothing here reads a file system."""
+"""What one recursive listing of a table's or partition's location saw, and what follows from the names in it.
+
+Values only: nothing here reads a file system.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
-from acidlib.model.names import is_hidden
+from acidlib.model.generation import Generation
+from acidlib.model.names import (
+    LONG_MIN,
+    BaseDir,
+    BucketFile,
+    has_visibility_suffix,
+    is_hidden,
+    parse_directory,
+    parse_file,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +48,15 @@ class Listing:
     `directories` are relative paths, empty directories included. `compacted_bases` are the relative paths of base
     directories whose `_metadata_acid` names the data format `compacted`; whoever lists reads those few files (Hive 3.1
     throws on any other format, Hive 4 knows `truncated` and `dropped` too, and neither of these is a compacted base).
+    `modified` is when the location itself was modified, as it stood before it was listed, in epoch seconds; None where
+    that is not known.
     """
 
     location: str
     files: tuple[ListedFile, ...]
     directories: tuple[str, ...] = ()
     compacted_bases: frozenset[str] = frozenset()
+    modified: float | None = None
 
     def by_directory(self) -> Mapping[str, tuple[ListedFile, ...]]:
         """The files directly in each directory that has any, in the order of the listing; "" is the location."""
@@ -75,3 +92,44 @@ class Listing:
 def has_hidden_part(path: str) -> bool:
     """Whether a component of a relative path is hidden from readers."""
     return any(is_hidden(part) for part in path.split("/"))
+
+
+def detect_generation(listing: Listing) -> tuple[Generation, str]:
+    """The generation of Hive that wrote a directory, where it is not stated, and by what it was recognised.
+
+    Hive 4 when a visibility suffix or a bucket file with an attempt is there, which Hive 3 cannot read; else Hive 3.
+    """
+    for name in listing.top_directories():
+        if has_visibility_suffix(name):
+            return Generation.HIVE4, f"{name} has a visibility suffix"
+    for file in listing.files:
+        parsed = parse_file(file.name)
+        if isinstance(parsed, BucketFile) and parsed.attempt is not None and not has_hidden_part(file.path):
+            return Generation.HIVE4, f"{file.path} has an attempt suffix"
+    return Generation.HIVE3, "nothing there is of Hive 4"
+
+
+def highest_write_id(listing: Listing, generation: Generation) -> int:
+    """The highest write id in the name of a listed directory, 0 without one.
+
+    Where everything is committed, the high-water mark has to be fixed at this when the inputs are listed: without one,
+    the compaction would take in what is written later.
+    """
+    names = [parse_directory(path, generation) for path in listing.top_directories()]
+    ids = [name.write_id if isinstance(name, BaseDir) else name.max_write_id for name in names if name is not None]
+    return max((write_id for write_id in ids if write_id != LONG_MIN), default=0)
+
+
+def uri_order(path: str) -> bytes:
+    """A sort key that orders relative paths as Hive does (`Path.compareTo`: Java's order of quoted URI paths).
+
+    Row ids of original files follow from this order.
+    """
+    quoted = "".join(_quoted(char) for char in path)
+    return quoted.encode("utf-16-be", "surrogatepass")
+
+
+def _quoted(char: str) -> str:
+    if ord(char) < 0x80:
+        return quote(char, safe="_-!.~'()*;:@&=+$,/")
+    return quote(char) if unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc") else char

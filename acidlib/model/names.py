@@ -113,7 +113,6 @@ class UnknownFile:
     name: str
 
 
-DirectoryName = BaseDir | DeltaDir
 FileName = BucketFile | SideFile | OriginalFile | UnknownFile
 
 

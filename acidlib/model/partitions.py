@@ -21,7 +21,7 @@ _NEXT_KEY = re.compile(r"[,/](?=[^,/=]+=)")
 
 
 def escape_path_name(value: str | None) -> str:
-    """A partition key or value as it stands in a path; null and empty give `__HIVE_DEFAULT_PARTITION__`."""
+    """A partition key or value as it is written in a path; null and empty give `__HIVE_DEFAULT_PARTITION__`."""
     if not value:
         return DEFAULT_PARTITION
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in value)
@@ -74,7 +74,7 @@ def is_partition_directory(name: str) -> bool:
 
 
 def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
-    """Whether a partition is meant by one of the patterns; with no pattern every partition is.
+    """Whether a partition matches one of the patterns; without a pattern every partition does.
 
     A pattern is `k=glob`, several keys joined by `,` or `/`: each named key must match, keys that are not named match
     anything. Keys are compared without case, values unescaped and with case, as by `fnmatch.fnmatchcase`. A comma or a

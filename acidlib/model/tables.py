@@ -1,12 +1,17 @@
-"""Databases, tables and partitions as a metastore describes them; no I/O, and nothing here is decided.
+"""Databases, tables and partitions as a metastore describes them.
 
 Source of the names of parameters: Hive `hive_metastoreConstants` and `AcidUtils`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from acidlib.errors import RefusedError
+
+_PLAIN = re.compile(r"\w+", re.ASCII)
 
 EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL_TABLE", "MANAGED_TABLE"
 VIRTUAL_VIEW = "VIRTUAL_VIEW"
@@ -44,8 +49,8 @@ class Database:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table. Names are in lower case; `created` is in epoch seconds, with `id` (Hive 4) what tells two tables of
-    one name apart; `kind` is Hive's table type."""
+    """One table. Names are in lower case; `created` is in epoch seconds, with `id` (Hive 4) what distinguishes two
+    tables of one name; `kind` is Hive's table type."""
 
     database: str
     name: str
@@ -85,3 +90,21 @@ class Partition:
     storage: Storage
     created: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def row_type(table: Table) -> str:
+    """The columns that a compaction's result has, as Hive's text `struct<name:type,...>`.
+
+    Names with odd characters are in backquotes. The columns are the table's for partitions too, whatever columns a
+    partition has of its own: readers of ACID tables take the table's in both generations (Hive
+    `Utilities.addTableSchemaToConf`: `schema.evolution.columns`). Hive 3.1's own compactor goes by the partition's, and
+    loses what was written to columns that only the table has. Raises RefusedError when the metastore has no columns.
+    """
+    columns = table.storage.columns
+    if not columns:
+        raise RefusedError(f"Cannot compact {table.full_name}: because the metastore tells no columns of it")
+    return f"struct<{','.join(f'{_quoted(column.name)}:{column.type}' for column in columns)}>"
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"

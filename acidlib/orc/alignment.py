@@ -7,8 +7,8 @@ positional). What the file lacks is null, and what only the file has goes.
 Columns whose type was changed (ALTER TABLE ... CHANGE COLUMN) are in one of four cases, by what Java's ORC reader makes
 of them in both generations of Hive (ConvertTreeReaderFactory of ORC 1.5.8 in Hive 3.1 and 1.8.5 in Hive 4.0): their
 streams may be copied, they are the same numbers in another encoding, their values are converted (`conversion`), or the
-change is refused. Only such are converted of which every value can be told again from the new one, and is the same for
-both readers.
+change is refused. Only changes from whose result every old value can be recovered, and which both readers make alike,
+are converted.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def has_names(row: TypeNode) -> bool:
 
 
 def goes_by_position(row: TypeNode, matching: ColumnMatching) -> bool:
-    """Whether readers take the columns of a file with this row by position: asked to, or for want of names in it."""
+    """Whether readers take the columns of a file with this row by position: as they are set, or as it has no names."""
     return matching.by_position or not has_names(row)
 
 
 def names_agree(target: TypeNode, source: TypeNode, *, named: bool = True) -> bool:
-    """Whether it is all one by name and by position: a file's columns and fields are the table's first, if not all.
+    """Whether names and positions give the same: the file's columns and fields are the first ones of the table, or all.
 
     named  False: the names of the row itself do not count, only those below
     """
@@ -103,7 +103,7 @@ def names_agree(target: TypeNode, source: TypeNode, *, named: bool = True) -> bo
 
 
 def names_note(target: TypeNode, source: TypeNode, matching: ColumnMatching) -> str | None:
-    """What people should know of a file whose columns are called otherwise than the table's; None if `names_agree`."""
+    """What people should know of a file whose columns have other names than the table's; None if `names_agree`."""
     if names_agree(target, source):
         return None
     columns, table = (f"({', '.join(row.field_names)})" for row in (source, target))

@@ -1,11 +1,11 @@
-"""Bloom filters of row groups: what may be there, so that readers pass over groups that cannot hold what they look for.
+"""Bloom filters of row groups, by which readers skip groups that cannot hold what they look for.
 
 Source: ORC specification, "Bloom Filter Index"; ORC's TreeWriters and BloomFilter for what is written, its
 RecordReaderImpl.checkInBloomFilter for what is asked. Filters are of the kind BLOOM_FILTER_UTF8, bit for bit those of
-Java's writer, with two differences, for a filter that lacks a value makes readers lose rows:
+Java's writer, with two differences, because a filter that lacks a value makes readers lose rows:
 
 - a zero counts as both 0.0 and -0.0, which are equal in SQL and hash differently;
-- where it is not certain what a reader asks for, the row group has a filter of ones, which lets everything pass.
+- where it is not certain what a reader asks for, the row group has a filter of ones, which holds everything.
   That is so for timestamps whose writer was not in UTC; for dates and timestamps before 1582-10-15, whose number
   depends on the calendar; for a CHAR that is not padded and a VARCHAR that is too long, which readers show otherwise;
   for a decimal of more digits than its column or a HiveDecimal has; and always for BOOLEAN, STRUCT, LIST, MAP, UNION.
@@ -87,13 +87,13 @@ def bloom_filters(
 def _hasher(column: Column, node: TypeNode, rules: StatisticsRules) -> _Hasher:
     kind = column.kind
     if kind is Kind.DATE:
-        return _dates(_array(column.values))
+        return _dates(np.ascontiguousarray(column.values))
     if kind in INTEGER_KINDS:
-        return _integers(_array(column.values))
+        return _integers(np.ascontiguousarray(column.values))
     if kind is Kind.BYTE:
-        return _integers(_array(column.values).view(np.int8))
+        return _integers(np.ascontiguousarray(column.values).view(np.int8))
     if kind in (Kind.FLOAT, Kind.DOUBLE):
-        return _doubles(_array(column.values), np.float32 if kind is Kind.FLOAT else np.float64)
+        return _doubles(np.ascontiguousarray(column.values), np.float32 if kind is Kind.FLOAT else np.float64)
     if kind in STRING_KINDS or kind is Kind.BINARY:
         return _strings(column, node)
     if kind is Kind.DECIMAL:
@@ -105,11 +105,6 @@ def _hasher(column: Column, node: TypeNode, rules: StatisticsRules) -> _Hasher:
 
 def _unknown(_first: int, _end: int) -> None:
     return None
-
-
-def _array(values: NDArray[Any] | None) -> NDArray[Any]:
-    assert values is not None
-    return np.ascontiguousarray(values)
 
 
 def _integers(values: NDArray[Any]) -> _Hasher:
@@ -141,10 +136,10 @@ def _doubles(patterns: NDArray[Any], real: type[np.floating[Any]]) -> _Hasher:
 
 def _strings(column: Column, node: TypeNode) -> _Hasher:
     if column.dictionary is None:
-        offsets, data = _offsets(_array(column.lengths)), kernel_bytes(_array(column.data))
+        offsets, data = _offsets(np.ascontiguousarray(column.lengths)), kernel_bytes(np.ascontiguousarray(column.data))
         return lambda first, end: _hash_strings(data, offsets[first : end + 1], node)
     offsets, data = kernel_longs(column.dictionary.offsets), kernel_bytes(column.dictionary.data)
-    entries, hashes = _array(column.values), murmur.hash_strings(data, offsets)
+    entries, hashes = np.ascontiguousarray(column.values), murmur.hash_strings(data, offsets)
     sure = _as_shown(data, offsets, node)
 
     def hasher(first: int, end: int) -> Words | None:
@@ -176,7 +171,7 @@ def _offsets(lengths: NDArray[Any]) -> Longs:
 
 
 def _decimals(column: Column, node: TypeNode) -> _Hasher:
-    low, scales = _array(column.values), _array(column.secondary)
+    low, scales = np.ascontiguousarray(column.values), np.ascontiguousarray(column.secondary)
     most_scale = node.scale if node.precision else murmur.MOST_DIGITS
 
     def hasher(first: int, end: int) -> Words | None:
@@ -190,7 +185,7 @@ def _decimals(column: Column, node: TypeNode) -> _Hasher:
 
 
 def _timestamps(column: Column) -> _Hasher:
-    seconds, nanos = _array(column.values), _array(column.secondary)
+    seconds, nanos = np.ascontiguousarray(column.values), np.ascontiguousarray(column.secondary)
 
     def hasher(first: int, end: int) -> Words | None:
         millis = np.empty(end - first, np.int64)

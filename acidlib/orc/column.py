@@ -1,6 +1,7 @@
-"""The content of one ORC column in the encoded domain: run lengths and compression undone, no value interpreted.
+"""The content of one ORC column after its streams were decompressed and decoded: no value is interpreted.
 
-Arrays hold the *present* values only, except `present` itself, which has one entry per slot.
+Arrays hold the *present* values only, except `present` itself, which has one entry per slot. Those that a kind has no
+use for are empty.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from acidlib.orc.proto import Kind
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+NO_VALUES: Longs = np.zeros(0, dtype=np.int64)
+NO_BYTES: Bytes = np.zeros(0, dtype=np.uint8)
 
 STRING_KINDS = frozenset({Kind.STRING, Kind.CHAR, Kind.VARCHAR})
 INTEGER_KINDS = frozenset({Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE})
@@ -50,18 +54,18 @@ class Column:
     secondary  DECIMAL: int64 scales · TIMESTAMP: int64 nanoseconds as stored (with their trailing-zero code)
     lengths    direct strings and BINARY: int64 byte lengths · LIST, MAP: int64 element counts
     data       direct strings and BINARY: the bytes, uint8
-    dictionary strings in dictionary form
+    dictionary strings in dictionary form, else None
     children   LIST: 1, MAP: 2, STRUCT and UNION: one per child; slots of a child = elements, or present values
     """
 
     kind: Kind
     slots: int
     present: Mask | None = None
-    values: NDArray[Any] | None = None
+    values: NDArray[Any] = field(default_factory=lambda: NO_VALUES)
     high: Longs | None = None
-    secondary: Longs | None = None
-    lengths: Longs | None = None
-    data: Bytes | None = None
+    secondary: Longs = field(default_factory=lambda: NO_VALUES)
+    lengths: Longs = field(default_factory=lambda: NO_VALUES)
+    data: Bytes = field(default_factory=lambda: NO_BYTES)
     dictionary: Dictionary | None = None
     children: tuple[Column, ...] = field(default=())
 

@@ -6,10 +6,12 @@ Source: ORC ConvertTreeReaderFactory, which is what Hive reads a file of an olde
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from acidlib.errors import CorruptError
-from acidlib.orc.column import STRING_KINDS, Column, Dictionary, Longs
+from acidlib.orc.column import NO_VALUES, STRING_KINDS, Column, Dictionary, Longs
 from acidlib.orc.kernels.texts import first_too_long, integer_texts, repadded
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
@@ -33,24 +35,18 @@ def convert(column: Column, target: TypeNode, source: TypeNode) -> Column:
     if source.kind is Kind.DECIMAL:
         _check_decimals(column, source)
         # each value has a scale of its own, so it stays as it is stored
-        return _with(column, target, values=column.values, high=column.high, secondary=column.secondary)
+        return replace(column, kind=target.kind)
     if source.kind is Kind.CHAR:
         return _from_char(column, target, source)
     if source.kind is Kind.FLOAT:
-        assert column.values is not None
         with np.errstate(invalid="ignore"):  # a signalling NaN
             wide = column.values.view(np.float32).astype(np.float64)
-        return _with(column, target, values=wide.view(np.uint64))
+        return replace(column, kind=target.kind, values=wide.view(np.uint64))
     return _from_integers(column, _integers(column, source), target)
-
-
-def _with(column: Column, target: TypeNode, **arrays: object) -> Column:
-    return Column(kind=target.kind, slots=column.slots, present=column.present, **arrays)  # type: ignore[arg-type]
 
 
 def _integers(column: Column, source: TypeNode) -> Longs:
     """The numbers of a BOOLEAN, BYTE, SHORT, INT or LONG column."""
-    assert column.values is not None
     values = column.values.view(np.int8) if source.kind is Kind.BYTE else column.values
     low, high = _RANGES[source.kind]
     if len(values) and (int(values.min()) < low or int(values.max()) > high):
@@ -63,14 +59,14 @@ def _from_integers(column: Column, numbers: Longs, target: TypeNode) -> Column:
     if target.kind in STRING_KINDS:
         return _texts(column, numbers, target)
     if target.kind is Kind.DECIMAL:
-        return _with(column, target, values=numbers, secondary=np.zeros_like(numbers))
+        return replace(column, kind=target.kind, values=numbers, secondary=np.zeros_like(numbers))
     if target.kind is Kind.BYTE:
-        return _with(column, target, values=numbers.astype(np.uint8))
+        return replace(column, kind=target.kind, values=numbers.astype(np.uint8))
     if target.kind is Kind.FLOAT:
-        return _with(column, target, values=numbers.astype(np.float32).view(np.uint32))
+        return replace(column, kind=target.kind, values=numbers.astype(np.float32).view(np.uint32))
     if target.kind is Kind.DOUBLE:
-        return _with(column, target, values=numbers.astype(np.float64).view(np.uint64))
-    return _with(column, target, values=numbers)
+        return replace(column, kind=target.kind, values=numbers.astype(np.float64).view(np.uint64))
+    return replace(column, kind=target.kind, values=numbers)
 
 
 def _texts(column: Column, numbers: Longs, target: TypeNode) -> Column:
@@ -79,28 +75,28 @@ def _texts(column: Column, numbers: Longs, target: TypeNode) -> Column:
     if column.kind is Kind.BOOLEAN:
         padded = [text.ljust(width) for text in _BOOLEAN_TEXTS]
         data = np.frombuffer(b"".join(padded), dtype=np.uint8)
-        return _with(column, target, values=numbers, dictionary=_dictionary(data, np.array([len(t) for t in padded])))
+        return replace(
+            column, kind=target.kind, values=numbers, dictionary=_dictionary(data, np.array([len(t) for t in padded]))
+        )
     if len(numbers):
         low, high = int(numbers.min()), int(numbers.max())
         if high - low < min(_WIDEST_DICTIONARY, len(numbers)):
             entries = _dictionary(*integer_texts(np.arange(low, high + 1, dtype=np.int64), width))
-            return _with(column, target, values=numbers - low, dictionary=entries)
+            return replace(column, kind=target.kind, values=numbers - low, dictionary=entries)
     data, lengths = integer_texts(numbers, width)
-    return _with(column, target, lengths=lengths, data=data)
+    return replace(column, kind=target.kind, values=NO_VALUES, lengths=lengths, data=data)
 
 
 def _from_char(column: Column, target: TypeNode, source: TypeNode) -> Column:
     width = target.maximum_length if target.kind is Kind.CHAR else 0
     old = column.dictionary
-    before = (column.data, column.lengths) if old is None else (old.data, np.diff(old.offsets))
-    assert before[0] is not None
-    assert before[1] is not None
-    data, lengths, most = repadded(before[0], before[1], width)
+    before, sizes = (column.data, column.lengths) if old is None else (old.data, np.diff(old.offsets))
+    data, lengths, most = repadded(before, sizes, width)
     if most > source.maximum_length:
         raise CorruptError(f"because a value of {most} characters is no {source}")
     if old is None:
-        return _with(column, target, data=data, lengths=lengths)
-    return _with(column, target, values=column.values, dictionary=_dictionary(data, lengths))
+        return replace(column, kind=target.kind, data=data, lengths=lengths)
+    return replace(column, kind=target.kind, dictionary=_dictionary(data, lengths))
 
 
 def _dictionary(data: np.ndarray[tuple[int], np.dtype[np.uint8]], lengths: Longs) -> Dictionary:
@@ -110,8 +106,6 @@ def _dictionary(data: np.ndarray[tuple[int], np.dtype[np.uint8]], lengths: Longs
 
 
 def _check_decimals(column: Column, source: TypeNode) -> None:
-    assert column.values is not None
-    assert column.secondary is not None
     found = first_too_long(column.values, column.high, column.secondary, source.precision, source.scale)
     if found is not None:
         high = int(column.values[found] < 0) * -1 if column.high is None else int(column.high[found])

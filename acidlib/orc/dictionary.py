@@ -17,7 +17,6 @@ def canonical(column: Column) -> Column:
     """A string column whose dictionary, if it keeps one, is sorted, without duplicates and without unused entries."""
     if column.dictionary is None:
         return column
-    assert column.values is not None
     dictionary, values = column.dictionary, column.values
     used = np.zeros(dictionary.entries, dtype=np.bool_)
     used[values] = True

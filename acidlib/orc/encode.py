@@ -12,7 +12,16 @@ import numpy as np
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
 from acidlib.orc.bloom import bloom_filters
-from acidlib.orc.column import INTEGER_KINDS, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs
+from acidlib.orc.column import (
+    INTEGER_KINDS,
+    NO_VALUES,
+    STRING_KINDS,
+    TIMESTAMP_KINDS,
+    Column,
+    Dictionary,
+    Longs,
+    Mask,
+)
 from acidlib.orc.compression import Compressed, compress, position
 from acidlib.orc.dictionary import canonical
 from acidlib.orc.kernels.bytes_bits import encode_bits, encode_bytes
@@ -70,7 +79,7 @@ def encode_column(column: Column, node: TypeNode, slot_bounds: Longs, options: E
     value_bounds = _value_bounds(column, slot_bounds)
     builder = _Builder(options, len(slot_bounds) - 1)
     if column.present is not None:
-        builder.present(column, slot_bounds[:-1])
+        builder.present(column.present, slot_bounds[:-1])
     builder.values(column, node, value_bounds[:-1])
     groups = group_statistics(column, node, slot_bounds, value_bounds, rules=options.rules)
     size = options.filters.get(node.column)
@@ -100,10 +109,8 @@ def _value_bounds(column: Column, slot_bounds: Longs) -> Longs:
 
 def _child_bounds(column: Column, value_bounds: Longs) -> list[Longs]:
     if column.kind in (Kind.LIST, Kind.MAP):
-        assert column.lengths is not None
         return [sums_before(column.lengths, value_bounds)] * len(column.children)
     if column.kind is Kind.UNION:
-        assert column.values is not None
         return [
             sums_before((column.values == tag).astype(np.int64), value_bounds) for tag in range(len(column.children))
         ]
@@ -120,9 +127,8 @@ class _Builder:
         self.positions: list[Longs] = []
         self.encoding = Encoding.DIRECT_V2
 
-    def present(self, column: Column, marks: Longs) -> None:
-        assert column.present is not None
-        bits = encode_bits(column.present.view(np.uint8), marks)
+    def present(self, present: Mask, marks: Longs) -> None:
+        bits = encode_bits(present.view(np.uint8), marks)
         self._add(StreamKind.PRESENT, bits.data, bits.offsets, bits.skips, bits.bits)
 
     def values(self, column: Column, node: TypeNode, marks: Longs) -> None:
@@ -135,16 +141,14 @@ class _Builder:
             self._ints(StreamKind.DATA, column.values, marks, signed=True)
             self._ints(StreamKind.SECONDARY, column.secondary, marks, signed=False)
         elif node.kind is Kind.DECIMAL:
-            assert column.values is not None
             varints = encode_varints(column.values, column.high, marks)
             self._add(StreamKind.DATA, varints.data, varints.offsets)
             self._ints(StreamKind.SECONDARY, column.secondary, marks, signed=True)
         elif column.dictionary is not None:
-            self._dictionary(column, marks)
+            self._dictionary(column.dictionary, column.values, marks)
         elif node.kind in (Kind.LIST, Kind.MAP):
             self._ints(StreamKind.LENGTH, column.lengths, marks, signed=False)
         else:
-            assert column.lengths is not None
             self._add(StreamKind.DATA, column.data, sums_before(column.lengths, marks))
             self._ints(StreamKind.LENGTH, column.lengths, marks, signed=False)
 
@@ -152,7 +156,6 @@ class _Builder:
         values = column.values
         if node.kind is Kind.STRUCT:
             return
-        assert values is not None
         if node.kind is Kind.BOOLEAN:
             bits = encode_bits(values, marks)
             self._add(StreamKind.DATA, bits.data, bits.offsets, bits.skips, bits.bits)
@@ -161,18 +164,15 @@ class _Builder:
         else:
             self._add(StreamKind.DATA, np.ascontiguousarray(values).view(np.uint8), marks * values.dtype.itemsize)
 
-    def _dictionary(self, column: Column, marks: Longs) -> None:
-        assert column.dictionary is not None
+    def _dictionary(self, dictionary: Dictionary, entries: Longs, marks: Longs) -> None:
         self.encoding = Encoding.DICTIONARY_V2
-        none = np.zeros(0, dtype=np.int64)
-        self._ints(StreamKind.DATA, column.values, marks, signed=False)
-        lengths = encode_ints(np.diff(column.dictionary.offsets), signed=False, marks=none)
+        self._ints(StreamKind.DATA, entries, marks, signed=False)
+        lengths = encode_ints(np.diff(dictionary.offsets), signed=False, marks=NO_VALUES)
         # the dictionary belongs to the whole stripe: its streams have no positions
         self.streams.append(EncodedStream(StreamKind.LENGTH, self._compress(lengths.data).data))
-        self.streams.append(EncodedStream(StreamKind.DICTIONARY_DATA, self._compress(column.dictionary.data).data))
+        self.streams.append(EncodedStream(StreamKind.DICTIONARY_DATA, self._compress(dictionary.data).data))
 
-    def _ints(self, kind: StreamKind, values: Longs | None, marks: Longs, *, signed: bool) -> None:
-        assert values is not None
+    def _ints(self, kind: StreamKind, values: Longs, marks: Longs, *, signed: bool) -> None:
         self._encoded(kind, encode_ints(values, signed=signed, marks=marks))
 
     def _encoded(self, kind: StreamKind, encoded: Encoded) -> None:
@@ -195,10 +195,10 @@ class _Builder:
 
 
 def _seekable(compressed: Compressed, offsets: Longs) -> tuple[Longs, ...]:
-    """Positions for the row index. That of a row group behind the last byte of its stream is put before its end.
+    """Positions for the row index; one at the end of the stream is moved before it.
 
-    Such a group reads nothing, but readers go there: Java's holds only the bytes of the row groups it selected, and
-    fails to seek to the end of a stream (InStream.seek); Trino's refuses a chunk that begins there.
+    A row group there reads nothing, but readers seek to it: Java's has only the bytes of the row groups it selected,
+    and fails to seek to the end of a stream (InStream.seek); Trino's refuses a chunk that begins there.
     """
     length = compressed.length
     if compressed.kind is Compression.NONE:

@@ -99,7 +99,9 @@ def parse_types(types: Any, *, where: str) -> TypeNode:
 
     root = build(0, 0)
     if seen != len(types):
-        raise CorruptError(f"Cannot read the schema of {where}: because {len(types) - seen} types hang on nothing")
+        raise CorruptError(
+            f"Cannot read the schema of {where}: because {len(types) - seen} types belong to no other type"
+        )
     return root
 
 

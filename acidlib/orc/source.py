@@ -1,4 +1,4 @@
-"""Where bytes come from and go to: the two small interfaces that keep the ORC code free of file systems."""
+"""Files as the ORC and Parquet code sees them: small interfaces, so that it knows of no file system."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class SourceFile(ByteSource, Protocol):
     """A source that has to be closed."""
 
     def close(self) -> None:
-        """Give back what the open file holds."""
+        """Release what the open file holds."""
 
 
 class SinkFile(ByteSink, Protocol):
     """A sink that has to be closed; only then are its bytes durable."""
 
     def close(self, *, durable: bool = True) -> None:
-        """Make everything durable, unless nobody needs it after a loss of power; RetryError when that fails."""
+        """Make everything durable, unless it is not needed after a loss of power; RetryError when that fails."""
 
     def abort(self) -> None:
         """Drop the file, closed or not; never raises."""

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acidlib.orc.column import STRING_KINDS, TIMESTAMP_KINDS, Column, Longs
+from acidlib.orc.column import STRING_KINDS, TIMESTAMP_KINDS, Column, Dictionary, Longs
 from acidlib.orc.kernels import group_stats
 from acidlib.orc.kernels.jit import Bytes, kernel_array, kernel_bytes, kernel_longs
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
 from acidlib.orc.statistics_rules import (
     MAX_STRING_BOUND,
     UTC_NAMES,
@@ -30,16 +29,6 @@ from acidlib.orc.statistics_rules import (
     set_timestamps,
 )
 from acidlib.orc.tail import MAX_SLOTS, Tail
-
-__all__ = [
-    "StatisticsRules",
-    "copied_statistics",
-    "group_statistics",
-    "integer_range",
-    "merge_statistics",
-    "statistics_are_true",
-    "stripe_statistics_are_true",
-]
 
 _INT32 = range(-(2**31), 2**31)
 
@@ -131,10 +120,9 @@ def _with_values(messages: list[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _array(column: Column, name: str) -> NDArray[Any]:
-    array: NDArray[Any] | None = getattr(column, name)
-    if array is None or len(array) != column.count:
-        found = "none" if array is None else len(array)
-        raise ValueError(f"{column.kind.name} column of {column.count} values has {found} in {name}")
+    array: NDArray[Any] = getattr(column, name)
+    if len(array) != column.count:
+        raise ValueError(f"{column.kind.name} column of {column.count} values has {len(array)} in {name}")
     return array
 
 
@@ -194,10 +182,10 @@ def _sums(amounts: NDArray[Any], bounds: Longs) -> list[int]:
 
 def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
     if column.dictionary is not None:
-        data, found = _dictionary_groups(column, bounds)
+        data, found = _dictionary_groups(column, column.dictionary, bounds)
     else:
         lengths = _lengths(column)
-        data = kernel_bytes(column.data if column.data is not None else b"")
+        data = kernel_bytes(column.data)
         # each length is checked first, so that their sum does not overflow
         if len(lengths) and max(int(lengths.max()), int(lengths.sum())) > len(data):
             raise ValueError(f"string bounds go beyond the {len(data)} bytes there are")
@@ -214,10 +202,9 @@ def _strings(messages: list[Any], column: Column, bounds: Longs) -> None:
             message.string_statistics.sum = total
 
 
-def _dictionary_groups(column: Column, bounds: Longs) -> tuple[Bytes, NDArray[np.int64]]:
+def _dictionary_groups(column: Column, dictionary: Dictionary, bounds: Longs) -> tuple[Bytes, NDArray[np.int64]]:
     """The bytes of a dictionary, and what string_groups finds for its entries."""
-    assert column.dictionary is not None
-    offsets, data = kernel_longs(column.dictionary.offsets), kernel_bytes(column.dictionary.data)
+    offsets, data = kernel_longs(dictionary.offsets), kernel_bytes(dictionary.data)
     entries = kernel_longs(_array(column, "values"))
     _check_bounds("string", offsets, len(data))
     if len(entries) and (int(entries.min()) < 0 or int(entries.max()) >= len(offsets) - 1):

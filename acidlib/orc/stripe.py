@@ -1,4 +1,4 @@
-"""Reading one stripe: its footer, its streams, and columns decoded as far as their encodings (never to values)."""
+"""Reading one stripe: its footer, its streams, and columns, of which encodings are undone and no value interpreted."""
 
 from __future__ import annotations
 
@@ -34,6 +34,15 @@ from acidlib.orc.tail import MAX_SLOTS, Stripe, Tail, parse_message
 
 _DATA_STREAMS = frozenset(StreamKind) - INDEX_STREAMS - {StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA}
 _ENCODINGS = frozenset(Encoding)
+_VALUE_TYPES: dict[Kind, np.dtype[Any]] = {
+    Kind.BOOLEAN: np.dtype(np.uint8),
+    Kind.BYTE: np.dtype(np.uint8),
+    Kind.UNION: np.dtype(np.uint8),
+    Kind.FLOAT: np.dtype("<u4"),
+    Kind.DOUBLE: np.dtype("<u8"),
+}
+"""Of `Column.values`; int64 where it is not given."""
+
 _GMT = frozenset({"GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Greenwich"})
 
 
@@ -144,28 +153,20 @@ class StripeReader:
         kind = self.bloom_filters().get(column)
         if kind is None:
             return None
-        return self._index(column, kind, proto.BloomFilterIndex, "bloom filters")
-
-    def row_index(self, column: int) -> Any | None:
-        """The RowIndex message of a column, or None when the stripe has none."""
-        return self._index(column, StreamKind.ROW_INDEX, proto.RowIndex, "row index")
-
-    def _index(self, column: int, kind: StreamKind, message: Any, name: str) -> Any | None:
-        place = self._streams.get((column, kind))
-        if place is None:
-            return None
+        place = self._streams[column, kind]
         return parse_message(
-            message,
+            proto.BloomFilterIndex,
             self.source.read(place.offset, place.length),
             self.tail.compression,
             self.tail.block_size,
-            f"the {name} of column {column} in {self.where}",
+            f"the bloom filters of column {column} in {self.where}",
         )
 
     def prove_rows(self) -> None:
         """Decode the smallest of the root's columns: CorruptError unless it has as many rows as the file's footer says.
 
-        For whoever makes room for the rows before it decodes any of them. (Nulls are bits: up to seven more may pass.)
+        For callers that allocate by the number of rows before they decode any. Nulls are bits, eight to a byte: up to
+        seven rows too many are not noticed.
         """
         sizes = dict.fromkeys(range(self.tail.columns), 0)
         for (column, _), place in self._streams.items():
@@ -194,7 +195,7 @@ class StripeReader:
             return null_column(alignment.target, slots)
         column = self.column(alignment.source, slots)
         try:
-            return under_target(column, alignment)
+            return under_target(column, alignment, alignment.source)
         except CorruptError as error:
             raise CorruptError(f"Cannot convert column {alignment.source.column} in {self.where}: {error}") from None
 
@@ -272,7 +273,7 @@ class StripeReader:
         column.dictionary = Dictionary(offsets=offsets, data=data)
 
     def _floats(self, node: TypeNode, count: int) -> NDArray[Any]:
-        dtype = np.dtype("<u4") if node.kind is Kind.FLOAT else np.dtype("<u8")
+        dtype = _VALUE_TYPES[node.kind]
         data = self._bytes(node, StreamKind.DATA)
         if len(data) != count * dtype.itemsize:
             raise CorruptError(f"because {len(data)} bytes are not {count} values")
@@ -311,43 +312,27 @@ def null_column(node: TypeNode, slots: int) -> Column:
 
 def empty_column(node: TypeNode) -> Column:
     """A column without slots."""
-    column = Column(kind=node.kind, slots=0, children=tuple(empty_column(child) for child in node.children))
-    dtype: Any = np.int64
-    if node.kind in (Kind.BOOLEAN, Kind.BYTE, Kind.UNION):
-        dtype = np.uint8
-    elif node.kind is Kind.FLOAT:
-        dtype = np.dtype("<u4")
-    elif node.kind is Kind.DOUBLE:
-        dtype = np.dtype("<u8")
-    if node.kind in STRING_KINDS or node.kind in (Kind.BINARY, Kind.LIST, Kind.MAP):
-        column.lengths = np.zeros(0, dtype=np.int64)
-    elif node.kind is not Kind.STRUCT:
-        column.values = np.zeros(0, dtype=dtype)
-    if node.kind in STRING_KINDS or node.kind is Kind.BINARY:
-        column.data = np.zeros(0, dtype=np.uint8)
-    if node.kind is Kind.DECIMAL or node.kind in TIMESTAMP_KINDS:
-        column.secondary = np.zeros(0, dtype=np.int64)
-    return column
+    values = np.zeros(0, dtype=_VALUE_TYPES.get(node.kind, np.dtype(np.int64)))
+    return Column(kind=node.kind, slots=0, values=values, children=tuple(map(empty_column, node.children)))
 
 
-def under_target(column: Column, alignment: Alignment) -> Column:
-    """A column under the output's type: converted, integers widened, fields in its order, missing ones all null.
+def under_target(column: Column, alignment: Alignment, source: TypeNode) -> Column:
+    """A column of the source's type under the output's: converted, integers widened, fields in its order or null.
 
     Raises CorruptError for values to convert that are none of the input's type.
     """
     target = alignment.target
     if alignment.converted:
-        assert alignment.source is not None
-        return convert(column, target, alignment.source)
+        return convert(column, target, source)
     if column.kind is Kind.BYTE and target.kind is not Kind.BYTE:
-        assert column.values is not None
         column.values = column.values.view(np.int8).astype(np.int64)
     column.kind = target.kind
     count = column.count
-    assert alignment.source is not None
-    below = {node.column: child for node, child in zip(alignment.source.children, column.children, strict=True)}
+    below = {node.column: child for node, child in zip(source.children, column.children, strict=True)}
     column.children = tuple(
-        null_column(part.target, count) if part.source is None else under_target(below[part.source.column], part)
+        null_column(part.target, count)
+        if part.source is None
+        else under_target(below[part.source.column], part, part.source)
         for part in alignment.children
     )
     return column

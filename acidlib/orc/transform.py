@@ -1,4 +1,4 @@
-"""Filtering and joining columns in the encoded domain."""
+"""Filtering and joining columns, whose values are not interpreted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acidlib.orc.column import STRING_KINDS, Column, Dictionary, Longs, Mask
+from acidlib.orc.column import NO_BYTES, NO_VALUES, STRING_KINDS, Column, Dictionary, Longs, Mask
 from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, filter_values, gather_bytes
 from acidlib.orc.proto import Kind
 
@@ -25,11 +25,10 @@ def filter_column(column: Column, keep: Mask) -> Column:
     slots = int(np.count_nonzero(keep))
     out = Column(kind=column.kind, slots=slots, present=kept_present, dictionary=column.dictionary)
     out.values = _take(column.values, kept_values)
-    out.high = _take(column.high, kept_values)
+    out.high = None if column.high is None else _take(column.high, kept_values)
     out.secondary = _take(column.secondary, kept_values)
     out.lengths = _take(column.lengths, kept_values)
-    if column.data is not None:
-        assert column.lengths is not None
+    if len(column.data):
         out.data = filter_bytes(column.data, column.lengths, kept_values)
     out.children = tuple(
         filter_column(child, child_keep)
@@ -40,17 +39,15 @@ def filter_column(column: Column, keep: Mask) -> Column:
 
 def _child_masks(column: Column, keep: Mask) -> list[Mask]:
     if column.kind in (Kind.LIST, Kind.MAP):
-        assert column.lengths is not None
         elements = expand_keep(keep, column.lengths)
         return [elements] * len(column.children)
     if column.kind is Kind.UNION:
-        assert column.values is not None
         return [keep[column.values == tag] for tag in range(len(column.children))]
     return [keep] * len(column.children)
 
 
-def _take(array: NDArray[Any] | None, keep: Mask) -> NDArray[Any] | None:
-    return None if array is None else filter_values(array, keep)
+def _take(array: NDArray[Any], keep: Mask) -> NDArray[Any]:
+    return filter_values(array, keep) if len(array) else array
 
 
 def concat_columns(columns: Sequence[Column]) -> Column:
@@ -75,13 +72,12 @@ def concat_columns(columns: Sequence[Column]) -> Column:
 
 
 def _high(column: Column) -> Longs:
-    assert column.values is not None
     return column.high if column.high is not None else column.values >> 63
 
 
-def _join(arrays: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    found = [array for array in arrays if array is not None]
-    return np.concatenate(found) if found else None
+def _join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    found = [array for array in arrays if len(array)] or arrays[:1]
+    return np.concatenate(found)
 
 
 def _join_present(columns: Sequence[Column]) -> Mask | None:
@@ -93,29 +89,27 @@ def _join_present(columns: Sequence[Column]) -> Mask | None:
 def _join_strings(columns: Sequence[Column], out: Column) -> None:
     # a column without any value says nothing about the form
     valued = [column for column in columns if column.count]
-    if valued and all(column.dictionary is not None for column in valued):
+    dictionaries = [column.dictionary for column in valued if column.dictionary is not None]
+    if dictionaries and len(dictionaries) == len(valued):
         offsets, data, values, entries, size = [np.zeros(1, dtype=np.int64)], [], [], 0, 0
-        for column in valued:
-            assert column.dictionary is not None
-            assert column.values is not None
-            offsets.append(column.dictionary.offsets[1:] + size)
-            data.append(column.dictionary.data)
+        for column, dictionary in zip(valued, dictionaries, strict=True):
+            offsets.append(dictionary.offsets[1:] + size)
+            data.append(dictionary.data)
             values.append(column.values + entries)
-            entries += column.dictionary.entries
-            size += len(column.dictionary.data)
+            entries += dictionary.entries
+            size += len(dictionary.data)
         out.dictionary = Dictionary(offsets=np.concatenate(offsets), data=np.concatenate(data))
         out.values = np.concatenate(values)
         return
     direct = [as_direct(column) for column in valued]
-    out.lengths = _join([column.lengths for column in direct]) if direct else np.zeros(0, dtype=np.int64)
-    out.data = _join([column.data for column in direct]) if direct else np.zeros(0, dtype=np.uint8)
+    out.lengths = _join([column.lengths for column in direct]) if direct else NO_VALUES
+    out.data = _join([column.data for column in direct]) if direct else NO_BYTES
 
 
 def as_direct(column: Column) -> Column:
     """A string column in direct form."""
     if column.dictionary is None:
         return column
-    assert column.values is not None
     offsets = column.dictionary.offsets
     lengths = np.diff(offsets)
     return Column(

@@ -9,8 +9,8 @@ from typing import cast
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.source import ByteSource
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import DamageError, Decoded, Struct, Value, decode, decode_list
 from acidlib.parquet.shapes import Column, File, Group, Metadata
+from acidlib.parquet.thrift_compact import DamageError, Decoded, Struct, Value, decode, decode_list
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -63,8 +63,8 @@ class RowGroup:
 class Identity:
     """What readers interpret a whole file by; equal for all files that are joined, byte for byte.
 
-    created_by also tells readers which faults of a writer's statistics to expect; key_values holds Hive's time zone
-    and calendar of INT96 and DATE. Key-value metadata has no order.
+    By created_by readers know which faults of a writer's statistics to expect; key_values holds Hive's time zone and
+    calendar of INT96 and DATE. Key-value metadata has no order.
     """
 
     version: Value

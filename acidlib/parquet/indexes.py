@@ -7,12 +7,12 @@ from typing import cast
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.source import ByteSource
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import DamageError, Decoded, Shape, Struct, decode, encode
 from acidlib.parquet.footer import Chunk, Footer, Region
 from acidlib.parquet.shapes import Metadata
+from acidlib.parquet.thrift_compact import DamageError, Decoded, Shape, Struct, decode, encode
 
 _MOST_HEADER = 256
-"""Bytes of a bloom filter's header; today it has less than 20. Nothing but the header itself tells its length."""
+"""Bytes of a bloom filter's header; today it has less than 20. Only the header itself has its length."""
 
 
 def bloom_filter(source: ByteSource, footer: Footer, chunk: Chunk) -> Region:

@@ -1,7 +1,7 @@
 """Joining Parquet files: the pages of every row group as they are, under one new footer with the places they have now.
 
 Layout of the result: row groups, then for each input its bloom filters, column indexes and offset indexes, then the
-footer. Bytes that no footer speaks of are left behind, and so are row groups without rows: Java's older versions, Hive
+footer. Bytes that no footer mentions are left out, and so are row groups without rows: Java's older versions, Hive
 3.1's among them, fail on one between others (PARQUET-2219).
 """
 
@@ -15,11 +15,11 @@ from typing import cast
 from acidlib.errors import CorruptError, DefectError, RefusedError
 from acidlib.orc.source import ByteSink, ByteSource, DataFiles
 from acidlib.parquet import shapes
-from acidlib.parquet.compact import Struct, encode
 from acidlib.parquet.footer import MAGIC, Chunk, Footer, Region, RowGroup, read_footer
 from acidlib.parquet.groups import MOST_ROW_GROUPS, differences
 from acidlib.parquet.indexes import bloom_filter, moved_offset_index
 from acidlib.parquet.shapes import Column, File, Group, Metadata
+from acidlib.parquet.thrift_compact import Struct, encode
 
 _MOST_ROWS = (1 << 63) - 1
 
@@ -152,7 +152,7 @@ def _moved_chunk(chunk: Chunk, start: int) -> Struct:
             metadata[field] = place + shift
     struct: Struct = {**chunk.struct, Column.METADATA: metadata}
     if Column.FILE_OFFSET in struct:
-        # deprecated: a page of the chunk, or a copy of its metadata behind it, which is left behind, or 0 for none
+        # deprecated: a page of the chunk, or a copy of its metadata behind it, which is left out, or 0 for none
         place = cast(int, struct[Column.FILE_OFFSET])
         struct[Column.FILE_OFFSET] = place + shift if chunk.pages.start <= place < chunk.pages.end else 0
     return struct

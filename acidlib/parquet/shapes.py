@@ -6,7 +6,7 @@ Those hold no place in the file, so that a field of theirs that is newer than th
 
 from __future__ import annotations
 
-from acidlib.parquet.compact import Kind, Shape
+from acidlib.parquet.thrift_compact import Kind, Shape
 
 _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = Kind.I16, Kind.I32, Kind.I64, Kind.BINARY, Kind.LIST, Kind.STRUCT
 
@@ -14,8 +14,6 @@ _I16, _I32, _I64, _BINARY, _LIST, _STRUCT = Kind.I16, Kind.I32, Kind.I64, Kind.B
 class Metadata:
     """Field ids of `ColumnMetaData`."""
 
-    NUM_VALUES = 5
-    UNCOMPRESSED_SIZE = 6
     COMPRESSED_SIZE = 7
     DATA_PAGE = 9
     INDEX_PAGE = 10
@@ -42,7 +40,6 @@ class Group:
     """Field ids of `RowGroup`."""
 
     COLUMNS = 1
-    TOTAL_SIZE = 2
     ROWS = 3
     FILE_OFFSET = 5
     ORDINAL = 7

@@ -5,27 +5,27 @@ recorded, by the write-id list it used, never for a newer guess; a second comput
 Differences on purpose:
 
 * Hive 3.1's cleaner computes with a list that has no exceptions, so the base of an aborted insert overwrite is taken
-  for the truth and what it "replaces" is deleted. Here aborted ids stay exceptions for bases.
+  as valid and what it "replaces" is deleted. Here aborted ids stay exceptions for bases.
 * Nothing is removed while the newest publication, or the first sight of somebody else's directory that covers it, is
   younger than the retention: a reader that listed the directories before that may still be reading.
+* A directory of original files is removed only where its name is that of a UNION ALL's branch. Hive calls any other one
+  obsolete, too, once there is a base; but another table or partition may lie there by mistake, and readers of this one
+  read the base instead of it in any case.
 
-* A directory of original files goes only where its name is that of a UNION ALL's branch. Hive calls any other one
-  obsolete, too, once there is a base; but another table or partition may lie there, whatever its location was meant
-  to be, and for those who read this one the base replaces it all the same.
-
-A publication in two steps that is unfinished is for the caller to finish first: half of it makes delete events look
+The caller has to finish an unfinished publication in two steps first: with half of it visible, delete events look
 obsolete that are in the other half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
-from acidlib.model.names import LONG_MAX, is_acid_directory_name
+from acidlib.model.names import LONG_MAX, DeltaDir, is_acid_directory_name, parse_directory
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
@@ -47,11 +47,10 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Something obsolete that has to stay for now; `until` is when to look again (epoch seconds), if that is known."""
+    """Something obsolete that has to stay for now."""
 
     path: str
     reason: str
-    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class CleanPlan:
 
     `first_seen` are directories that cover something obsolete and whose age is not known: the caller has to record that
     they were seen at the time given as `now`. `remove` and `blocked` both empty means that there is nothing to clean.
-    `kept` is what readers do not need any more and nobody but its owner may remove.
+    `kept` is what readers do not need any more and only its owner may remove.
     """
 
     remove: tuple[Removal, ...]
@@ -87,10 +86,10 @@ def cleanable(
     """What a compaction that recorded `high_water_mark` and used `write_ids` leaves to be removed.
 
     Times are epoch seconds. `newest_publication` is that of the newest publication on this partition, by whatever
-    request (None when there never was one: then nothing may go). `published_at` tells when each directory (relative
-    path) was published by us or first seen. `still_read` tells of a directory (or of everything, under the empty name)
-    why what it covers may still be read. Raises what `acid_state` raises, but for bases that the list may not use:
-    nothing is obsolete because of such a one. Raises RefusedError without a real mark (0 is one, when
+    request (None when there never was one: then nothing may go). `published_at` has the time at which each directory
+    (relative path) was published by us or first seen. `still_read` has for a directory (or for everything, under the
+    empty name) why what it covers may still be read. Raises what `acid_state` raises, except for bases that the list
+    may not use: these make nothing obsolete. Raises RefusedError without a real mark (0 is one, when
     nothing but original files was merged): writes newer than the compaction would decide what is deleted.
     """
     if not 0 <= high_water_mark < LONG_MAX:
@@ -106,7 +105,7 @@ def cleanable(
     for path, reason, covering in candidates:
         unseen.update((cover, None) for cover in covering if cover not in published_at)
         times = [published_at.get(cover, now) for cover in covering]
-        wait = _read_yet(path, covering, still_read or {}) or _wait(
+        wait = _still_read(path, covering, still_read or {}) or _wait(
             path, newest_publication, times, now, retention_seconds
         )
         if wait is None:
@@ -131,7 +130,7 @@ def left_over(
     generation: Generation,
     sees_empty_directories: bool | None = None,
 ) -> tuple[str, ...]:
-    """What a listing made after the removal still shows of what had to go; only with nothing left is it cleaned.
+    """What had to be removed and a listing made after the removal still has; with nothing left the request is cleaned.
 
     As in Hive 4's `CompactionCleaner`, every transaction counts as committed here, so that a directory whose
     transaction had not committed when the removals were computed keeps the request open.
@@ -186,7 +185,7 @@ def _candidates(
     return (*obsolete, *((path, "everything in it is aborted", ()) for path in state.aborted))
 
 
-def _read_yet(path: str, covering: tuple[str, ...], still_read: Mapping[str, str]) -> Blocked | None:
+def _still_read(path: str, covering: tuple[str, ...], still_read: Mapping[str, str]) -> Blocked | None:
     reasons = [still_read[name] for name in ("", *covering) if name in still_read]
     return Blocked(path=path, reason=reasons[0]) if reasons else None
 
@@ -199,7 +198,7 @@ def _wait(
     until = max((newest_publication, *covering)) + retention
     if until <= now:
         return None
-    return Blocked(path=path, reason=f"the retention of {retention:g} s has not passed", until=until)
+    return Blocked(path=path, reason=f"the retention of {retention:g} s has not passed")
 
 
 def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
@@ -210,3 +209,32 @@ def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:
         length, files, _ = sizes.get(top, (0, 0, True))
         sizes[top] = (length + file.length, files + 1, bool(slash))
     return sizes
+
+
+def aborted_present(
+    listing: Listing,
+    write_ids: ValidWriteIdList,
+    *,
+    generation: Generation,
+    up_to: int = LONG_MAX,
+    compacted: Collection[str] = (),
+) -> tuple[int, ...]:
+    """The aborted write ids, at most `up_to`, that lie within the range of a directory that may hold rows of them.
+
+    While the metastore remembers that a write id is aborted, readers leave its rows out; once it forgets, its rows
+    become valid. So what is forgotten must be gone from disk first (HIVE-24481).
+
+    Delete deltas count: an event of an aborted write id would delete rows. So does the base of an aborted INSERT
+    OVERWRITE. What a compactor wrote (a visibility suffix, or a name in `compacted`) does not: it merges only where
+    nothing is open any more, and leaves the rows of aborted write ids out.
+    """
+    ids = write_ids.aborted_ids[: bisect_right(write_ids.aborted_ids, up_to)]
+    found: set[int] = set()
+    for name in listing.top_directories():
+        parsed = parse_directory(name, generation)
+        if parsed is None or parsed.visibility_txn or name in compacted:
+            continue
+        low = parsed.min_write_id if isinstance(parsed, DeltaDir) else parsed.write_id
+        high = parsed.max_write_id if isinstance(parsed, DeltaDir) else parsed.write_id
+        found.update(ids[bisect_left(ids, low) : bisect_right(ids, high)])
+    return tuple(sorted(found))

@@ -13,7 +13,6 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BASE_PREFIX, BucketFile, OriginalFile, is_hidden, parse_file
 from acidlib.model.requests import CompactionType
-from acidlib.model.thresholds import Threshold, Thresholds
 from acidlib.planning.enough import single_write_id
 from acidlib.planning.state import AcidState
 
@@ -21,6 +20,22 @@ NO_AUTO_COMPACTION = "no_auto_compaction"
 DELTA_NUM_KEY = "hive.compactor.delta.num.threshold"
 DELTA_PCT_KEY = "hive.compactor.delta.pct.threshold"
 ABORTED_TXN_KEY = "hive.compactor.abortedtxn.threshold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """The value in force of a setting, by Hive's name and in the unit of its definition, and where it came from.
+
+    Every comparison with one is strict: more than, never equal to.
+    """
+
+    key: str
+    value: float
+    source: str
+
+
+Thresholds = Mapping[str, Threshold]
+"""By key; those whose definition says so (`Key.is_threshold`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +72,7 @@ def decide(
     """The decision for a state that was computed with the compactor's list from the same listing.
 
     `thresholds` are those in force for the table. `properties` are the table's, `database_properties` the database's
-    (Hive 4: if it names NO_AUTO_COMPACTION, it decides for the whole database). The number of aborted transactions
+    (Hive 4: if it has NO_AUTO_COMPACTION, it decides for the whole database). The number of aborted transactions
     comes from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor:
     it would be refused.
     """
@@ -112,7 +127,7 @@ def _data_bytes(files: tuple[ListedFile, ...], generation: Generation) -> int:
 def _counts(name: str, generation: Generation) -> bool:
     if is_hidden(name):
         return False
-    # Hive 3.1 adds up whatever lies there, side files of streaming writers included
+    # Hive 3.1 adds up all files, side files of streaming writers included
     return generation == Generation.HIVE3 or isinstance(parse_file(name), BucketFile | OriginalFile)
 
 

@@ -1,4 +1,4 @@
-"""What a compactor leaves alone: tables that it cannot compact, must not, or must not without being asked.
+"""Tables that are not compacted: those that cannot be, must not be, or must not be without being named.
 
 Source: Hive's `Initiator` and `Worker` (`CompactorFactory` and `CompactionService` in Hive 4); their texts, where they
 have one.
@@ -29,8 +29,8 @@ def why_not(
 ) -> str | None:
     """Why a table, or one partition of it, is not to be compacted: a whole sentence; None when it may be.
 
-    automatic              nobody asked for this very table: NO_AUTO_COMPACTION counts, and a replica that still waits
-                           for its first incremental load is left alone
+    automatic              this table was not asked for by name: NO_AUTO_COMPACTION counts, and a replica that still
+                           waits for its first incremental load is left alone
     partition              decides how rows are stored, where it is given
     insert_only_enabled    the setting hive.compactor.compact.insert.only
     """
@@ -67,7 +67,7 @@ def _wrong_storage(table: Table, storage: Storage) -> str | None:
 
 
 def _left_alone(table: Table, database: Mapping[str, str], generation: Generation) -> str | None:
-    # only Hive 4 looks at this; a Hive 3.1 that has it was given it by a vendor who backported the whole
+    # only Hive 4 looks at this; where a Hive 3.1 table has it, a vendor has backported all of it
     for owner, properties in (("database", database), ("table", table.properties)):
         if _is_true(properties, FIRST_INCREMENTAL_PENDING):
             return f"the first incremental replication into the {owner} is pending ({FIRST_INCREMENTAL_PENDING}=true)"

@@ -1,7 +1,7 @@
 """Whether a compaction of a kind has enough to work on.
 
 Source: Hive 4 `Worker.isEnoughToCompact`. Hive 3.1 asks less of a full-ACID table: `CompactorMR.run` leaves alone only
-what has neither deltas nor original files, so whoever asks it for a major gets a base of a single delta, without its
+what has neither deltas nor original files, so a major asked of it makes a base of a single delta, without its
 aborted and deleted rows. (Its minor of a single delta replaces that directory; nothing here replaces one.) A minor over
 a single write id is left out too: without statement ids in its names a reader no longer sees that one statement's
 delete events came after another's rows, and rows deleted within that transaction reappear.
@@ -17,7 +17,7 @@ REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is 
 
 
 def refused_message(reason: str) -> str:
-    """What is told where there is not enough, for a reason."""
+    """The message of a request that is refused because there is not enough to compact."""
     return f"{REFUSED_MESSAGE} ({reason})"
 
 
@@ -26,7 +26,7 @@ def not_enough(
 ) -> str | None:
     """Why there is not enough to compact, or None when there is.
 
-    automatic  an initiator asks for it; where somebody else does, by the rules of Hive 3.1, a single delta will do
+    automatic  an initiator asks for it; for any other request a single delta will do by the rules of Hive 3.1
     """
     if kind is CompactionType.MINOR:
         return _not_enough_for_minor(state)

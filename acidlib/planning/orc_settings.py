@@ -11,15 +11,14 @@ orc.row.index.stride      at least 1000 rows; not given: that of most input byte
                           asks for no index, counts as not given: some engines refuse files that have none
 orc.compress.size         bytes of a block, brought to 1 KiB to 8 MiB, and up to the blocks of the inputs; 256 KiB
 orc.stripe.size           bytes up to which stripes are joined, at most 1 GiB; larger ones that are there stay; 64 MiB
-orc.create.index          without effect: there is always an index. Hive's own writers do not look at it either
+orc.create.index          without effect: there is always an index. Hive's own writers ignore it as well
 orc.bloom.filter.columns  names of columns, separated by commas, that have bloom filters besides those that have some in
-                          the inputs; `*` is all, names that the table does not have are passed over
+                          the inputs; `*` is all, names that the table does not have are ignored
 orc.bloom.filter.fpp      share of false positives, above 0 and below 1; not given: filters as large as those of the
                           inputs, else Hive 3.1's default of 0.05 or Hive 4's of 0.01
 
-Whatever else begins with `orc.` is passed over. A codec, a stride or columns with bloom filters that are given, and are
-not those of the inputs, make every stripe of them be recoded, once; without it nothing is recoded for the sake of a
-default.
+All else that begins with `orc.` is ignored. Where a codec, a stride or columns with bloom filters are given, every
+stripe that differs from them is recoded, once; nothing is recoded for the sake of a default.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def rewrite_settings(
 
 
 class _Given:
-    """A property that is there: `shown` is what errors call it."""
+    """A property that is set; `shown` is how errors call it."""
 
     def __init__(self, table: str, shown: str, text: str) -> None:
         self._table, self._shown, self.text = table, shown, text

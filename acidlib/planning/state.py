@@ -23,7 +23,7 @@ from enum import Enum
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
-from acidlib.model.listing import ListedFile, Listing, has_hidden_part
+from acidlib.model.listing import ListedFile, Listing, has_hidden_part, uri_order
 from acidlib.model.names import (
     LONG_MIN,
     METADATA_ACID_FILE,
@@ -36,7 +36,6 @@ from acidlib.model.names import (
 )
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import Range, ValidWriteIdList
-from acidlib.planning.order import uri_order
 
 _MARKERS = frozenset({ORC_ACID_VERSION_FILE, METADATA_ACID_FILE})
 
@@ -94,8 +93,7 @@ class AcidState:
     """The answer; all paths are relative to the location.
 
     `originals` are sorted as Hive sorts them, which is what their row ids depend on. `deltas` are in the order in which
-    they were selected. `aborted` are directories of nothing but aborted write ids or transactions, with the write ids
-    in `aborted_write_ids`; `uncompacted_aborts` says that some delta holds aborted rows beside others (both Hive 4).
+    they were selected. `aborted` are directories of nothing but aborted write ids (Hive 4) or transactions.
     """
 
     base: ParsedBase | None
@@ -103,8 +101,6 @@ class AcidState:
     deltas: tuple[ParsedDelta, ...]
     obsolete: tuple[Obsolete, ...]
     aborted: tuple[str, ...]
-    aborted_write_ids: tuple[int, ...]
-    uncompacted_aborts: bool
     ignored: tuple[IgnoredDirectory, ...]
     high_water_mark: int
 
@@ -127,7 +123,7 @@ def acid_state(
     """The state of the listed location for one write-id list, and for Hive 4 one transaction list.
 
     An own running transaction must count as open in `txns` (`ValidTxnList.without`). `ignore_empty_files` leaves out
-    original files of no length. `sees_empty_directories` tells whether a directory without any file exists: always for
+    original files of no length. `sees_empty_directories` says whether a directory without any file exists: always for
     Hive 3.1 and on HDFS, not for Hive 4 elsewhere (the default); an empty base must not hide rows from one and not the
     other.
 
@@ -167,8 +163,6 @@ class _Walk:
         self._taken: list[ParsedDelta] = []
         self._obsolete_deltas: list[ParsedDelta] = []
         self._aborted: list[str] = []
-        self._aborted_ids: set[int] = set()
-        self._uncompacted_aborts = False
         self._ignored: list[IgnoredDirectory] = []
 
     def sort_directories(self, sees_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
@@ -206,7 +200,6 @@ class _Walk:
                 self._oldest = base
             if self._is_aborted_overwrite(base):
                 self._aborted.append(base.path)
-                self._aborted_ids.add(base.name.write_id)
             elif not self._replaces(base):
                 self._obsolete_bases.append(base.path)
             elif self._is_valid(base):
@@ -293,14 +286,10 @@ class _Walk:
     def _is_aborted(self, delta: ParsedDelta) -> bool:
         if self._generation == Generation.HIVE3:
             return False
-        low, high = delta.name.min_write_id, delta.name.max_write_id
-        aborted = self._write_ids.range_aborted(low, high)
-        if aborted is Range.ALL:
-            self._aborted.append(delta.path)
-            self._aborted_ids.update(range(low, high + 1))
-        elif aborted is Range.SOME:
-            self._uncompacted_aborts = True
-        return aborted is Range.ALL
+        if self._write_ids.range_aborted(delta.name.min_write_id, delta.name.max_write_id) is not Range.ALL:
+            return False
+        self._aborted.append(delta.path)
+        return True
 
     def select_deltas(self) -> None:
         current = 0 if self._base is None else self._base.name.write_id
@@ -328,8 +317,6 @@ class _Walk:
             deltas=tuple(self._taken),
             obsolete=self._all_obsolete(),
             aborted=tuple(self._aborted),
-            aborted_write_ids=tuple(sorted(self._aborted_ids)),
-            uncompacted_aborts=self._uncompacted_aborts,
             ignored=tuple(self._ignored),
             high_water_mark=self._write_ids.high_water_mark,
         )

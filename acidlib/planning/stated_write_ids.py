@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from acidlib.errors import RefusedError, UsageError
 from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing
+from acidlib.model.listing import Listing, highest_write_id
 from acidlib.model.writeids import ValidWriteIdList, all_committed
-from acidlib.planning.order import highest_write_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

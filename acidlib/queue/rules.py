@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 
-LOCATION = "location"
-PROCESS = "acidlib.process"
-"""Property of a request that a run made for itself, of what was named: its process. If it waits, the run has ended."""
-
 DAY_MS = 86_400_000
 
 Entity = tuple[str, str, str | None, str | None]
@@ -47,14 +43,14 @@ class Retention:
 
 def entity_of(request: CompactionRequest) -> Entity:
     """What a request is about. Without a metastore two tables of one name may lie at different locations."""
-    return request.database, request.table, request.partition, request.property(LOCATION)
+    return request.database, request.table, request.partition, request.facts.location
 
 
 def same_entity(one: CompactionRequest, other: CompactionRequest) -> bool:
     """Whether two requests are about the same place; a request that names no location means any."""
     if one.entity != other.entity:
         return False
-    here, there = one.property(LOCATION), other.property(LOCATION)
+    here, there = one.facts.location, other.facts.location
     return here is None or there is None or here == there
 
 
@@ -81,7 +77,7 @@ def makes_room(waiting: CompactionRequest, request: CompactionRequest) -> bool:
     """
     return (
         waiting.state is State.INITIATED
-        and waiting.property(PROCESS) is not None
+        and waiting.facts.process is not None
         and waiting.type is not request.type
         and same_entity(waiting, request)
     )

@@ -1,1 +1,1 @@
-"""What is told: results as values, as text and as JSON, and progress. Decides nothing."""
+"""Results as values, as text and as JSON, and progress. Decides nothing."""

@@ -43,7 +43,7 @@ class InitiatorResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedPath:
-    """One directory or file that went, or in a dry run would go."""
+    """One directory or file that was removed, or in a dry run would be."""
 
     path: str
     bytes: int
@@ -75,7 +75,7 @@ class CleaningResult:
 
     @property
     def bytes_removed(self) -> int:
-        """Bytes of all that went."""
+        """Bytes of all that was removed."""
         return sum(item.bytes for item in self.removed)
 
     def document(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""How far the work is, told to a person on standard error; standard output is never touched.
+"""How far the work is, shown on standard error; standard output is never touched.
 
-Telling never stops the work: once the stream cannot be written to any more (a closed pipe, a full disk), all that
+Showing it never stops the work: once the stream cannot be written to any more (a closed pipe, a full disk), all that
 would follow is dropped.
 """
 
@@ -32,7 +32,7 @@ class _Console(Console):
 class TerminalProgress:
     """A bar on a terminal; elsewhere one plain line when a piece of work has ended, and the notes.
 
-    stream  where to tell it; standard error when None
+    stream  where to show it; standard error when None
     clock   seconds, of any origin, for how long a piece took
     """
 
@@ -64,7 +64,7 @@ class TerminalProgress:
         with self._lock:
             self.finish()
             self._what, self._total, self._done, self._began = one_line(what), total, 0, self._clock()
-            self._tell(self._open_bar)
+            self._show(self._open_bar)
 
     def advance(self, done: int) -> None:
         """So many parts, counted from the start of the piece, are done."""
@@ -72,7 +72,7 @@ class TerminalProgress:
             if self._what is None:
                 return
             self._done = done
-            self._tell(self._move_bar)
+            self._show(self._move_bar)
 
     def finish(self) -> None:
         """The piece has ended, whether all of it is done or not. Without one nothing happens."""
@@ -81,15 +81,15 @@ class TerminalProgress:
                 return
             line = f"{self._what}: {self._done:,} of {self._total:,}, {self._clock() - self._began:.1f} s"
             self._what = None
-            self._tell(self._close_bar)
-            self._tell(lambda: self._write(line))
+            self._show(self._close_bar)
+            self._show(lambda: self._write(line))
 
     def note(self, line: str) -> None:
         """One line about something that has happened; above the bar where there is one."""
         with self._lock:
-            self._tell(lambda: self._write(one_line(line)))
+            self._show(lambda: self._write(one_line(line)))
 
-    def _tell(self, step: Callable[[], None]) -> None:
+    def _show(self, step: Callable[[], None]) -> None:
         if self._broken:
             return
         try:

@@ -156,7 +156,8 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-EXIT_DONE, EXIT_NOT_DONE, EXIT_USAGE, EXIT_SOME_FAILED = 0, 1, 2, 3
+EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
+"""2 is what a wrong command line ends with (click)."""
 
 
 def exit_status(results: Sequence[CompactionResult], *, named: bool) -> int:

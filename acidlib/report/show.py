@@ -3,7 +3,8 @@
 Source: columns, order and the mark for "nothing" of Hive 4 `ShowCompactionsOperation`; host and thread of an id by
 `MetaStoreUtils.getHostFromId` and `getThreadIdFromId`. Differences on purpose: a duration is shown only if both of its
 ends are known (Hive takes an unknown start for the epoch), what is not known (a transaction, a pool) is shown as
-nothing, where Hive 4's metastore fills in 0 and "default", and of this engine's own ids the host is the host alone.
+nothing, where Hive 4's metastore fills in 0 and "default", and the host of this engine's own ids is shown without the
+rest of the id.
 """
 
 from __future__ import annotations

@@ -29,10 +29,10 @@ _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
 def compactions_text(results: Sequence[CompactionResult], *, dry_run: bool, verbose: bool) -> str:
     """A block per compaction and a line of totals.
 
-    dry_run   also tells per bucket file which stripes would be copied and rewritten, how many bytes, and why
-    verbose   shortens no list of a compaction, and tells the stripes of those that were carried out as well
+    dry_run   also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why
+    verbose   shortens no list of a compaction, and lists the stripes of those that were carried out as well
 
-    Of many places that are left alone, refused or skipped, the first are told and the others counted.
+    Of many places that are left alone, refused or skipped, the first are listed and the others counted.
     """
     if not results:
         return "Nothing to compact."
@@ -45,16 +45,16 @@ def compactions_text(results: Sequence[CompactionResult], *, dry_run: bool, verb
 def initiator_text(results: Sequence[InitiatorResult]) -> str:
     """A table of the places that were looked at, with the reason and the threshold below each, and a line of totals.
 
-    Of many places that are left alone the first are told and the others counted.
+    Of many places that are left alone the first are listed and the others counted.
     """
     if not results:
         return "Nothing to look at: no table was found."
     shown, more = _first_places([None if one.type or one.failed else "left alone" for one in results])
-    told = list(compress(results, shown))
+    listed = list(compress(results, shown))
     header = ("Decision", "Request", "Deltas", "Delta bytes", "Base bytes", "Ratio", "Place")
-    table = aligned([header, *(_initiator_row(result) for result in told)], right=(1, 2, 3, 4, 5))
+    table = aligned([header, *(_initiator_row(result) for result in listed)], right=(1, 2, 3, 4, 5))
     lines = [table[0]]
-    for row, result in zip(table[1:], told, strict=True):
+    for row, result in zip(table[1:], listed, strict=True):
         lines += [row, *_wrapped(_why(result), "    ")]
     return "\n".join([*lines, *more, "", *_wrapped(_initiator_totals(results), "")])
 
@@ -89,7 +89,7 @@ def plural(count: int, noun: str, many: str | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text on one line that no terminal takes for a command and every UTF-8 stream can write.
+    """Text on one line that no terminal interprets and every UTF-8 stream can write.
 
     Line breaks and tabs become blanks; other unprintable characters, such as terminal escapes and the undecodable bytes
     of a path, are written as Python escapes.
@@ -101,7 +101,7 @@ def one_line(text: str) -> str:
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    """A JSON document for people and programs: text as it is, but nothing that a terminal takes for a command.
+    """A JSON document for people and programs: text as it is, but without anything that a terminal interprets.
 
     JSON escapes the first 32 control characters only: not the others, nor marks that turn the direction of a line.
     """
@@ -143,14 +143,14 @@ def _field(label: str, text: str) -> list[str]:
 
 
 def _shortened(items: Sequence[str], shown: int) -> list[str]:
-    """All items, or the first of them and the number of the others. One over is shown: a line says no more than it."""
+    """All items, or the first of them and the number of the others, unless that is a single one."""
     if len(items) <= shown + 1:
         return list(items)
     return [*items[:shown], f"and {len(items) - shown:,} more"]
 
 
 def _first_places(kinds: Sequence[str | None]) -> tuple[list[bool], list[str]]:
-    """Which places are told, and lines that count the others: of each kind that is left alone the first are told.
+    """Which places are listed, and lines that count the others: of each kind left alone the first are listed.
 
     kinds  in which way each place is left alone; None where it is not
     """
@@ -338,15 +338,15 @@ def _compaction_totals(results: Sequence[CompactionResult], *, dry_run: bool) ->
 
 
 def _initiator_row(result: InitiatorResult) -> tuple[str, ...]:
-    def told(size: int | None) -> str:
+    def bytes_or_dash(size: int | None) -> str:
         return "-" if size is None else human_bytes(size)
 
     return (
         "failed" if result.failed else result.type or "none",
         "-" if result.queued is None else str(result.queued),
         "-" if result.deltas is None else f"{result.deltas:,}",
-        told(result.delta_bytes),
-        told(result.base_bytes),
+        bytes_or_dash(result.delta_bytes),
+        bytes_or_dash(result.base_bytes),
         "-" if result.ratio is None else f"{result.ratio:,.2%}",
         one_line(result.name),
     )
@@ -366,8 +366,8 @@ def _initiator_totals(results: Sequence[InitiatorResult]) -> str:
     failed = sum(result.failed for result in results)
     queued = sum(result.queued is not None for result in results)
     parts = [due or "none to compact", f"{idle:,} left alone", f"{failed:,} failed" if failed else ""]
-    told = ", ".join(part for part in parts if part)
-    return f"{plural(len(results), 'place')} looked at: {told}; {plural(queued, 'request')} queued"
+    outcomes = ", ".join(part for part in parts if part)
+    return f"{plural(len(results), 'place')} looked at: {outcomes}; {plural(queued, 'request')} queued"
 
 
 # --- cleaner ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ The file `_acidlib_claim` in the partition says who works there since when, and 
 created exclusively, renewed, taken over and removed by compare-and-swap only, so that of two takers exactly one wins,
 and an owner that was taken over while it slept can neither renew nor remove the claim of its successor.
 
-An owner counts as dead when it was silent for long, and at once when it ran on this machine and its process has ended.
+An owner counts as dead when it has not renewed its claim for `STALE_SECONDS`, and at once when it ran on this machine
+and its process has ended.
 """
 
 import json
@@ -39,7 +40,7 @@ class ClaimInfo:
     process: str = ""
 
     def is_stale(self, now: float, stale_seconds: float = STALE_SECONDS) -> bool:
-        """Whether its owner counts as dead. A sign of life from a time to come was given by a clock that was wrong."""
+        """Whether its owner counts as dead. So does one whose clock was far ahead of ours."""
         return abs(now - self.beat) > stale_seconds or has_ended(self.process)
 
     def encode(self) -> bytes:
@@ -48,9 +49,9 @@ class ClaimInfo:
 
 
 class Claim:
-    """A claim that this process holds; renewed by a thread of its own until it is released.
+    """A claim that this process holds; a thread renews it until it is released.
 
-    Use it as a context manager. `assert_mine` is to be called right before anything becomes visible or is deleted.
+    Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
     """
 
     def __init__(self, fs: FileSystem, path: str, info: ClaimInfo, clock: Clock, beat_seconds: float) -> None:
@@ -101,7 +102,7 @@ class Claim:
             self.release()
         except AcidError:
             if error is None:
-                raise  # else the first error is the one to tell; the claim goes stale by itself
+                raise  # else the first error is the one to report; the claim goes stale by itself
 
     def _renew(self) -> None:
         if self._lost is None:
@@ -118,7 +119,7 @@ class Claim:
                 self.assert_mine()
             except ConflictError:
                 return
-            except AcidError:  # the disk may be full for a while: the next beat, or assert_mine, tells
+            except AcidError:  # the disk may be full for a while: the next renewal, or assert_mine, will show it
                 continue
 
 
@@ -132,7 +133,7 @@ def read_claim(fs: FileSystem, location: str) -> ClaimInfo | None:
 
 
 def is_claimed(fs: FileSystem, location: str, now: float, *, own_token: str | None = None) -> bool:
-    """Whether somebody who is alive, and not the caller with its `own_token`, holds the partition."""
+    """Whether the partition is held by an owner that is alive and is not the caller, who has `own_token`."""
     info = read_claim(fs, location)
     return info is not None and info.token != own_token and not info.is_stale(now)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError
-from acidlib.storage.oserrors import told_as_acid_error
+from acidlib.storage.filesystem import raising_acid_errors
 
 _COPY_AT_MOST = 1 << 30
 
@@ -31,9 +31,9 @@ class _OpenSources:
         self._sources[source] = None
         self._sources.move_to_end(source)
         if len(self._sources) > MOST_OPEN:
-            next(iter(self._sources)).rest()
+            next(iter(self._sources)).release()
 
-    def gone(self, source: LocalSource) -> None:
+    def released(self, source: LocalSource) -> None:
         """Note that a source has no descriptor any more."""
         self._sources.pop(source, None)
 
@@ -58,13 +58,13 @@ class LocalSource:
 
     def _open(self) -> None:
         path, length = self.name, self.length
-        with told_as_acid_error("read", path):
+        with raising_acid_errors("read", path):
             # without blocking: a pipe would wait for its writer
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             status = os.fstat(self._descriptor)
         found = status.st_dev, status.st_ino
         if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, found):
-            self.rest()
+            self.release()
             if self._identity not in (None, found):
                 raise CorruptError(f"Cannot read {path}: because another file took its place while it was read")
             if not stat.S_ISREG(status.st_mode):
@@ -91,7 +91,7 @@ class LocalSource:
         if offset < 0 or size < 0 or offset + size > self.length:
             raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
         descriptor = self.descriptor
-        with told_as_acid_error("read", self.name):
+        with raising_acid_errors("read", self.name):
             data = os.pread(descriptor, size, offset)
             while len(data) < size:
                 more = os.pread(descriptor, size - len(data), offset + len(data))
@@ -100,17 +100,17 @@ class LocalSource:
                 data += more
         return data
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Give the descriptor back until the next read."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            self._others.gone(self)
+            self._others.released(self)
             os.close(descriptor)
 
     def close(self) -> None:
         """Close for good; a second call does nothing."""
         self._closed = True
-        self.rest()
+        self.release()
 
 
 class LocalSink:
@@ -121,14 +121,14 @@ class LocalSink:
     def __init__(self, path: str) -> None:
         self.name = path
         self.position = 0
-        with told_as_acid_error("write", path, missing=ConflictError):
+        with raising_acid_errors("write", path, missing=ConflictError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(path, flags, 0o666)
 
     def write(self, data: Any) -> None:
         """Append all bytes of a buffer."""
         view = memoryview(data).cast("B")
-        with told_as_acid_error("write", self.name):
+        with raising_acid_errors("write", self.name):
             while view:
                 written = os.write(self._descriptor, view)
                 self.position += written
@@ -143,7 +143,7 @@ class LocalSink:
             raise CorruptError(
                 f"Cannot copy from {source.name}: because bytes {offset} to {offset + size} are outside it"
             )
-        with told_as_acid_error("write", self.name):
+        with raising_acid_errors("write", self.name):
             while size:
                 count = min(size, _COPY_AT_MOST)
                 copied = _copy_range(source.descriptor, self._descriptor, count, offset)
@@ -155,7 +155,7 @@ class LocalSink:
 
     def close(self, *, durable: bool = True) -> None:
         """Make the bytes durable, if that is wanted, and close."""
-        with told_as_acid_error("write", self.name):
+        with raising_acid_errors("write", self.name):
             if durable:
                 os.fsync(self._descriptor)
             # closed even where closing fails: the number may be another file's by then
@@ -163,7 +163,7 @@ class LocalSink:
             os.close(descriptor)
 
     def abort(self) -> None:
-        """Close, if it is open, and remove the file; what fails of that is left to whoever clears the directory."""
+        """Close, if it is open, and remove the file; where that fails it goes with the staging directory."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             with suppress(OSError):

@@ -1,12 +1,13 @@
-"""Finding tables and partitions by their directories alone, where no metastore tells of them.
+"""Finding tables and partitions by their directories alone, where there is no metastore to ask.
 
 A location is a table only if it, or a partition below it, holds an ACID directory: original files alone do not prove
 that a table is transactional. A `k=v` directory is a partition level only if its parent holds no files and no ACID
-directories. What is passed over is returned with the reason.
+directories. What is skipped is returned with the reason.
 """
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 
 from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.model.names import is_acid_directory_name, is_hidden
@@ -74,7 +75,7 @@ class _Content:
 def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
     """The tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
 
-    A directory that cannot be looked at is passed over with its reason, so that one never hides the others. Raises
+    A directory that cannot be listed is skipped with its reason, so that it does not hide the others. Raises
     `RefusedError` when the root itself is not a directory, or is a table.
     """
     tables: list[TableLocation] = []
@@ -107,8 +108,8 @@ def discover_location(fs: FileSystem, location: str, *, may_be_empty: bool = Fal
     parent holds neither files nor ACID directories), else a table without partitions. Otherwise the `k=v` directories
     below are its partitions. The table is called by the last component of the path before the partition, its database
     by the one before, if that ends in `.db`, else `default`. Raises `RefusedError` when it is no ACID table, and
-    `MissingError` when nothing is there. With `may_be_empty` it may hold nothing, nor its partitions: who asks knows
-    it, and that all there was is cleaned.
+    `MissingError` when nothing is there. With `may_be_empty` it and its partitions may hold nothing: the caller knows
+    that it is a table, and everything in it may have been cleaned.
     """
     content = _content(fs, location, missing=RefusedError if fs.exists(location) else MissingError)
     if not content.has_acid and not (may_be_empty and content.is_empty):
@@ -268,6 +269,14 @@ def _may_hold_levels(fs: FileSystem, path: str) -> bool:
         return bool(_content(fs, path).levels)
     except AcidError:
         return True  # a parent that may not be listed says nothing against the partition's name
+
+
+def name_at(path: str) -> str:
+    """What the table or partition at a path is called, by the path alone: `database.table[.partition]`."""
+    parts = path.rstrip("/").split("/")
+    values = list(takewhile(is_partition_directory, reversed(parts)))[::-1]
+    names = _names("/".join(parts[: len(parts) - len(values)]))
+    return ".".join([*names, *(["/".join(values)] if values else [])])
 
 
 def _names(path: str) -> tuple[str, str]:

@@ -1,24 +1,22 @@
-"""File systems by URI behind one small interface, with what each of them promises.
+"""File systems behind one small interface.
 
-Everything that touches a table's files goes through `FileSystem`. What the commit protocol needs of a file system is
-said in `Promises`: a rename that is atomic and fails on an existing target, and a file that is created whole or not
-at all. A file system that cannot promise them must be published to in another way, or not at all.
+Everything that touches a table's files goes through `FileSystem`. The commit protocol needs of it: renames that are
+atomic and fail on an existing target, files that are created whole and by one of several creators only, small files
+that are replaced or removed only while they have the expected contents, and that what was synced survives a loss of
+power. A file system that cannot do these things must be published to in another way, or not at all.
 """
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """What a file system guarantees to the commit protocol."""
-
-    atomic_rename_noreplace: bool  # files and directories; fails when the target exists
-    exclusive_create: bool  # of two creators of one name exactly one succeeds, and readers see whole contents only
-    compare_and_swap: bool  # a small file is replaced or removed only while it still has the expected contents
-    durable: bool  # what was synced survives a loss of power
+_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DENIED = frozenset({errno.EACCES, errno.EPERM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +48,6 @@ class FileSystem(Protocol):
     a symbolic link where none may be followed is `RefusedError`.
     """
 
-    @property
-    def promises(self) -> Promises:
-        """What this file system guarantees."""
-
-    def uri(self, path: str) -> str:
-        """The URI by which another process opens the same path."""
-
     def exists(self, path: str) -> bool:
         """Whether anything has this name; a dangling symbolic link does."""
 
@@ -67,7 +58,7 @@ class FileSystem(Protocol):
         """What the path is; a symbolic link is not followed."""
 
     def owner(self, path: str) -> str | None:
-        """The name of the user whom the path belongs to; None when the file system does not know it."""
+        """The name of the user who owns the path; None when the file system does not know it."""
 
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         """The entries of one directory, sorted by name."""
@@ -85,9 +76,6 @@ class FileSystem(Protocol):
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         """The whole contents of a file."""
 
-    def read_range(self, path: str, offset: int, length: int, *, missing: type[AcidError] = CorruptError) -> bytes:
-        """Exactly `length` bytes at `offset`; a file that ends earlier raises `CorruptError`."""
-
     def create(self, path: str, data: bytes) -> None:
         """Creates a file whole, durable and exclusively: an existing one raises `ConflictError` and stays."""
 
@@ -103,7 +91,7 @@ class FileSystem(Protocol):
     def inherit(self, path: str, like: str) -> None:
         """Gives what is at a path, and all below it, the owner, group and mode of the directory `like`.
 
-        As far as this process may, and the file system knows such things; files get no right to be executed.
+        As far as this process is allowed to and the file system supports it; files do not become executable.
         """
 
     def sync(self, path: str) -> None:
@@ -115,7 +103,7 @@ class FileSystem(Protocol):
     def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
         """Renames a file or directory atomically and durably; an existing target raises `ConflictError`.
 
-        An empty directory that becomes the target in this very moment may be replaced, nothing else ever.
+        An empty directory that is made as the target in this very moment may be replaced; nothing else ever is.
         """
 
     def remove_tree(self, root: str, relative: str) -> None:
@@ -132,3 +120,39 @@ def safe_parts(root: str, relative: str) -> tuple[str, ...]:
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise RefusedError(f"Cannot touch {relative!r}: because it does not name something below {root}")
     return parts
+
+
+def as_acid_error(error: OSError, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> AcidError:
+    """The error to raise for a failed `action` ("write", "list") on `path`.
+
+    Missing paths become `missing`, existing targets `ConflictError`, symbolic links and impossible names
+    `RefusedError`, everything that may pass (space, permission, input/output) `RetryError`.
+    """
+    start = f"Cannot {action} {path}: because"
+    code = error.errno
+    if code == errno.ENOENT:
+        return missing(f"{start} there is no such file or directory")
+    if code in (errno.ENOTDIR, errno.EISDIR):
+        return missing(f"{start} {'it is not' if code == errno.ENOTDIR else 'it is'} a directory")
+    if code in (errno.EEXIST, errno.ENOTEMPTY):
+        return ConflictError(f"{start} it already exists")
+    if code == errno.ELOOP:
+        return RefusedError(f"{start} it is, or passes through, a symbolic link")
+    if code in (errno.ENAMETOOLONG, errno.EILSEQ):
+        return RefusedError(f"{start} the file system does not take that name ({os.strerror(code)})")
+    if code in _SPACE:
+        return RetryError(f"{start} no space is left on the device, or the quota is used up")
+    if code in _DENIED:
+        return RetryError(f"{start} the permission is missing")
+    if code == errno.EROFS:
+        return RetryError(f"{start} the file system is read-only")
+    return RetryError(f"{start} the operating system said: {error.strerror or error}")
+
+
+@contextmanager
+def raising_acid_errors(action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
+    """Runs its body; an `OSError` in it is raised as the error that `as_acid_error` names."""
+    try:
+        yield
+    except OSError as error:
+        raise as_acid_error(error, action, path, missing=missing) from error

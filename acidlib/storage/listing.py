@@ -16,14 +16,16 @@ def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = C
     """Lists a table's or partition's location recursively, once.
 
     Hidden directories are named but not entered: a run at work in its staging directory does not disturb the listing.
-    The `_metadata_acid` of bases is read. When a directory goes meanwhile, as a cleaner removes it, all is listed anew:
-    without it the listing would mix two states. Raises `missing` when the location is not there, `ConflictError` for a
-    directory that is named and never there, `RefusedError` for a symbolic link below it, `CorruptError` for a damaged
-    `_metadata_acid`.
+    The `_metadata_acid` of bases is read. When a directory is removed meanwhile, by a cleaner, everything is listed
+    again, since this listing would mix two states. Raises `missing` when the location is not there, `ConflictError` for
+    a directory that is named and never there, `RefusedError` for a symbolic link below it, `CorruptError` for a
+    damaged `_metadata_acid`.
     """
+    modified = fs.entry(location, missing=missing).modified
     entries = _listed(fs, location, missing)
     return Listing(
         location=location,
+        modified=modified,
         files=tuple(
             ListedFile(path=entry.path, length=entry.length, modified=entry.modified)
             for entry in entries
@@ -35,14 +37,14 @@ def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = C
 
 
 def _listed(fs: FileSystem, location: str, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
-    gone: set[str] = set()
+    vanished: set[str] = set()
     while True:
         try:
             return fs.list_tree(location, enter_hidden=False, missing=missing)
         except ConflictError as error:
-            if str(error) in gone:
+            if str(error) in vanished:
                 raise
-            gone.add(str(error))  # it is not named again, if it went
+            vanished.add(str(error))  # one that was really removed is not named twice
 
 
 def data_format(fs: FileSystem, path: str) -> str:

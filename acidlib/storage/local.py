@@ -20,8 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.storage.filesystem import Entry, Promises, TreeEntry, safe_parts
-from acidlib.storage.oserrors import as_acid_error, told_as_acid_error
+from acidlib.storage.filesystem import Entry, TreeEntry, as_acid_error, raising_acid_errors, safe_parts
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -55,17 +54,8 @@ class LocalFileSystem:
 
     __slots__ = ()
 
-    @property
-    def promises(self) -> Promises:
-        """All of them; where a mount can neither rename without replacing nor make links, nothing can be created."""
-        return Promises(atomic_rename_noreplace=True, exclusive_create=True, compare_and_swap=True, durable=True)
-
-    def uri(self, path: str) -> str:
-        """`file://` and the path, not escaped, as Hadoop's Path prints it."""
-        return f"file://{path}"
-
     def exists(self, path: str) -> bool:
-        with told_as_acid_error("look at", path):
+        with raising_acid_errors("look at", path):
             try:
                 os.lstat(path)
             except (FileNotFoundError, NotADirectoryError):
@@ -73,19 +63,19 @@ class LocalFileSystem:
             return True
 
     def is_directory(self, path: str) -> bool:
-        with told_as_acid_error("look at", path):
+        with raising_acid_errors("look at", path):
             try:
                 return stat.S_ISDIR(os.lstat(path).st_mode)
             except (FileNotFoundError, NotADirectoryError):
                 return False
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
-        with told_as_acid_error("look at", path, missing=missing):
+        with raising_acid_errors("look at", path, missing=missing):
             return _entry(path, Path(path).name, os.lstat(path))
 
     def owner(self, path: str) -> str | None:
-        """By the machine's table of users; a number that has no name there is no user that Hive could be told."""
-        with told_as_acid_error("look at", path):
+        """By the machine's table of users; None for a number without a name, which Hive could not take for a user."""
+        with raising_acid_errors("look at", path):
             number = Path(path).stat().st_uid
         try:
             return pwd.getpwuid(number).pw_name
@@ -95,7 +85,7 @@ class LocalFileSystem:
     def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
         found = []
         with (
-            told_as_acid_error("list", path, missing=missing),
+            raising_acid_errors("list", path, missing=missing),
             _opened(path, os.O_RDONLY | os.O_DIRECTORY) as handle,  # not a link that has taken its place since
             os.scandir(handle) as entries,
         ):
@@ -139,25 +129,13 @@ class LocalFileSystem:
         return tuple(sorted(found, key=lambda item: item.path))
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
-        with told_as_acid_error("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
+        with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
             return _read_all(handle)
-
-    def read_range(self, path: str, offset: int, length: int, *, missing: type[AcidError] = CorruptError) -> bytes:
-        parts: list[bytes] = []
-        at, end = offset, offset + length
-        with told_as_acid_error("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
-            while at < end:
-                part = os.pread(handle, min(end - at, 1 << 30), at)
-                if not part:
-                    raise CorruptError(f"Cannot read {path}: because it ends at byte {at}, before byte {end}")
-                parts.append(part)
-                at += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def create(self, path: str, data: bytes) -> None:
         temporary = _write_beside(path, data)
         try:
-            with told_as_acid_error("write", path):
+            with raising_acid_errors("write", path):
                 code = _renameat2(temporary, path)
                 if code in _UNSUPPORTED:
                     _link(temporary, path)
@@ -170,7 +148,7 @@ class LocalFileSystem:
         self.sync(str(Path(path).parent))
 
     def replace_if(self, path: str, expected: bytes, data: bytes) -> bool:
-        with _locked(path) as handle, told_as_acid_error("write", path):
+        with _locked(path) as handle, raising_acid_errors("write", path):
             if handle is None or _read_all(handle) != expected:
                 return False
             temporary = _write_beside(path, data)
@@ -183,25 +161,25 @@ class LocalFileSystem:
             return True
 
     def remove_if(self, path: str, expected: bytes) -> bool:
-        with _locked(path) as handle, told_as_acid_error("remove", path):
+        with _locked(path) as handle, raising_acid_errors("remove", path):
             if handle is None or _read_all(handle) != expected:
                 return False
             Path(path).unlink()
             return True
 
     def make_directory(self, path: str) -> None:
-        with told_as_acid_error("create", path):
+        with raising_acid_errors("create", path):
             Path(path).mkdir()
 
     def inherit(self, path: str, like: str) -> None:
-        with told_as_acid_error("change the rights of", path):
+        with raising_acid_errors("change the rights of", path):
             wanted = Path(like).stat()
             for entry in self.list_tree(path, enter_hidden=True):
                 _inherit(f"{path}/{entry.path}", wanted, is_directory=entry.is_directory)
             _inherit(path, wanted, is_directory=True)
 
     def sync(self, path: str) -> None:
-        with told_as_acid_error("write", path), _opened(path, os.O_RDONLY) as handle:
+        with raising_acid_errors("write", path), _opened(path, os.O_RDONLY) as handle:
             os.fsync(handle)
 
     def sync_tree(self, path: str) -> None:
@@ -226,7 +204,7 @@ class LocalFileSystem:
     def remove_tree(self, root: str, relative: str) -> None:
         parts = safe_parts(root, relative)
         with (
-            told_as_acid_error("remove", f"{root}/{relative}", missing=ConflictError),
+            raising_acid_errors("remove", f"{root}/{relative}", missing=ConflictError),
             _descended(root, parts[:-1]) as parent,
         ):
             status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
@@ -260,22 +238,22 @@ def _rename_without_flag(source: str, target: str) -> None:
     try:
         Path(source).rename(target)
     except OSError as error:
-        if not os.path.lexists(source) and _is(target, before):
-            return  # a server had done it, and answered anew to a question whose answer was lost
+        if not os.path.lexists(source) and _is_same_file(target, before):
+            return  # the server had done it; the request was repeated because its first answer was lost
         if reserved:
             _unlink_quietly(target)
-        elif os.path.lexists(target):  # it came meanwhile; a file or a link there is told as "not a directory"
+        elif os.path.lexists(target):  # it was created meanwhile; for a file or a link the error is ENOTDIR
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
         raise
 
 
 def _link(source: str, target: str) -> None:
-    """Gives a new file of ours a second name, which nobody must have: a file that is whole from the first moment."""
+    """Gives a new file of ours a second name, which must not exist, and under which it is whole from the start."""
     try:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
         linked = os.lstat(source)
-        if linked.st_nlink < 2 or not _is(target, linked):  # else as above: it was our own link that the server saw
+        if linked.st_nlink < 2 or not _is_same_file(target, linked):  # else as above: what exists is our own link
             raise
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -286,7 +264,7 @@ def _link(source: str, target: str) -> None:
         ) from error
 
 
-def _is(path: str, wanted: os.stat_result) -> bool:
+def _is_same_file(path: str, wanted: os.stat_result) -> bool:
     try:
         return os.path.samestat(os.lstat(path), wanted)
     except OSError:
@@ -343,7 +321,7 @@ def _write_beside(path: str, data: bytes) -> str:
     target = Path(path)
     prefix = "" if target.name.startswith(("_", ".")) else "_"
     temporary = str(target.with_name(f"{prefix}{target.name}.{uuid.uuid4().hex}.tmp"))
-    with told_as_acid_error("write", path):
+    with raising_acid_errors("write", path):
         try:
             with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
                 view = memoryview(data)
@@ -360,7 +338,7 @@ def _unlink_quietly(path: str) -> None:
     try:
         Path(path).unlink(missing_ok=True)
     except OSError:
-        return  # it is hidden litter, and the first error is the one to tell
+        return  # what is left is hidden, and the first error is the one to report
 
 
 @contextmanager
@@ -370,7 +348,7 @@ def _locked(path: str) -> Iterator[int | None]:
     Every swap makes a new file, so the lock counts only if the path still names the locked file.
     """
     handle: int | None = None
-    with told_as_acid_error("lock", path):
+    with raising_acid_errors("lock", path):
         try:
             handle = _open_to_lock(path)
         except FileNotFoundError:
@@ -379,7 +357,7 @@ def _locked(path: str) -> Iterator[int | None]:
         yield None
         return
     try:
-        with told_as_acid_error("lock", path):
+        with raising_acid_errors("lock", path):
             _flock(handle, path)
             current = _still_names(path, handle)
         yield handle if current else None
@@ -442,7 +420,7 @@ def _inherit(path: str, wanted: os.stat_result, *, is_directory: bool) -> None:
     mode = stat.S_IMODE(wanted.st_mode)
     with _opened(path, os.O_RDONLY) as handle:
         for owner, group in ((wanted.st_uid, wanted.st_gid), (-1, wanted.st_gid)):
-            with suppress(PermissionError):  # to give away is root's right, and a group has to be one's own
+            with suppress(PermissionError):  # only root gives files away, others may set a group of their own
                 os.fchown(handle, owner, group)
                 break
         with suppress(PermissionError):

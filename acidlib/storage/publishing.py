@@ -5,8 +5,8 @@ them) are renamed under a durable record, `publish.json` in the staging director
 
 Neither order of the two renames is right for a reader between them, because a wide directory makes every narrower one
 of either kind obsolete (Hive AcidUtils.getAcidState). The insert half goes first: then, for that moment, rows that were
-deleted or replaced come back, while with the delete half first every row above the base would be missing. A surplus
-that the second rename takes away is the smaller harm: nothing that is live is lost to whoever reads it.
+deleted or replaced come back, while with the delete half first every row above the base would be missing. Rows too many
+are the smaller harm: no live row is hidden from a reader, and the second rename ends it.
 """
 
 from collections.abc import Callable
@@ -18,35 +18,20 @@ from acidlib.model.generation import Generation
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseDir, DeltaDir, parse_directory
 from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem
-from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, read_record, write_record
-from acidlib.storage.staging import PUBLISH_RECORD, REVOKED, STAGING_PREFIX, remove_staging, revoke
+from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, write_record
+from acidlib.storage.staging import PUBLISH_RECORD, REVOKED, remove_staging
 
 _ORC_ACID_VERSION = b"2"
 _METADATA_ACID = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
+class Published:
     """What was published. `kind` is "one rename", "two renames" or "commit"; `leftover` says why staging could not be
     removed."""
 
     directories: tuple[str, ...]
     kind: str
-    leftover: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledForward:
-    """One record of an earlier run that was dealt with.
-
-    `outcome` is "finished" (some rename was still to do), "was published" (only the staging directory was left) or
-    "discarded" (nothing had become visible and it may no longer be; `reason` says why).
-    """
-
-    staging: str
-    directories: tuple[str, ...]
-    outcome: str
-    reason: str | None = None
     leftover: str | None = None
 
 
@@ -58,7 +43,7 @@ def publish(
     *,
     inputs: tuple[str, ...],
     last_check: Callable[[], None],
-) -> Publication:
+) -> Published:
     """Makes staged directories visible in `location`, durably.
 
     Each must hold exactly the files it names, at their lengths (else `CorruptError`); `_orc_acid_version` is added, and
@@ -74,20 +59,20 @@ def publish(
     sealed = tuple(_seal(fs, location, staging, directory) for directory in ordered)
     fs.sync(staging)
     passing(Point.SEALED)
-    _refuse_existing(fs, location, sealed)
+    refuse_existing(fs, location, sealed)
     last_check()
     passing(Point.CHECKED)
     names = tuple(directory.name for directory in sealed)
     if len(sealed) == 1:
         _rename_one(fs, location, staging, names[0])
         passing(Point.FIRST_RENAMED)
-        return Publication(directories=names, kind="one rename", leftover=remove_staging(fs, location, staging))
+        return Published(directories=names, kind="one rename", leftover=remove_staging(fs, location, staging))
     write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
     fs.sync(location)
     passing(Point.RECORDED)
     _rename_both(fs, location, staging, names)
     passing(Point.SECOND_RENAMED)
-    return Publication(directories=names, kind="two renames", leftover=_finish(fs, location, staging))
+    return Published(directories=names, kind="two renames", leftover=remove_recorded_staging(fs, location, staging))
 
 
 def publish_hidden(
@@ -97,7 +82,7 @@ def publish_hidden(
     directories: tuple[StagedDirectory, ...],
     *,
     last_check: Callable[[], None],
-) -> Publication:
+) -> Published:
     """Gives staged directories their names with the suffix of a transaction that is open: its commit shows them all.
 
     Otherwise as `publish`. Until the commit no reader takes them, so a failure between two renames needs no record:
@@ -111,7 +96,7 @@ def publish_hidden(
     sealed = tuple(_seal(fs, location, staging, directory) for directory in ordered)
     fs.sync(staging)
     passing(Point.SEALED)
-    _refuse_existing(fs, location, sealed)
+    refuse_existing(fs, location, sealed)
     last_check()
     passing(Point.CHECKED)
     done: list[str] = []
@@ -124,7 +109,7 @@ def publish_hidden(
         take_back(fs, location, tuple(done))
         raise
     names = tuple(directory.name for directory in sealed)
-    return Publication(directories=names, kind="commit", leftover=remove_staging(fs, location, staging))
+    return Published(directories=names, kind="commit", leftover=remove_staging(fs, location, staging))
 
 
 def take_back(fs: FileSystem, location: str, names: tuple[str, ...]) -> None:
@@ -132,46 +117,6 @@ def take_back(fs: FileSystem, location: str, names: tuple[str, ...]) -> None:
     for name in names:
         with suppress(AcidError):
             fs.remove_tree(location, name)
-
-
-def roll_forward(
-    fs: FileSystem,
-    location: str,
-    *,
-    visible_only: bool = False,
-) -> tuple[RolledForward, ...]:
-    """Finishes every publication that an earlier run recorded in `location` and did not complete, whoever it was.
-
-    The caller must hold the partition's claim. With `visible_only` just those of which a reader can see something
-    already. First its staging is taken from whoever recorded it: he may sleep, not be dead, and wake between any two
-    steps. A half-visible publication is completed, unless a base covers it meanwhile; the lengths of staged files are
-    verified first. It is discarded where somebody has removed the visible half and all inputs still stand for its rows.
-    One of which nothing is visible yet is completed too, unless an input of it is gone or a
-    name is taken: then it is discarded, since its inputs still stand for the same rows. Running it again is harmless.
-    Raises `CorruptError` for a damaged record or staged file, and, with what to do by hand, for a half that was removed
-    and whose inputs are gone; `ConflictError` when a foreign directory took a name that is still to be published.
-    """
-    return tuple(
-        _roll_one(fs, location, staging)
-        for staging in unfinished_publications(fs, location)
-        if not visible_only or _is_visible(fs, staging)
-    )
-
-
-def unfinished_publications(fs: FileSystem, location: str) -> tuple[str, ...]:
-    """The staging directories in `location` that hold a record of a publication which was not finished."""
-    return tuple(
-        f"{location}/{entry.name}"
-        for entry in fs.list_directory(location, missing=ConflictError)
-        if entry.is_directory
-        and entry.name.startswith(STAGING_PREFIX)
-        and fs.exists(f"{location}/{entry.name}/{PUBLISH_RECORD}")
-    )
-
-
-def _is_visible(fs: FileSystem, staging: str) -> bool:
-    record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
-    return not all(fs.exists(f"{staging}/{directory.name}") for directory in record.directories)
 
 
 def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
@@ -184,7 +129,7 @@ def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
 def _seal(fs: FileSystem, location: str, staging: str, directory: StagedDirectory) -> StagedDirectory:
     """Adds the marker files, and makes the directory the table's own and durable; returns it with all its files."""
     path = f"{staging}/{directory.name}"
-    _verify(fs, path, directory)
+    verify_directory(fs, path, directory)
     markers = [(ORC_ACID_VERSION_FILE, _ORC_ACID_VERSION)]
     parsed = parse_directory(directory.name, Generation.HIVE4)
     if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
@@ -197,7 +142,7 @@ def _seal(fs: FileSystem, location: str, staging: str, directory: StagedDirector
     return StagedDirectory(name=directory.name, files=directory.files + added)
 
 
-def _verify(fs: FileSystem, path: str, directory: StagedDirectory) -> None:
+def verify_directory(fs: FileSystem, path: str, directory: StagedDirectory) -> None:
     found = {entry.path: -1 if entry.is_directory else entry.length for entry in fs.list_tree(path, enter_hidden=True)}
     expected = {file.name: file.length for file in directory.files}
     if found != expected:
@@ -214,7 +159,7 @@ def _length(length: int | None) -> str:
     return "a directory" if length < 0 else f"a length of {length} bytes"
 
 
-def _refuse_existing(fs: FileSystem, location: str, directories: tuple[StagedDirectory, ...]) -> None:
+def refuse_existing(fs: FileSystem, location: str, directories: tuple[StagedDirectory, ...]) -> None:
     for directory in directories:
         if fs.exists(f"{location}/{directory.name}"):
             raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
@@ -241,10 +186,10 @@ def _rename_both(fs: FileSystem, location: str, staging: str, names: tuple[str, 
         try:
             fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}", missing=ConflictError)
         except AcidError as error:
-            _take_back(fs, location, staging, names, error)
+            _undo_first_rename(fs, location, staging, names, error)
             raise
     except KeyboardInterrupt:
-        # no half may stay visible, and whoever keeps readers away does so only for this moment
+        # no half may stay visible: readers are kept away for this moment only
         with suppress(AcidError):
             if not fs.exists(f"{staging}/{first}") and fs.exists(f"{staging}/{second}"):
                 fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}")
@@ -263,7 +208,7 @@ def _rename_first(fs: FileSystem, location: str, staging: str, names: tuple[str,
         raise _unknown(location, names, error) from error
 
 
-def _take_back(fs: FileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError) -> None:
+def _undo_first_rename(fs: FileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError) -> None:
     """Undoes the first rename: no half may stay visible until a later run comes, if that can be helped."""
     if fs.exists(f"{location}/{names[1]}") and not fs.exists(f"{staging}/{names[1]}"):
         if isinstance(cause, ConflictError):
@@ -291,7 +236,7 @@ def _unknown(location: str, names: tuple[str, ...], error: AcidError) -> Unknown
     )
 
 
-def _finish(fs: FileSystem, location: str, staging: str) -> str | None:
+def remove_recorded_staging(fs: FileSystem, location: str, staging: str) -> str | None:
     """Removes the record before the rest, so that what a crash leaves is litter and nothing to finish."""
     try:
         fs.remove_tree(staging, PUBLISH_RECORD)
@@ -299,122 +244,3 @@ def _finish(fs: FileSystem, location: str, staging: str) -> str | None:
         return str(error)
     passing(Point.UNRECORDED)
     return remove_staging(fs, location, staging)
-
-
-def _roll_one(fs: FileSystem, location: str, staging: str) -> RolledForward:
-    staging = revoke(fs, staging)
-    record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
-    names = tuple(directory.name for directory in record.directories)
-    waiting = tuple(item for item in record.directories if fs.exists(f"{staging}/{item.name}"))
-    outcome, reason = "was published", None
-    if len(waiting) == len(names):
-        reason = _reason_to_discard(fs, location, record)
-        outcome = "finished" if reason is None else "discarded"
-    elif waiting and (covering := _covering(fs, location, names)) is not None:
-        outcome, reason = "discarded", f"{covering} covers it: somebody else has compacted what was visible of it"
-    elif waiting and (gone := _gone_again(fs, location, record, waiting)) is not None:
-        _require_inputs(fs, location, staging, record, gone)
-        outcome, reason = "discarded", f"{gone} was removed after it was published, and all its inputs are still there"
-    elif waiting:
-        outcome = "finished"
-        _require_not_merged(fs, location, staging, record, waiting)
-        _verify_published(fs, location, record, waiting)
-    if outcome == "finished":
-        for directory in waiting:
-            _verify(fs, f"{staging}/{directory.name}", directory)
-        _refuse_existing(fs, location, waiting)
-        for directory in waiting:
-            fs.rename_noreplace(f"{staging}/{directory.name}", f"{location}/{directory.name}")
-    leftover = _finish(fs, location, staging)
-    return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
-
-
-def _reason_to_discard(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
-    if (path := _missing_input(fs, location, record)) is not None:
-        return f"its input {path} is gone, so something else stands for those rows"
-    for directory in record.directories:
-        if fs.exists(f"{location}/{directory.name}"):
-            return f"{directory.name} already exists"
-    wider = _wider_delta(fs, location, record)
-    return None if wider is None else f"{wider} covers it"
-
-
-def _wider_delta(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
-    """A delta of either kind that makes what is recorded obsolete, and is neither an input of it nor a part."""
-    own = {directory.name for directory in record.directories}
-    names = [found for name in own if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
-    if not names:
-        return None
-    low, high = min(name.min_write_id for name in names), max(name.max_write_id for name in names)
-    for entry in fs.list_directory(location, missing=ConflictError):
-        if not entry.is_directory or entry.name in own or entry.name in record.inputs:
-            continue
-        found = parse_directory(entry.name, Generation.HIVE4)
-        if isinstance(found, DeltaDir) and found.min_write_id <= low and high <= found.max_write_id:
-            return entry.name
-    return None
-
-
-def _missing_input(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
-    return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
-
-
-def _require_not_merged(
-    fs: FileSystem, location: str, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
-) -> None:
-    """Nobody has merged the visible half into a wider delta, which would hide the other half for ever.
-
-    Such a result lacks what the other half holds (deleted rows are back in it), and a record that is gone tells nobody.
-    """
-    if (wider := _wider_delta(fs, location, record)) is None:
-        return
-    left = " and ".join(directory.name for directory in waiting)
-    half = " and ".join(item.name for item in record.directories if item not in waiting)
-    raise CorruptError(
-        f"Cannot finish the publication in {staging}: because {wider} was made of {half} without {left}, so that rows "
-        f"which are deleted there are back. While all directories that {wider} was made of are still there, remove it "
-        f"and its twin and run again; else delete these rows again, and remove {staging}"
-    )
-
-
-def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | None:
-    """What makes all of these obsolete. Then the half that is left can become visible to nobody any more."""
-    deltas = [found for name in names if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
-    if len(deltas) != len(names):
-        return None
-    highest = max(delta.max_write_id for delta in deltas)
-    for entry in fs.list_directory(location, missing=ConflictError):
-        found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
-        if isinstance(found, BaseDir) and found.write_id >= highest:
-            return entry.name
-    return None
-
-
-def _gone_again(
-    fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
-) -> str | None:
-    """The half that has left the staging directory and is not at its place either: somebody has removed it."""
-    published = (directory.name for directory in record.directories if directory not in waiting)
-    return next((name for name in published if not fs.is_directory(f"{location}/{name}")), None)
-
-
-def _require_inputs(fs: FileSystem, location: str, staging: str, record: PublicationRecord, gone: str) -> None:
-    """The inputs still stand for the rows of a half that is gone; else only a person can know what does."""
-    missing, wider = _missing_input(fs, location, record), _wider_delta(fs, location, record)
-    if missing is None and wider is None:
-        return
-    why = f"{missing}, one of its inputs, is gone as well" if missing is not None else f"{wider} covers its inputs"
-    raise CorruptError(
-        f"Cannot finish the publication in {staging}: because {gone}, its other half, was removed, and {why}. Put "
-        f"{location}/{gone} back and run again; or, if the rows in it are not missed, give the publication up by "
-        f"removing {staging} with all it holds"
-    )
-
-
-def _verify_published(
-    fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
-) -> None:
-    """The half that has left the staging directory must still be what it was; the other half belongs to it."""
-    for directory in record.directories:
-        if directory not in waiting:
-            _verify(fs, f"{location}/{directory.name}", directory)

@@ -30,22 +30,10 @@ class NotRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalReport:
-    """The outcome for every path of the plan. `missing` were already gone. `trash` is where the removed ones went."""
+    """The outcome for every path of the plan but those that were missing already."""
 
     removed: tuple[Removed, ...]
     failed: tuple[NotRemoved, ...]
-    missing: tuple[str, ...]
-    trash: str | None = None
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all removed files."""
-        return sum(item.bytes for item in self.removed)
-
-    @property
-    def files(self) -> int:
-        """The number of removed files."""
-        return sum(item.files for item in self.removed)
 
 
 def remove_paths(
@@ -65,11 +53,10 @@ def remove_paths(
     the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. With `known` (the
     files of the listing that the plan was made from) so is one that holds a file which readers see and which is not
     among them: somebody writes there. `before_each` raises ConflictError when somebody else works there now: then
-    nothing more is removed. `after_each` may take its time, so that a file system is not flooded.
+    nothing more is removed. `after_each` may pause, so that a file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
-    missing: list[str] = []
     bin_path = None if trash is None else _make_trash(fs, location, trash)
     for path in paths:
         if before_each is not None:
@@ -77,7 +64,6 @@ def remove_paths(
         try:
             item = measure(fs, location, path, known)
             if item is None:
-                missing.append(path)
                 continue
             if bin_path is None:
                 fs.remove_tree(location, path)
@@ -89,7 +75,7 @@ def remove_paths(
                 after_each(item)
         except AcidError as error:
             failed.append(NotRemoved(path=path, reason=str(error)))
-    return RemovalReport(removed=tuple(removed), failed=tuple(failed), missing=tuple(missing), trash=bin_path)
+    return RemovalReport(removed=tuple(removed), failed=tuple(failed))
 
 
 def _still_ours(check: Callable[[], None], removed: int) -> None:
@@ -100,7 +86,7 @@ def _still_ours(check: Callable[[], None], removed: int) -> None:
 
 
 def measure(fs: FileSystem, location: str, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
-    """What would go with a path; None when it is gone. Raises what keeps it from being removed, as `remove_paths` says.
+    """What removing a path would remove; None when it is missing. Raises what forbids it, as `remove_paths` says.
 
     That is RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file.
     """

@@ -1,4 +1,4 @@
-"""Staging: where results are written before anybody can see them, and what dead runs leave behind.
+"""Staging: where results are written before anybody can see them.
 
 A staging directory is `_tmp_<unique>` in the partition; every reader skips it for its leading underscore. Below it,
 each output directory stands under its final name, and attempts of tasks under names of their own:
@@ -13,37 +13,15 @@ to rename when it wakes: no clock and no waiting time decides that, only the ord
 """
 
 import json
-from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError
-from acidlib.storage.claims import CLAIM_FILE, is_claimed
-from acidlib.storage.filesystem import Entry, FileSystem
+from acidlib.storage.filesystem import FileSystem
 
 STAGING_PREFIX = "_tmp_"
 STAGING_MARKER = "_acidlib_staging"
 ATTEMPTS = "_attempts"
 PUBLISH_RECORD = "publish.json"
 REVOKED = ".revoked"
-LITTER_SECONDS = 86_400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
-    """What lies in a directory: the paths below it, their bytes, and when any of it was modified last."""
-
-    names: frozenset[str]
-    bytes: int
-    modified: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Litter:
-    """Something a dead run left in `location`; `idle_seconds` since the newest file in it was modified."""
-
-    location: str
-    name: str
-    bytes: int
-    idle_seconds: float
 
 
 def create_staging(fs: FileSystem, location: str, *, unique: str, owner: str, now: float) -> str:
@@ -117,68 +95,3 @@ def revoke_others(fs: FileSystem, location: str) -> None:
             continue
         if not fs.exists(f"{path}/{PUBLISH_RECORD}"):
             revoke(fs, path)
-
-
-def find_litter(
-    fs: FileSystem,
-    location: str,
-    *,
-    now: float,
-    own_token: str | None = None,
-    keep: tuple[str, ...] = (),
-    idle_seconds: float = LITTER_SECONDS,
-) -> tuple[Litter, ...]:
-    """Staging directories and half-made claims of dead runs in a partition that may be removed.
-
-    Only what carries our marker, or is empty, and in which nothing was modified for `idle_seconds` (a day). Never one
-    with a publication record (that is finished first), never one named in `keep`, and nothing at all while somebody
-    else holds a live claim on the partition; `own_token` is that of the caller's own claim.
-    """
-    if is_claimed(fs, location, now, own_token=own_token):
-        return ()
-    found = []
-    for entry in fs.list_directory(location, missing=ConflictError):
-        litter = None if entry.name in keep else _as_litter(fs, location, entry, now)
-        if litter is not None and litter.idle_seconds > idle_seconds:
-            found.append(litter)
-    return tuple(found)
-
-
-def _as_litter(fs: FileSystem, location: str, entry: Entry, now: float) -> Litter | None:
-    if entry.is_symlink:
-        return None
-    if not entry.is_directory:
-        unfinished = entry.name.startswith(f"{CLAIM_FILE}.") and entry.name.endswith(".tmp")
-        return _litter(location, entry, entry.length, now - entry.modified) if unfinished else None
-    if not entry.name.startswith(STAGING_PREFIX):
-        return None
-    found = contents(fs, location, entry)
-    if found is None:
-        return None
-    if STAGING_MARKER not in found.names and not all(name.startswith(f"{STAGING_MARKER}.") for name in found.names):
-        return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
-    return _litter(location, entry, found.bytes, now - found.modified)
-
-
-def contents(fs: FileSystem, location: str, entry: Entry) -> Contents | None:
-    """What a directory that nobody may need any more holds.
-
-    None when it must not be touched: somebody is at work in it, it cannot be read, or it holds the record of a
-    publication, which the next run finishes.
-    """
-    try:
-        tree = fs.list_tree(f"{location}/{entry.name}", enter_hidden=True, missing=ConflictError)
-    except AcidError:
-        return None
-    names = frozenset(item.path for item in tree)
-    if PUBLISH_RECORD in names:
-        return None
-    return Contents(
-        names=names,
-        bytes=sum(item.length for item in tree),
-        modified=max([entry.modified, *(item.modified for item in tree)]),
-    )
-
-
-def _litter(location: str, entry: Entry, size: int, idle: float) -> Litter:
-    return Litter(location=location, name=entry.name, bytes=size, idle_seconds=idle)

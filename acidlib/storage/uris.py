@@ -37,7 +37,7 @@ def local_path(uri: str) -> str:
 def local_path_below(uri: str, above: str) -> str:
     """As `local_path`, for a location that may be named below another one: then it has to lie there.
 
-    A partition's directory may be made by whoever may write to the table. Raises `RefusedError` where a symbolic link
+    Anybody who may write to the table may make a partition's directory. Raises `RefusedError` where a symbolic link
     between the two leads elsewhere; a location that is named elsewhere is taken by its name.
     """
     found = local_path(uri)

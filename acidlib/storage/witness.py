@@ -1,7 +1,7 @@
-"""A file by which a place is known again: a table that is dropped and made anew has directories of the same names.
+"""A file that shows whether a place is still the same table, and not one of that name that was created since.
 
-Without a metastore nothing else tells that a request was made for another table: its list of committed write ids, and
-what it knows to be published, would be applied to rows that it was not made for.
+Without a metastore nothing else shows that a request was made for the table before: its list of committed write ids,
+and what it knows to be published, would be applied to rows that it was not made for.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from acidlib.storage.filesystem import FileSystem
 
 
 def witness_of(listing: Listing, high_water_mark: int, generation: Generation) -> str:
-    """The newest data file up to the mark, as text; empty where there is none. No writer touches it any more."""
+    """The newest data file up to the mark, as text; empty where there is none. No writer changes it any more."""
     files = (file for file in listing.files if _lasts(file, generation, high_water_mark))
     newest = max(files, key=lambda file: (file.modified, file.path), default=None)
     return "" if newest is None else _text(newest.path, newest.length, newest.modified)
 
 
 def witness_in(fs: FileSystem, location: str, directory: str) -> str:
-    """The version file in a directory that was just published, as text; ConflictError when it is gone again."""
+    """The version file in a directory that was just published, as text; ConflictError when it was removed."""
     path = f"{directory}/{ORC_ACID_VERSION_FILE}"
     entry = fs.entry(f"{location}/{path}", missing=ConflictError)
     return _text(path, entry.length, entry.modified)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from acidlib.model.tables import Storage, Table, TableColumn
-from acidlib.planning.table_schema import row_type
+from acidlib.model.tables import Storage, Table, TableColumn, row_type
 
 _ADD = r"alter table {} add columns \("
 _CHANGE = r"alter table {} change column (\w+) (\w+) ([^;]+);"

@@ -16,7 +16,7 @@ from judges.acid_dirs import MAX, ReaderError, directory_state
 
 from acidlib.model.generation import Generation
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.aborted import aborted_present
+from acidlib.planning.clean import aborted_present
 from acidlib.points import Point
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem

@@ -13,7 +13,7 @@ import pytest
 from judges.tables import Transaction, delta_name, inserts, write_dir
 from servers.metastore import Metastore
 
-from acidlib.engine import worker
+from acidlib.engine import compact_place
 from acidlib.engine.hive4.cleaning import Hive4Cleaning
 from acidlib.engine.hive4.recovery import recover
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
@@ -241,7 +241,7 @@ def test_an_interrupted_named_run_leaves_no_request(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "prepare", interrupt)
+        patch.setattr(compact_place, "prepare", interrupt)
         assert service("major_compact", "--table", made.full).status == 1
     assert lake.states(made) == ["refused"]
     assert service("major_compact", "--table", made.full).states == ["ready for cleaning"]
@@ -309,7 +309,7 @@ def test_a_request_that_cannot_be_queued_again_says_so(
         raise RetryError("Cannot request a compaction: because the metastore is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "prepare", conflict)
+        patch.setattr(compact_place, "prepare", conflict)
         patch.setattr(Hms, "compact", away)
         (entry,) = service("major_compact").compactions
     assert "could not be queued again" in entry["reason"]
@@ -321,14 +321,14 @@ def test_a_run_that_is_alive_is_not_taken_for_dead(
 ) -> None:
     """Neither by another run whose clock is ten minutes ahead."""
     lake.request(lake.table("alive"))
-    real, notes = worker.prepare, []
+    real, notes = compact_place.prepare, []
 
     def looked_at(*given, **more):
         ahead = SimpleNamespace(now_ms=lambda: int(time.time() * 1000) + 700_000)
         notes.extend(recover(ahead, lake.hms))
         return real(*given, **more)
 
-    monkeypatch.setattr(worker, "prepare", looked_at)
+    monkeypatch.setattr(compact_place, "prepare", looked_at)
     assert service("major_compact").states == ["ready for cleaning"]
     assert notes == []
 
@@ -338,7 +338,7 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
 ) -> None:
     for number in range(3):
         lake.table(f"close{number}")
-    real = worker.prepare
+    real = compact_place.prepare
 
     def bad(fs, target, *given, **more):
         if target.table == "close1":
@@ -348,7 +348,7 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
     def away(*_: object, **__: object) -> None:
         raise RetryError("Cannot abort it: because the metastore is away")
 
-    monkeypatch.setattr(worker, "prepare", bad)
+    monkeypatch.setattr(compact_place, "prepare", bad)
     with monkeypatch.context() as patch:
         patch.setattr(Hms, "abort_txn", away)
         ran = service("major_compact", "--table", "reviewed.close*")

@@ -423,7 +423,7 @@ def test_a_named_run_that_has_ended_blocks_no_later_one_of_the_other_kind(
     asked = ("--location", crud, "--all-committed")
     if how == "interrupted":
         with monkeypatch.context() as patch:
-            patch.setattr("acidlib.engine.worker.prepare", interrupt)
+            patch.setattr("acidlib.engine.compact_place.prepare", interrupt)
             assert jobs(KINDS[first], *asked).status == 1
         assert [row["state"] for row in jobs.shown().values()] == ["initiated"]
     else:

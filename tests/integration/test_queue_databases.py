@@ -42,6 +42,7 @@ from unit.test_queue_metastore import Hive, near_now, request
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.generation import Generation
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionType, State
 from acidlib.queue.locks import Service
 from acidlib.queue.schema import COMPACTION_QUEUE
@@ -278,7 +279,7 @@ def _drain(url: str, worker: str, gate: str) -> list[int]:
             assert (claimed.state, claimed.worker_id) == (State.WORKING, worker)
             taken.append(claimed.id)
             queue.set_highest_write_id(claimed.id, worker, claimed.id)
-            queue.mark_compacted(claimed.id, worker, 2, properties={"by": worker})
+            queue.mark_compacted(claimed.id, worker, 2, facts=RequestFacts(reason=worker))
     return taken
 
 
@@ -340,7 +341,7 @@ def test_processes_never_take_the_same_request(opened: SqlQueue, any_url: str, a
     assert sorted(number for part in parts for number in part) == list(range(1, REQUESTS + 1))
     assert sum(1 for part in parts if part) > 1  # or nothing was proved
     by = {number: f"w-{worker}" for worker, part in enumerate(parts) for number in part}
-    assert all(row.property("by") == by[row.id] for row in opened.ready_for_cleaning())
+    assert all(row.facts.reason == by[row.id] for row in opened.ready_for_cleaning())
     assert sum(at_once(_clean, *([(any_url,)] * WORKERS))) == REQUESTS
     assert [row.state for row in opened.show()] == [State.SUCCEEDED] * REQUESTS
 
@@ -454,8 +455,8 @@ def test_values_that_do_not_fit_are_refused(url: str) -> None:
         with pytest.raises(RefusedError, match="the database said: "):
             queue.set_highest_write_id(1, "w", 2**63)
         long = "é" * 100_000
-        queue.set_properties(1, "w", {"write_ids": long})
-        assert queue.show()[0].property("write_ids") == long
+        queue.set_facts(1, "w", RequestFacts(reason=long))
+        assert queue.show()[0].facts.reason == long
 
 
 def test_text_that_the_metastores_tables_cannot_hold(hive: Hive) -> None:
@@ -463,7 +464,7 @@ def test_text_that_the_metastores_tables_cannot_hold(hive: Hive) -> None:
     if hive.url.startswith("postgresql"):
         with SqlQueue(hive.url) as queue:
             assert queue.enqueue(request(location="/w/東京"), now_ms=1).accepted
-            assert queue.show()[0].property("location") == "/w/東京"
+            assert queue.show()[0].facts.location == "/w/東京"
         return
     ((mode,),) = hive.run("SELECT @@GLOBAL.sql_mode")
     for lenient in (str(mode), ""):
@@ -597,7 +598,7 @@ def test_hive_sees_what_we_do(hive3_metastore: Metastore, client: HMSClient) -> 
         assert (again.accepted, again.id, again.state) == (False, number, "working")
         queue.set_highest_write_id(number, "acidlib-w", 3)
         queue.set_run_as(number, "acidlib-w", "etl")
-        queue.mark_compacted(number, "acidlib-w", 1, properties={"acidlib.outputs": "delta_1_3"})
+        queue.mark_compacted(number, "acidlib-w", 1, facts=RequestFacts(outputs=("delta_1_3",)))
         shown = _shown(client, number)
         assert (shown.state, shown.workerid, shown.runAs) == ("ready for cleaning", None, "etl")
         assert _compact(client, "seen", partitionname="p=1").accepted

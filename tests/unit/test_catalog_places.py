@@ -114,9 +114,9 @@ def test_what_is_named_has_to_exist_unless_that_may_be(
         catalog(hms).select(Selection(tables=named, partitions=partitions), automatic=automatic)
     assert str(caught.value) == told
     may_be = Selection(tables=named, partitions=partitions, if_exists=True)
-    selected, notes = catalog(hms).select(may_be, automatic=automatic)
-    assert notes == [f"{told}; nothing is done there, as --if-exists says"]
-    assert len(selected) == taken
+    selected = catalog(hms).select(may_be, automatic=automatic)
+    assert selected.notes == (f"{told}; nothing is done there, as --if-exists says",)
+    assert len(selected.targets) == taken
 
 
 # --- whose cleaning it is ---------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def test_what_may_not_be_seen_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> 
     assert not has_ended(f"{surroundings}.1.1")
 
 
-def test_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_system_provides_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = process_identity()
     monkeypatch.setattr(processes, "_surroundings", lambda: None)
     assert process_identity() == ""

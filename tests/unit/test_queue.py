@@ -1,6 +1,7 @@
 """The queue: Hive's transitions, ownership, duplicates, history; two processes at once; a broken database."""
 
 import multiprocessing
+import re
 import sqlite3
 import time
 from dataclasses import replace
@@ -11,11 +12,14 @@ from claiming import claim_next
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.generation import Generation
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.writeids import ValidWriteIdList
 from acidlib.queue.rules import DAY_MS, Retention, failed_attempts_reason, rows_to_purge
 from acidlib.queue.sql import SqlQueue
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+WRITE_IDS = ValidWriteIdList.parse("db.t:9:9223372036854775807::")
 
 
 def request(
@@ -26,14 +30,14 @@ def request(
     location: str | None = "/w/t",
     highest_write_id: int | None = None,
 ) -> CompactionRequest:
-    properties = () if location is None else (("location", location), ("write_ids", "db.t:9:9223372036854775807::"))
+    facts = RequestFacts() if location is None else RequestFacts(location=location, write_ids=WRITE_IDS)
     return CompactionRequest(
         id=0,
         database="db",
         table=table,
         partition=partition,
         type=kind,
-        properties=properties,
+        facts=facts,
         highest_write_id=highest_write_id,
     )
 
@@ -66,7 +70,7 @@ def test_the_tables_are_those_of_the_metastore(queue: SqlQueue, path: Path) -> N
             "ds=a/h=1",
             "i",
             "a",
-            "2:8:location4:/w/t9:write_ids28:db.t:9:9223372036854775807::",
+            "2:8:location4:/w/t17:acidlib.write.ids28:db.t:9:9223372036854775807::",
         )
         assert connection.execute("select NCQ_NEXT from NEXT_COMPACTION_QUEUE_ID").fetchall() == [(2,)]
         assert connection.execute("select MT_KEY1, MT_KEY2 from AUX_TABLE").fetchall() == [("CompactionScheduler", 0)]
@@ -79,23 +83,18 @@ def test_a_request_from_enqueueing_to_its_history(queue: SqlQueue) -> None:
     assert claimed is not None
     assert (claimed.state, claimed.worker_id, claimed.start_ms) == (State.WORKING, "w-1", 20)
     queue.set_highest_write_id(1, "w-1", 9)
-    queue.set_properties(1, "w-1", {"run": "r"})
-    queue.mark_compacted(1, "w-1", 30, properties={"published": "base_0000009", "run": "s"})
+    queue.set_facts(1, "w-1", RequestFacts(reason="r"))
+    queue.mark_compacted(1, "w-1", 30, facts=RequestFacts(outputs=("base_0000009",), reason="s"))
     (ready,) = queue.ready_for_cleaning()
     assert (ready.worker_id, ready.highest_write_id, ready.commit_ms) == (None, 9, 30)
-    assert dict(ready.properties) == {
-        "location": "/w/t",
-        "write_ids": "db.t:9:9223372036854775807::",
-        "run": "s",
-        "published": "base_0000009",
-    }
+    assert ready.facts == RequestFacts(location="/w/t", write_ids=WRITE_IDS, reason="s", outputs=("base_0000009",))
     queue.set_cleaner_note(1, "a reader is open", 300)
     assert queue.ready_for_cleaning()[0].retry_retention_ms == 300
     queue.mark_cleaned(1, 50)
     assert queue.ready_for_cleaning() == ()
     (done,) = queue.show()
     assert (done.state, done.start_ms, done.end_ms, done.enqueue_ms) == (State.SUCCEEDED, 20, 50, 10)
-    assert (done.properties, done.error_message) == (ready.properties, None)
+    assert (done.facts, done.properties, done.error_message) == (ready.facts, (), None)
     assert queue.find(1) == done
     assert queue.find(2) is None
 
@@ -150,7 +149,7 @@ def test_a_worker_ends_only_what_is_its_own(queue: SqlQueue) -> None:
     for call in (
         lambda: queue.mark_compacted(1, "other", 3),
         lambda: queue.set_highest_write_id(1, "other", 3),
-        lambda: queue.set_properties(1, "other", {"a": "b"}),
+        lambda: queue.set_facts(1, "other", RequestFacts(reason="b")),
         lambda: queue.give_back(1, "other"),
         lambda: queue.mark_failed(1, "reason", 3, worker_id="other"),
         lambda: queue.mark_refused(1, "reason", 3, worker_id="other"),
@@ -216,7 +215,7 @@ HOSTILE = [
 def test_names_and_texts_are_never_statements(queue: SqlQueue) -> None:
     assert queue.enqueue(request("bystander"), now_ms=1).accepted
     for name in HOSTILE:
-        wanted = replace(request(name, partition=f"p={name}"), database=name)
+        wanted = replace(request(name, partition=f"p={name}"), database=name, properties=((name, name),))
         number = queue.enqueue(wanted, now_ms=1).id
         again = queue.enqueue(wanted, now_ms=1)
         assert (again.id, again.accepted) == (number, False)
@@ -225,13 +224,14 @@ def test_names_and_texts_are_never_statements(queue: SqlQueue) -> None:
         with pytest.raises(ConflictError):
             queue.mark_compacted(number, f"{name}'", 3)
         queue.set_run_as(number, name, name)
-        queue.set_properties(number, name, {name: name})
+        queue.set_facts(number, name, RequestFacts(reason=name))
         queue.mark_compacted(number, name, 3)
         queue.set_cleaner_note(number, name, 5)
         queue.mark_failed(number, name, 4, worker_id=None)
         row = queue.find(number)
         assert row is not None
-        assert (row.entity, row.run_as, row.property(name), row.error_message) == (wanted.entity, name, name, name)
+        assert (row.entity, row.run_as, row.facts.reason, row.error_message) == (wanted.entity, name, name, name)
+        assert row.properties == ((name, name),)
         limits = {"threshold": 1, "retry_ms": 0, "now_ms": 9}
         assert queue.failed_attempts(wanted, **limits) is not None
         assert queue.failed_attempts(replace(wanted, table=f"{name}x"), **limits) is None
@@ -266,6 +266,42 @@ def test_ready_rows_come_by_their_mark(queue: SqlQueue) -> None:
         queue.set_highest_write_id(number, "w", mark)
         queue.mark_compacted(number, "w", 3)
     assert [row.id for row in queue.ready_for_cleaning()] == [2, 3, 1]
+
+
+def test_a_queue_is_asked_by_place_entity_and_state(queue: SqlQueue) -> None:
+    wanted = [
+        request("a", partition="p=1", location="/w/a/p=1"),
+        request("b", location="/w/a/p=1"),
+        request("a", partition="p=10", location="/w/a/p=10"),
+        request("a", partition="P=1", location="/w/a/P=1"),
+        request("a", location="/w/a_b%"),
+        request("c", location=None),
+        request("a", location="/w/a"),
+    ]
+    for number, one in enumerate(wanted, start=1):
+        assert queue.enqueue(one, now_ms=1).id == number
+    for number, end in ((1, "failed"), (2, "ready"), (5, "cleaned")):
+        assert queue.claim_id(number, "w", 2) is not None
+        if end == "failed":
+            queue.mark_failed(number, "x", 3, worker_id="w")
+            continue
+        queue.mark_compacted(number, "w", 3)
+        if end == "cleaned":
+            queue.mark_cleaned(number, 4)
+
+    def ids(rows: tuple[CompactionRequest, ...]) -> list[int]:
+        return [row.id for row in rows]
+
+    assert ids(queue.at_location("/w/a/p=1")) == [2, 1]
+    assert ids(queue.at_location("/w/a_b%")) == [5]
+    assert ids(queue.at_location("/w/axb%")) == ids(queue.at_location("/w")) == []
+    assert ids(queue.below_location("/w/a")) == [7, 4, 3, 2, 1]
+    assert ids(queue.below_location("/w/a_b%")) == [5]
+    assert ids(queue.below_location("/w")) == [7, 5, 4, 3, 2, 1]
+    assert [ids(queue.of_entity(one)) for one in wanted] == [[1], [2], [3], [4], [7, 5], [6], [7, 5]]
+    assert ids(queue.in_states(State.FAILED, State.READY_FOR_CLEANING)) == [2, 1]
+    assert ids(queue.in_states(State.INITIATED)) == [7, 6, 4, 3]
+    assert queue.in_states() == ()
 
 
 def finished(
@@ -436,6 +472,34 @@ def test_a_row_that_cannot_be_read_is_an_error(queue: SqlQueue, path: Path) -> N
     connection.close()
     with pytest.raises(CorruptError, match="request 1 of COMPACTION_QUEUE"):
         queue.show()
+
+
+def _plan(path: Path) -> str:
+    """How SQLite finds the rows of an entity in the history."""
+    with sqlite3.connect(path) as connection:
+        asked = "select * from COMPLETED_COMPACTIONS where CC_DATABASE = 'db' and CC_TABLE = 't'"
+        (row,) = connection.execute(f"explain query plan {asked}")
+    connection.close()
+    return str(row[-1])
+
+
+def test_the_rows_of_a_table_are_found_by_an_index(queue: SqlQueue, path: Path) -> None:
+    assert "USING INDEX" in _plan(path)
+
+
+def test_a_queue_that_was_made_without_an_index_goes_on_without(queue: SqlQueue, path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        for name in ("COMPACTION_QUEUE", "COMPLETED_COMPACTIONS"):
+            ((text,),) = connection.execute("select sql from sqlite_master where name = ?", (name,))
+            older = re.sub(r",\s*UNIQUE \([^)]*\)", "", text)
+            assert older != text
+            connection.execute(f"drop table {name}")
+            connection.execute(older)
+    connection.close()
+    with SqlQueue(f"sqlite:///{path}") as again:
+        assert again.enqueue(request(), now_ms=1).accepted
+        assert [row.id for row in again.of_entity(request())] == [1]
+    assert "USING INDEX" not in _plan(path)
 
 
 def test_a_metastores_own_database_is_not_taken_for_ours(path: Path) -> None:

@@ -14,6 +14,7 @@ from claiming import claim_next
 from sqlalchemy import create_engine, inspect, text
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.model.request_facts import RequestFacts, split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map
 from acidlib.queue.rows import ERROR
@@ -112,8 +113,15 @@ def queue(hive: Hive) -> Iterator[SqlQueue]:
 def request(
     table: str = "t", *, partition: str | None = None, kind: CompactionType = MAJOR, **properties: str
 ) -> CompactionRequest:
+    facts, others = split_properties(properties)
     return CompactionRequest(
-        id=0, database="db", table=table, partition=partition, type=kind, properties=tuple(properties.items())
+        id=0,
+        database="db",
+        table=table,
+        partition=partition,
+        type=kind,
+        properties=tuple(others.items()),
+        facts=facts,
     )
 
 
@@ -151,8 +159,8 @@ def test_a_request_goes_the_way_that_hive_knows(hive: Hive, queue: SqlQueue) -> 
     queue.set_highest_write_id(1, "w-1", 7)  # nothing changes, yet it is still ours
     queue.set_run_as(1, "w-1", "etl")
     assert hive.run(of_hive) == [(1, "db", "t", "ds=a/h=1", "w", "i", text_of_properties, "w-1", "etl", 7)]
-    queue.mark_compacted(1, "w-1", 5, properties={"x": "y"})
-    text_of_properties = "2:11:compactor.k1:v1:x1:y"
+    queue.mark_compacted(1, "w-1", 5, facts=RequestFacts(reason="y"))
+    text_of_properties = "2:11:compactor.k1:v14:acidlib.reason1:y"
     assert hive.run(of_hive) == [(1, "db", "t", "ds=a/h=1", "r", "i", text_of_properties, None, "etl", 7)]
     (found,) = queue.ready_for_cleaning()
     assert (found.commit_ms, found.enqueue_ms, found.retry_retention_ms) == (None, None, 0)  # no such columns
@@ -196,7 +204,7 @@ def test_a_request_of_hives_is_carried_out(hive: Hive, queue: SqlQueue) -> None:
     assert (answer.accepted, answer.id) == (False, 41)
     claimed = claim_next(queue, MINOR, "w", 1)
     assert claimed is not None
-    assert (claimed.properties, claimed.property("location")) == ((), None)
+    assert (claimed.properties, claimed.facts) == ((), RequestFacts())
     queue.mark_compacted(41, "w", 1)
     queue.mark_cleaned(41, 1)
     ((state, note),) = hive.run("SELECT CC_STATE, CC_META_INFO FROM COMPLETED_COMPACTIONS")
@@ -391,7 +399,7 @@ def test_what_is_too_long_is_refused(hive: Hive, queue: SqlQueue) -> None:
     assert len(str(stored)) == 2048
     assert queue.claim_id(1, "w", 1) is not None
     with pytest.raises(RefusedError, match="2048"):
-        queue.mark_compacted(1, "w", 1, properties={"more": "y"})
+        queue.mark_compacted(1, "w", 1, facts=RequestFacts(reason="y"))
     with pytest.raises(RefusedError, match="run as"):
         queue.set_run_as(1, "w", "u" * 129)
     (row,) = queue.show()
@@ -409,7 +417,7 @@ def test_the_reason_of_a_failure_is_cut_to_the_space_there_is(
     (row,) = queue.show()
     ((stored,),) = hive.run("SELECT CC_TBLPROPERTIES FROM COMPLETED_COMPACTIONS")
     assert len(str(stored)) <= 2048
-    assert row.property(ERROR) is None
+    assert ERROR not in dict(row.properties)
     if kept is None:
         assert row.error_message is None
     else:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from acidlib.documents import TOML
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.setting_docs import README, TOML, readme_text, toml_text
+from acidlib.planning.decide import ABORTED_TXN_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY
 from acidlib.setting_files import read_site, read_toml
 from acidlib.setting_keys import KEYS, Key
 from acidlib.settings import (
@@ -17,8 +18,7 @@ from acidlib.settings import (
     parse_size,
 )
 
-DELTA_NUM = "hive.compactor.delta.num.threshold"
-DELTA_PCT = "hive.compactor.delta.pct.threshold"
+ABORTED_TXN_TIME_KEY = "hive.compactor.aborted.txn.time.threshold"
 SOURCES = "\n".join(
     path.read_text()
     for folder in ("acidlib", "jobs")
@@ -42,18 +42,18 @@ def layered(layer: Layer, values: dict[str, str], start: Settings | None = None)
 
 def test_the_defaults_are_hives() -> None:
     settings = default_settings()
-    assert settings.integer(DELTA_NUM) == 10
-    assert settings.setting(DELTA_PCT).value == 0.1
+    assert settings.integer(DELTA_NUM_KEY) == 10
+    assert settings.setting(DELTA_PCT_KEY).value == 0.1
     assert settings.integer("hive.compactor.worker.timeout") == 86_400_000
     assert settings.integer("hive.compactor.aborted.txn.time.threshold") == 43_200_000
     assert settings.integer("metastore.compactor.initiator.failed.retry.time") == 7 * 86_400_000
     assert settings.integer("acidlib.minor.as.major.bytes") == 268_435_456
     assert settings.text("hive.compactor.job.queue") == ""
-    assert settings.source(DELTA_NUM) == "default"
+    assert settings.source(DELTA_NUM_KEY) == "default"
     values = {key: (found.value, found.source) for key, found in settings.thresholds().items()}
     assert values == {
-        DELTA_NUM: (10, "default"),
-        DELTA_PCT: (0.1, "default"),
+        DELTA_NUM_KEY: (10, "default"),
+        DELTA_PCT_KEY: (0.1, "default"),
         "hive.compactor.abortedtxn.threshold": (1000, "default"),
     }
     with pytest.raises(KeyError):
@@ -61,26 +61,70 @@ def test_the_defaults_are_hives() -> None:
 
 
 def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
-    site(tmp_path / "hive-site.xml", {DELTA_NUM: "1", DELTA_PCT: "0.5", "hive.compactor.worker.timeout": "100"})
-    site(tmp_path / "metastore-site.xml", {DELTA_NUM: "2", "javax.jdo.option.ConnectionURL": "x"})
+    site(tmp_path / "hive-site.xml", {DELTA_NUM_KEY: "1", DELTA_PCT_KEY: "0.5", "hive.compactor.worker.timeout": "100"})
+    site(tmp_path / "metastore-site.xml", {DELTA_NUM_KEY: "2", "javax.jdo.option.ConnectionURL": "x"})
     toml = tmp_path / "acidlib.toml"
-    toml.write_text(f'"{DELTA_NUM}" = 3\nhive.compactor.job.queue = "etl"\n')
+    toml.write_text(f'"{DELTA_NUM_KEY}" = 3\nhive.compactor.job.queue = "etl"\n')
     settings, warnings = load_settings(conf_dir=tmp_path, toml=toml)
     assert warnings == ()
-    assert (settings.integer(DELTA_NUM), settings.source(DELTA_NUM)) == (3, "acidlib.toml")
-    assert (settings.setting(DELTA_PCT).value, settings.source(DELTA_PCT)) == (0.5, "hive-site.xml")
+    assert (settings.integer(DELTA_NUM_KEY), settings.source(DELTA_NUM_KEY)) == (3, "acidlib.toml")
+    assert (settings.setting(DELTA_PCT_KEY).value, settings.source(DELTA_PCT_KEY)) == (0.5, "hive-site.xml")
     assert settings.integer("hive.compactor.worker.timeout") == 100_000
     assert settings.text("hive.compactor.job.queue") == "etl"
-    table_key = f"compactorthreshold.{DELTA_NUM}"
-    for layer, number in ((Layer.DATABASE, 4), (Layer.TABLE, 5), (Layer.REQUEST, 6)):
+    table_key = f"compactorthreshold.{DELTA_NUM_KEY}"
+    for layer, number in ((Layer.DATABASE, 4), (Layer.TABLE, 5)):
         settings = layered(layer, {table_key: str(number)}, settings)
-        assert (settings.integer(DELTA_NUM), settings.source(DELTA_NUM)) == (number, layer.label)
-    assert layered(Layer.DATABASE, {table_key: "7"}, settings).integer(DELTA_NUM) == 6
-    fixed, _ = load_settings(conf_dir=tmp_path, toml=toml, assignments=[f"{DELTA_NUM}=8"])
-    assert layered(Layer.TABLE, {table_key: "5"}, fixed).integer(DELTA_NUM) == 8
+        assert (settings.integer(DELTA_NUM_KEY), settings.source(DELTA_NUM_KEY)) == (number, layer.label)
+    assert layered(Layer.DATABASE, {table_key: "7"}, settings).integer(DELTA_NUM_KEY) == 5
+    fixed, _ = load_settings(conf_dir=tmp_path, toml=toml, assignments=[f"{DELTA_NUM_KEY}=8"])
+    assert layered(Layer.TABLE, {table_key: "5"}, fixed).integer(DELTA_NUM_KEY) == 8
     thresholds = layered(Layer.TABLE, {table_key: "5"}, fixed).thresholds()
-    assert (thresholds[DELTA_NUM].value, thresholds[DELTA_NUM].source) == (8, "--set")
-    assert (thresholds[DELTA_PCT].value, thresholds[DELTA_PCT].source) == (0.5, "hive-site.xml")
+    assert (thresholds[DELTA_NUM_KEY].value, thresholds[DELTA_NUM_KEY].source) == (8, "--set")
+    assert (thresholds[DELTA_PCT_KEY].value, thresholds[DELTA_PCT_KEY].source) == (0.5, "hive-site.xml")
+
+
+def test_thresholds_name_the_source_that_won() -> None:
+    values, _ = default_settings().with_layer(Layer.HIVE_SITE, {DELTA_NUM_KEY: "5", DELTA_PCT_KEY: "0.5", "other": "x"})
+    values, warnings = values.with_layer(
+        Layer.TABLE, {f"compactorthreshold.{DELTA_NUM_KEY}": "6", f"compactorthreshold.{ABORTED_TXN_KEY}": "7"}
+    )
+    found = values.thresholds()
+    assert {key: (one.value, one.source) for key, one in found.items()} == {
+        DELTA_NUM_KEY: (6, "table property"),
+        DELTA_PCT_KEY: (0.5, "hive-site.xml"),
+        ABORTED_TXN_KEY: (1000, "default"),
+    }
+    assert all(one.key == key for key, one in found.items())
+    assert len(warnings) == 1
+    values, _ = values.with_layer(Layer.COMMAND_LINE, {DELTA_NUM_KEY: "8"})
+    assert values.thresholds()[DELTA_NUM_KEY].source == "--set"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        *(("12h", 43_200_000), ("2", 7_200_000), ("90s", 90_000), ("-1", -3_600_000), ("5 ms", 5)),
+        ("90m", 5_400_000),
+    ],
+)
+def test_times_have_units(text: str, ms: int) -> None:
+    settings, _ = default_settings().with_layer(Layer.COMMAND_LINE, {ABORTED_TXN_TIME_KEY: text})
+    assert settings.integer(ABORTED_TXN_TIME_KEY) == ms
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (DELTA_NUM_KEY, "ten"),
+        (DELTA_NUM_KEY, "1.5"),
+        (DELTA_PCT_KEY, "nan"),
+        (DELTA_PCT_KEY, "10%"),
+        (ABORTED_TXN_TIME_KEY, "1 moon"),
+    ],
+)
+def test_values_that_do_not_parse_are_refused(key: str, value: str) -> None:
+    with pytest.raises(RefusedError, match=f"{key}={value} from hive-site.xml"):
+        default_settings().with_layer(Layer.HIVE_SITE, {key: value})
 
 
 def test_missing_site_files_are_no_settings(tmp_path: Path) -> None:
@@ -91,7 +135,7 @@ def test_missing_site_files_are_no_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        ("metastore.compactor.delta.num.threshold", DELTA_NUM),
+        ("metastore.compactor.delta.num.threshold", DELTA_NUM_KEY),
         ("hive.compactor.history.retention.failed", "metastore.compactor.history.retention.failed"),
         (
             "metastore.compactor.history.retention.attempted",
@@ -106,16 +150,15 @@ def test_either_of_hives_names_is_taken(given: str, meant: str) -> None:
 
 
 def test_the_main_name_wins_within_a_layer() -> None:
-    values = {DELTA_NUM: "1", "metastore.compactor.delta.num.threshold": "2"}
-    assert layered(Layer.HIVE_SITE, values).integer(DELTA_NUM) == 1
-    queue = "hive.compactor.job.queue"
-    properties = {
-        "compactor.mapred.job.queue.name": "third",
-        "compactor.mapreduce.job.queuename": "second",
-    }
-    assert layered(Layer.TABLE, properties).text(queue) == "second"
-    assert layered(Layer.TABLE, properties | {f"compactor.{queue}": "first"}).text(queue) == "first"
-    assert layered(Layer.HIVE_SITE, {"mapreduce.job.queuename": "hadoop's"}).text(queue) == ""
+    values = {DELTA_NUM_KEY: "1", "metastore.compactor.delta.num.threshold": "2"}
+    assert layered(Layer.HIVE_SITE, values).integer(DELTA_NUM_KEY) == 1
+    retention = "metastore.compactor.history.retention"
+    values = {f"{retention}.did.not.initiate": "1", f"{retention}.attempted": "2"}
+    assert layered(Layer.HIVE_SITE, values).integer(f"{retention}.attempted") == 1
+    pool = "hive.compactor.worker.pool"
+    values = {f"compactor.{pool}": "first", "compactor.metastore.compactor.worker.pool": "second"}
+    assert layered(Layer.TABLE, values).text(pool) == "first"
+    assert layered(Layer.HIVE_SITE, {"mapreduce.job.queuename": "hadoop's"}).text("hive.compactor.job.queue") == ""
 
 
 def test_unknown_keys_are_named() -> None:
@@ -127,7 +170,7 @@ def test_unknown_keys_are_named() -> None:
             "hive.compactor.initiator.on": "true",
             "hive.compactor.worker.etl.threads": "2",
             "hive.execution.engine": "tez",
-            DELTA_PCT: "",
+            DELTA_PCT_KEY: "",
         },
     )
     assert warnings == (
@@ -145,8 +188,8 @@ def test_table_properties_need_hives_prefixes() -> None:
     settings, warnings = default_settings().with_layer(
         Layer.TABLE,
         {
-            DELTA_NUM: "5",
-            f"compactor.{DELTA_PCT}": "0.5",
+            DELTA_NUM_KEY: "5",
+            f"compactor.{DELTA_PCT_KEY}": "0.5",
             "compactorthreshold.hive.compactor.job.queue": "x",
             "compactorthreshold.hive.compactor.delta.number": "x",
             "compactor.mapreduce.map.memory.mb": "2048",
@@ -160,11 +203,10 @@ def test_table_properties_need_hives_prefixes() -> None:
         settings.setting("hive.compactor.worker.pool")
     ]
     assert sorted(warnings) == [
-        f"compactor.{DELTA_PCT} as table property has no effect; it is compactorthreshold.{DELTA_PCT} there",
+        f"compactor.{DELTA_PCT_KEY} as table property has no effect; it is compactorthreshold.{DELTA_PCT_KEY} there",
         "compactorthreshold.hive.compactor.delta.number as table property is not known and has no effect",
-        "compactorthreshold.hive.compactor.job.queue as table property has no effect; "
-        "it is compactor.hive.compactor.job.queue there",
-        f"{DELTA_NUM} as table property has no effect; it is compactorthreshold.{DELTA_NUM} there",
+        "compactorthreshold.hive.compactor.job.queue as table property has no effect here",
+        f"{DELTA_NUM_KEY} as table property has no effect; it is compactorthreshold.{DELTA_NUM_KEY} there",
     ]
 
 
@@ -173,12 +215,12 @@ def test_table_properties_need_hives_prefixes() -> None:
     [
         ("hive.compactor.delta.num.treshold=5", "no such setting"),
         ("spark.master=local", "no such setting"),
-        (DELTA_NUM, "not of the form key=value"),
+        (DELTA_NUM_KEY, "not of the form key=value"),
         ("=5", "not of the form key=value"),
-        (f"{DELTA_NUM}=five", f"{DELTA_NUM}=five from --set: because it is not a whole number"),
-        (f"{DELTA_NUM}=-1", "less than 0"),
-        (f"{DELTA_NUM}=1.5", "not a whole number"),
-        (f"{DELTA_PCT}=nan", "not a number"),
+        (f"{DELTA_NUM_KEY}=five", f"{DELTA_NUM_KEY}=five from --set: because it is not a whole number"),
+        (f"{DELTA_NUM_KEY}=-1", "less than 0"),
+        (f"{DELTA_NUM_KEY}=1.5", "not a whole number"),
+        (f"{DELTA_PCT_KEY}=nan", "not a number"),
         ("hive.compactor.worker.timeout=1y", "not a duration"),
         ("hive.compactor.worker.timeout=-1", "less than 0"),
         ("acidlib.minor.as.major.bytes=1p", "not a size"),
@@ -208,7 +250,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_a_bad_value_in_a_site_file_names_its_source(tmp_path: Path) -> None:
-    site(tmp_path / "hive-site.xml", {DELTA_NUM: "many"})
+    site(tmp_path / "hive-site.xml", {DELTA_NUM_KEY: "many"})
     with pytest.raises(RefusedError, match=r"=many from hive-site\.xml: because it is not a whole number"):
         load_settings(conf_dir=tmp_path, toml=None)
 
@@ -251,12 +293,6 @@ def test_the_example_names_every_key_with_its_default(tmp_path: Path) -> None:
     active = tmp_path / "acidlib.toml"
     active.write_text(TOML.read_text().replace('#"', '"'))
     assert read_toml(active) == {key.name: key.default for key in KEYS}
-
-
-def test_what_people_read_is_made_of_the_definitions() -> None:
-    told = "python -m acidlib.setting_docs writes it anew"
-    assert TOML.read_text() == toml_text(), told
-    assert README.read_text() == readme_text(README.read_text()), told
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)

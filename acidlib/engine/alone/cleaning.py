@@ -5,7 +5,6 @@ Nothing can tell who reads; the retention is the caller's statement that no quer
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -13,12 +12,12 @@ from acidlib.engine.alone.recovery import recover
 from acidlib.engine.cleaner import CleaningAsked, ReplacedError, recorded_mark
 from acidlib.engine.retrying import note_failure, retry_wait
 from acidlib.engine.services import Services
-from acidlib.engine.target import FIRST_SEEN, METASTORE, OUTPUTS, PUBLISHED_MS, WITNESS, Target, target_of
+from acidlib.engine.target import Target, target_of
 from acidlib.errors import AcidError
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, cleanable, left_over
-from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage.witness import is_there
 
@@ -65,11 +64,11 @@ class StandaloneCleaning:
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
         """With the recorded list, and the retention from the newest publication on."""
-        if not is_there(self._services.fs, target.location, request.property(WITNESS) or ""):
+        if not is_there(self._services.fs, target.location, request.facts.witness or ""):
             raise ReplacedError(
                 "what it was made for is not there any more: the table was made anew, or something newer replaced it"
             )
-        newest, published = self._publications(request, listing)
+        newest, published = self._publications(target, listing)
         return cleanable(
             listing,
             recorded_mark(request),
@@ -84,9 +83,8 @@ class StandaloneCleaning:
     def remember(self, request: CompactionRequest, plan: CleanPlan) -> None:
         """When directories that cover something were first seen."""
         if plan.first_seen:
-            seen = json.loads(request.property(FIRST_SEEN) or "{}")
-            seen.update((path, self._services.clock()) for path in plan.first_seen)
-            self._queue.set_properties(request.id, None, {FIRST_SEEN: json.dumps(seen)})
+            seen = {**request.facts.first_seen, **dict.fromkeys(plan.first_seen, self._services.clock())}
+            self._queue.set_facts(request.id, None, RequestFacts(first_seen=seen))
 
     def check(self, request: CompactionRequest, target: Target) -> None:
         """The claim on the place is all there is."""
@@ -115,17 +113,15 @@ class StandaloneCleaning:
 
     def places(self) -> list[tuple[CompactionRequest, str]]:
         """Wherever the queue or its history knows a place."""
-        return [
-            (request, request.property(LOCATION) or "") for request in self._queue.show() if self._selected(request)
-        ]
+        return [(request, request.facts.location or "") for request in self._queue.show() if self._selected(request)]
 
     def _selected(self, request: CompactionRequest) -> bool:
-        if request.property(METASTORE) is not None:
+        if request.facts.metastore is not None:
             return False
-        place = request.property(LOCATION) or ""
+        place = request.facts.location or ""
         return self._location is None or place == self._location or place.startswith(f"{self._location}/")
 
-    def _publications(self, request: CompactionRequest, listing: Listing) -> tuple[float | None, dict[str, float]]:
+    def _publications(self, target: Target, listing: Listing) -> tuple[float | None, dict[str, float]]:
         """When the newest publication at this place was, and when each directory was published or first seen.
 
         Not before its files were written, by the clock of the file system: workers' clocks differ, and a table that was
@@ -133,16 +129,14 @@ class StandaloneCleaning:
         """
         published: dict[str, float] = {}
         newest: float | None = None
-        for other in self._queue.show():
-            # by place alone: another run may have called it by another name
-            if other.property(LOCATION) != request.property(LOCATION):
-                continue
-            published.update(json.loads(other.property(FIRST_SEEN) or "{}"))
-            at = other.property(PUBLISHED_MS)
-            if at is not None:
-                seconds = int(at) / 1000
+        # by place alone: another run may have called it by another name
+        for other in self._queue.at_location(target.location):
+            other.require_understood("clean", "first_seen", "published_ms")
+            published.update(other.facts.first_seen)
+            if other.facts.published_ms is not None:
+                seconds = other.facts.published_ms / 1000
                 newest = seconds if newest is None else max(newest, seconds)
-                published.update((name, seconds) for name in (other.property(OUTPUTS) or "").split(",") if name)
+                published.update(dict.fromkeys(other.facts.outputs or (), seconds))
         for file in listing.files:
             name = file.path.partition("/")[0]
             if name in published:

@@ -15,18 +15,17 @@ from acidlib.engine.catalog import Catalog, require_unchanged
 from acidlib.engine.cleaner import CleaningAsked, recorded_mark
 from acidlib.engine.cleaning_rules import GONE, NO_FORGETTING, cleaning_place, retention_of, wanted
 from acidlib.engine.hive3.connected import Connected3, alone_with
-from acidlib.engine.hive3.evidence import Evidence, concerns, format_evidence, parse_evidence, table_id
+from acidlib.engine.hive3.evidence import concerns, evidence_now, still_to_end, table_id
 from acidlib.engine.hive3.recovery import recover
 from acidlib.engine.retrying import note_failure, retry_wait
 from acidlib.engine.services import Services
-from acidlib.engine.target import EVIDENCE, OUTPUTS, TABLE_ID, Target
+from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import Evidence, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.planning.aborted import aborted_present
-from acidlib.planning.clean import CleanPlan, cleanable, left_over
-from acidlib.queue.rules import LOCATION
+from acidlib.planning.clean import CleanPlan, aborted_present, cleanable, left_over
 
 MOST_NOTED = 20
 
@@ -93,14 +92,14 @@ class Hive3Cleaning:
         newest: Evidence | None = None
         for name, evidence in seen.items():
             newest = evidence.newer(newest)
-            reason = evidence.blocker(txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
+            reason = still_to_end(evidence, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
             if reason is not None:
                 still_read[name] = reason
         for name in listing.top_directories():
             if name not in seen:
                 still_read[name] = "what covers it is seen for the first time; the next run goes on from there"
         if newest is not None:
-            reason = newest.blocker(txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
+            reason = still_to_end(newest, txns, locks, now_ms=now_ms, retention_ms=self._retention_ms)
             still_read.pop("", None)
             if reason is not None:
                 still_read[""] = reason
@@ -120,14 +119,13 @@ class Hive3Cleaning:
         """What existed when covering directories were first seen."""
         if not plan.first_seen:
             return
-        now = Evidence.of(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
+        now = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
         table = self._tables[request.id]
-        same = request.property(TABLE_ID) == table
-        noted = parse_evidence(request.property(EVIDENCE)) if same else {}
+        noted = dict(request.facts.evidence) if request.facts.table_id == table else {}
         # the metastore's queue has little room for properties; what does not fit is noted by a later run
         room = MOST_NOTED - len(noted)
         noted.update(dict.fromkeys(plan.first_seen[: max(room, 0)], now))
-        self._queue.set_properties(request.id, None, {EVIDENCE: format_evidence(noted), TABLE_ID: table})
+        self._queue.set_facts(request.id, None, RequestFacts(evidence=noted, table_id=table))
 
     def check(self, request: CompactionRequest, target: Target) -> None:
         """Hive's own compactor must not be at work there, and the place must be where it was."""
@@ -172,25 +170,26 @@ class Hive3Cleaning:
         if not self._connected.own_queue:
             return []
         rows = [row for row in self._queue.show() if self._connected.ours(row) and wanted(self._asked, row)]
-        return [(row, row.property(LOCATION) or "") for row in rows]
+        return [(row, row.facts.location or "") for row in rows]
 
     def _rows(self, request: CompactionRequest) -> list[CompactionRequest]:
-        return [row for row in self._queue.show() if self._connected.ours(row) and row.entity == request.entity]
+        return [row for row in self._queue.of_entity(request) if self._connected.ours(row)]
 
     def _seen(self, request: CompactionRequest, target: Target) -> dict[str, Evidence]:
         """Of each directory of this very table, the latest evidence: to wait longer is always right."""
         seen: dict[str, Evidence] = {}
         for row in self._rows(request):
-            if row.property(TABLE_ID) == table_id(target):
-                for name, evidence in parse_evidence(row.property(EVIDENCE)).items():
+            if row.facts.table_id == table_id(target):
+                row.require_understood("clean", "evidence")
+                for name, evidence in row.facts.evidence.items():
                     seen[name] = evidence.newer(seen.get(name))
         return seen
 
     def _outputs(self, request: CompactionRequest) -> set[str]:
-        return {name for row in self._rows(request) for name in (row.property(OUTPUTS) or "").split(",") if name}
+        return {name for row in self._rows(request) for name in row.facts.outputs or ()}
 
 
 def _with_mark(row: CompactionRequest) -> CompactionRequest:
     """The metastore's queue has no null for it: the mark 0, of a compaction of nothing but original files, reads so."""
-    known = row.highest_write_id is not None or row.property(OUTPUTS) is None
+    known = row.highest_write_id is not None or row.facts.outputs is None
     return row if known else replace(row, highest_write_id=0)

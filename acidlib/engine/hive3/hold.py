@@ -9,13 +9,14 @@ from dataclasses import replace
 from acidlib.engine.backend import Taken
 from acidlib.engine.catalog import Catalog, require_unchanged
 from acidlib.engine.hive3.connected import Connected3, lock_timeout
-from acidlib.engine.hive3.evidence import Evidence, format_evidence, table_id
+from acidlib.engine.hive3.evidence import evidence_now, table_id
 from acidlib.engine.names import run_as_user
 from acidlib.engine.services import Services
 from acidlib.engine.sql_hold import SqlHold
-from acidlib.engine.target import EVIDENCE, LOCK_TRIES, TABLE_ID, Target
+from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError
 from acidlib.metastore.compactor_locks import CompactorLock, lock_place, publication_lock
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
@@ -108,22 +109,20 @@ class Hive3Hold(SqlHold):
             if self._lock is not None:
                 self._lock.release()
 
-    def _properties(self, directories: tuple[str, ...]) -> dict[str, str]:
+    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """What the cleaner needs: which transactions and locks existed once the results were visible."""
-        evidence = Evidence.of(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
-        # an empty name stands for the publication itself, where it left nothing
-        return {
-            EVIDENCE: format_evidence(dict.fromkeys(directories or ("",), evidence)),
-            TABLE_ID: table_id(self._taken.target),
-        }
+        evidence = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
+        return RequestFacts(
+            evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self._taken.target)
+        )
 
     def _awaits_cleaning(self) -> bool:
-        entity = self._request.entity
-        return any(other.entity == entity and self._connected.ours(other) for other in self._queue.ready_for_cleaning())
+        others = self._queue.of_entity(self._request)
+        return any(other.state is State.READY_FOR_CLEANING and self._connected.ours(other) for other in others)
 
     def _count_try(self) -> None:
-        tries = int(self._request.property(LOCK_TRIES) or 0) + 1
-        self._queue.set_properties(self._id, self._services.worker_id, {LOCK_TRIES: str(tries)})
+        tried = RequestFacts(lock_tries=self._request.facts.lock_tries + 1)
+        self._queue.set_facts(self._id, self._services.worker_id, tried)
 
     def _leave_to_hive(self) -> None:
         """Hive's own committer deletes an existing target before it renames: never be there at the same time."""

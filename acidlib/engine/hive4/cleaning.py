@@ -25,8 +25,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
-from acidlib.planning.aborted import aborted_present
-from acidlib.planning.clean import CleanPlan, cleanable, left_over
+from acidlib.planning.clean import CleanPlan, aborted_present, cleanable, left_over
 
 CLEANER_ON = "metastore.compactor.cleaner.on"
 

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: compiled once for an installation, and good for everybody who may read it.
+"""Where compiled kernels are kept: compiled once for an installation, and used by everybody who may read it.
 
 A file holds one kernel, compiled for one set of types. Its name is a digest of all that the code depends on: the
 sources of the kernels, the compiler, the interpreter and the processor. So nothing in it is ever out of date, no path
@@ -62,7 +62,7 @@ class CompiledKernels(NullCache):
         whole = hashlib.sha256(payload).digest() + payload
         name = self._name(sig, data.codegen)
         kept = next((directory for directory in _directories() if _write(directory, name, whole)), None)
-        _tell(data.codegen.magic_tuple()[1], kept)
+        _report(data.codegen.magic_tuple()[1], kept)
 
     def _name(self, sig: Any, codegen: Any) -> str:
         module, function = self._function.__module__, self._function.__qualname__
@@ -79,7 +79,7 @@ def _sources(module: str) -> str:
     for name in dict.fromkeys([*shared, module]):
         get_source = getattr(getattr(importlib.util.find_spec(name), "loader", None), "get_source", None)
         text: str | None = None if get_source is None else get_source(name)
-        # without its text nothing tells what was compiled: then it is good for this process only
+        # without its text it is not known what was compiled: then it is good for this process only
         digest.update((uuid.uuid4().hex if text is None else text).encode() + b"\0")
     return digest.hexdigest()
 
@@ -87,7 +87,7 @@ def _sources(module: str) -> str:
 def _directories() -> Iterator[Path]:
     yield _BESIDE
     named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    with suppress(RuntimeError):  # nobody knows the home of this user
+    with suppress(RuntimeError):  # this user has no home directory
         yield (Path(named) if named else Path.home() / ".cache") / "acidlib"
 
 
@@ -114,8 +114,8 @@ def _write(directory: Path, name: str, whole: bytes) -> bool:
 
 
 @cache
-def _tell(processor: str, kept: Path | None) -> None:
-    """One line for people, once in a process."""
+def _report(processor: str, kept: Path | None) -> None:
+    """Prints one line for people, once in a process."""
     where = f"kept in {kept}" if kept else "not kept, for no directory can be written; NUMBA_CACHE_DIR names one"
     print(
         f"acidlib: compiling kernels for this processor ({processor}), which takes a minute; {where}", file=sys.stderr

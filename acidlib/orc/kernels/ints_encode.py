@@ -107,7 +107,7 @@ def _even_run(values: Longs, start: int, limit: int) -> int:
         end += _STRIDE
     while end < limit and wrapping_sub(values[end], values[end - 1]) == step:
         end += 1
-    # the ends tell whether the steps overflowed
+    # the ends show whether the steps overflowed
     if not _is_small(step) or (step > 0) != (values[end - 1] > values[start]):
         return 1
     return end - start

@@ -43,7 +43,7 @@ def filter_values(values: NDArray[Any], keep: Flags) -> NDArray[Any]:
     if len(kept) != len(values):
         raise ValueError(f"{len(values)} values but {len(kept)} flags")
     patterns = kernel_array(values, values.dtype).view(_PATTERNS[values.itemsize])
-    # one more, which a dropped value behind the last kept one is written to
+    # one more: a dropped value behind the last kept one is written there
     out = np.empty(int(np.count_nonzero(kept)) + 1, dtype=patterns.dtype)
     _filter_values(patterns, kept, out)
     return out[:-1].view(values.dtype)
@@ -105,7 +105,7 @@ def _check_lengths(sizes: Longs, keep: Flags, total: int | None, unit: str) -> N
 
 @kernel
 def _bounded_sum(sizes: Longs, limit: int) -> int:
-    """The sum of sizes, or -1 as soon as it passes the limit: it cannot overflow so."""
+    """The sum of sizes, or -1 as soon as it passes the limit, so that it cannot overflow."""
     total = 0
     for size in sizes:
         if size > limit - total:
@@ -141,7 +141,7 @@ def _expand(keep: Flags, sizes: Longs, out: Bytes) -> None:
     for i in range(len(sizes)):
         flags = np.uint64(0x0101010101010101 if keep[i] else 0)
         end = pos + sizes[i]
-        # most lists are short: eight flags at once, of which the next list writes over what is too many
+        # most lists are short: eight flags at once; the next list overwrites those that are too many
         store_word(out, pos, flags)
         pos += 8
         while pos < end:

@@ -1,0 +1,164 @@
+"""What dead runs, ours and Hive's, left at a table or partition and nobody will ever read.
+
+Litter is what a run of this engine must have left; every cleaning removes it. Orphans are looked for on request: they
+are staging directories of anybody, and results whose transaction was aborted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acidlib.errors import AcidError, ConflictError
+from acidlib.model.generation import Generation
+from acidlib.model.names import parse_directory
+from acidlib.model.txnids import ValidTxnList
+from acidlib.storage.claims import CLAIM_FILE, is_claimed
+from acidlib.storage.filesystem import Entry, FileSystem
+from acidlib.storage.staging import PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
+
+LITTER_SECONDS = 86_400.0
+"""How long nothing must have been modified in what is called litter."""
+
+HIVE_STAGING_PREFIX = ".hive-staging"
+"""What Hive's queries write to before their results have a name (`hive.exec.stagingdir`)."""
+
+_FOREIGN = ("staging of a compaction", "staging of a query")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Litter:
+    """Something that a dead run left in a partition; `idle_seconds` since anything in it was modified."""
+
+    name: str
+    bytes: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """One directory that nobody will ever read; `idle_seconds` since anything in it was modified."""
+
+    path: str
+    bytes: int
+    idle_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contents:
+    """What lies in a directory: the paths below it, their bytes, and when any of it was modified last."""
+
+    names: frozenset[str]
+    bytes: int
+    modified: float
+
+
+def find_litter(
+    fs: FileSystem,
+    location: str,
+    *,
+    now: float,
+    own_token: str | None = None,
+) -> tuple[Litter, ...]:
+    """Staging directories and unfinished claim files of dead runs in a partition that may be removed.
+
+    Only what carries our marker, or is empty, and in which nothing was modified for `LITTER_SECONDS`. Never one with a
+    publication record (that is finished first), and nothing at all while somebody else holds a live claim on the
+    partition; `own_token` is that of the caller's own claim.
+    """
+    if is_claimed(fs, location, now, own_token=own_token):
+        return ()
+    found = (_as_litter(fs, location, entry, now) for entry in fs.list_directory(location, missing=ConflictError))
+    return tuple(litter for litter in found if litter is not None and litter.idle_seconds > LITTER_SECONDS)
+
+
+def _as_litter(fs: FileSystem, location: str, entry: Entry, now: float) -> Litter | None:
+    if entry.is_symlink:
+        return None
+    if not entry.is_directory:
+        unfinished = entry.name.startswith(f"{CLAIM_FILE}.") and entry.name.endswith(".tmp")
+        if not unfinished:
+            return None
+        return Litter(name=entry.name, bytes=entry.length, idle_seconds=now - entry.modified)
+    if not entry.name.startswith(STAGING_PREFIX):
+        return None
+    found = _contents(fs, location, entry)
+    if found is None:
+        return None
+    if STAGING_MARKER not in found.names and not all(name.startswith(f"{STAGING_MARKER}.") for name in found.names):
+        return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
+    return Litter(name=entry.name, bytes=found.bytes, idle_seconds=now - found.modified)
+
+
+def find_orphans(
+    fs: FileSystem,
+    location: str,
+    *,
+    now: float,
+    idle_seconds: float,
+    txns: ValidTxnList,
+    own_token: str | None = None,
+) -> tuple[Orphan, ...]:
+    """The orphans in a table or partition in which nothing was modified for `idle_seconds`; in the order of names.
+
+    Staging is recognised by its name: `_tmp_…` is what compactors write to, Hive's and this one, `.hive-staging…` what
+    Hive's queries do. A result is an orphan when the transaction of its `_vT` is known to be aborted. Nothing is one
+    while another run holds a live claim on the place, nor is staging with the record of a publication, which the next
+    run finishes. `own_token` is that of the caller's own claim. Raises ConflictError when the place is gone.
+    """
+    if is_claimed(fs, location, now, own_token=own_token):
+        return ()
+    found = []
+    for entry in fs.list_directory(location, missing=ConflictError):
+        if not entry.is_directory or entry.is_symlink:
+            continue
+        what = _what(entry.name, txns)
+        orphan = None if what is None else _measured(fs, location, entry, what, now)
+        if orphan is not None and orphan.idle_seconds > _patience(orphan, idle_seconds):
+            found.append(orphan)
+    return tuple(found)
+
+
+def _what(name: str, txns: ValidTxnList) -> str | None:
+    if name.startswith(STAGING_PREFIX):
+        return _FOREIGN[0]
+    if name.startswith(HIVE_STAGING_PREFIX):
+        return _FOREIGN[1]
+    parsed = parse_directory(name, Generation.HIVE4)
+    if parsed is not None and parsed.visibility_txn and txns.is_txn_aborted(parsed.visibility_txn):
+        return f"the result of transaction {parsed.visibility_txn}, which was aborted"
+    return None
+
+
+def _patience(orphan: Orphan, idle_seconds: float) -> float:
+    """Only Hive knows whether its query or compactor still lives: its staging is left for a day at least."""
+    return max(idle_seconds, LITTER_SECONDS) if orphan.reason in _FOREIGN else idle_seconds
+
+
+def _measured(fs: FileSystem, location: str, entry: Entry, what: str, now: float) -> Orphan | None:
+    found = _contents(fs, location, entry)
+    if found is None:
+        return None
+    if STAGING_MARKER in found.names:
+        what = "staging of a dead run of this engine"
+    return Orphan(path=entry.name, bytes=found.bytes, idle_seconds=now - found.modified, reason=what)
+
+
+def _contents(fs: FileSystem, location: str, entry: Entry) -> _Contents | None:
+    """What a directory that nobody may need any more holds.
+
+    None when it must not be touched: somebody is at work in it, it cannot be read, or it holds the record of a
+    publication, which the next run finishes.
+    """
+    try:
+        tree = fs.list_tree(f"{location}/{entry.name}", enter_hidden=True, missing=ConflictError)
+    except AcidError:
+        return None
+    names = frozenset(item.path for item in tree)
+    if PUBLISH_RECORD in names:
+        return None
+    return _Contents(
+        names=names,
+        bytes=sum(item.length for item in tree),
+        modified=max([entry.modified, *(item.modified for item in tree)]),
+    )

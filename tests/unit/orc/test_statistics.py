@@ -1,0 +1,600 @@
+"""Column statistics against Java's own in real tables, against the C++ writer's, and case by case."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import math
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyorc
+import pytest
+from judges import orc_tail as o
+from judges import tables
+from orc_memory import MemorySource, tail_of
+
+from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
+from acidlib.orc.schema import TypeNode
+from acidlib.orc.statistics import (
+    group_statistics,
+    integer_range,
+    statistics_are_true,
+    stripe_statistics_are_true,
+)
+from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
+from acidlib.orc.statistics_rules import StatisticsRules, compares_alike, decimal_text, parse_decimal
+from acidlib.orc.stripe import StripeReader
+from acidlib.orc.tail import Tail, parse_message
+from unit.orc.messages import HIVE3, HIVE4, INTS, node_of, stats
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+def whole(column: Column, rules: StatisticsRules = HIVE4, **more: Any) -> Any:
+    """The statistics of a column as one row group."""
+    slots, values = np.array([0, column.slots]), np.array([0, column.count])
+    (message,) = group_statistics(column, node_of(column.kind, **more), slots, values, rules=rules)
+    return message
+
+
+def longs(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+def timestamps(*pairs: tuple[int, int], kind: Kind = Kind.TIMESTAMP) -> Column:
+    seconds, nanos = zip(*pairs, strict=True)
+    return Column(kind=kind, slots=len(pairs), values=longs(*seconds), secondary=longs(*nanos))
+
+
+def strings(*values: bytes, kind: Kind = Kind.STRING) -> Column:
+    lengths = longs(*map(len, values))
+    return Column(kind=kind, slots=len(values), lengths=lengths, data=np.frombuffer(b"".join(values), np.uint8))
+
+
+def doubles(*values: float) -> Column:
+    return Column(kind=Kind.DOUBLE, slots=len(values), values=np.array(values).view(np.uint64))
+
+
+def decimals(*values: str, scale: int | None = None) -> Column:
+    """Each value at its own scale, or all at one; `high` only where 64 bits do not do."""
+    unscaled, scales = [], []
+    for value in values:
+        sign, digits, exponent = Decimal(value).as_tuple()
+        assert isinstance(exponent, int)
+        at = -exponent if scale is None else scale
+        unscaled.append((-1) ** sign * int("".join(map(str, digits))) * 10 ** (at + exponent))
+        scales.append(at)
+    low = np.array([value & (2**64 - 1) for value in unscaled], np.uint64).view(np.int64)
+    high = longs(*(value >> 64 for value in unscaled))
+    fits = all(-(2**63) <= value < 2**63 for value in unscaled)
+    return Column(
+        kind=Kind.DECIMAL, slots=len(values), values=low, high=None if fits else high, secondary=longs(*scales)
+    )
+
+
+# --- real files: Java wrote their statistics ---
+
+
+def true_files() -> list[Path]:
+    paths = []
+    for path in sorted(FIXTURES.rglob("*")):
+        if path.is_file() and path.read_bytes()[:3] == b"ORC":
+            tail = tail_of(path.read_bytes(), str(path))
+            parts = zip(tail.stripe_statistics, tail.stripes, strict=False)
+            if tail.stripes and all(statistics_are_true(tail.stride, part[0], s.rows) for part, s in parts):
+                paths.append(path)
+    return paths
+
+
+def pairs(column: Column, node: TypeNode) -> Iterator[tuple[Column, TypeNode]]:
+    yield column, node
+    for child, child_node in zip(column.children, node.children, strict=True):
+        yield from pairs(child, child_node)
+
+
+def as_ours(found: Any, node: TypeNode) -> Any:
+    """Java's message with the deliberate differences made: no sizes, nothing without bounds, NaN, infinity, zeros."""
+    message = ColumnStatistics()
+    message.CopyFrom(found)
+    message.ClearField("bytes_on_disk")
+    message.ClearField("collection_statistics")
+    if not message.number_of_values and node.kind not in (Kind.BOOLEAN, Kind.BINARY):
+        return ColumnStatistics(number_of_values=0, has_null=message.has_null)
+    typed = message.double_statistics
+    if message.HasField("double_statistics"):
+        if math.isnan(typed.sum):
+            message.ClearField("double_statistics")
+        else:
+            typed.minimum = -0.0 if typed.minimum == 0 else typed.minimum
+            typed.maximum = 0.0 if typed.maximum == 0 else typed.maximum
+            if math.isinf(typed.sum):
+                typed.ClearField("sum")
+    return message
+
+
+def without_maximum(message: Any) -> tuple[Any, int]:
+    """The message less its timestamp maximum, and that maximum: Java ORC 1.5 cuts it and we round it up."""
+    rest = ColumnStatistics()
+    rest.CopyFrom(message)
+    rest.timestamp_statistics.ClearField("maximum_utc")
+    return rest, message.timestamp_statistics.maximum_utc
+
+
+def same(got: Any, found: Any, node: TypeNode, rules: StatisticsRules) -> bool:
+    wanted = as_ours(found, node)
+    if rules.generation == 4 or not wanted.HasField("timestamp_statistics"):
+        return bool(got == wanted)
+    (rest, maximum), (java_rest, java_maximum) = without_maximum(got), without_maximum(wanted)
+    return rest == java_rest and maximum - java_maximum in (0, 1)
+
+
+def test_every_stripe_of_the_real_tables_has_javas_statistics() -> None:
+    checked = {3: 0, 4: 0}
+    for path in true_files():
+        tail = tail_of(path.read_bytes(), str(path))
+        rules = HIVE3 if "hive3" in path.parts else HIVE4
+        for number, stripe in enumerate(tail.stripes):
+            reader = StripeReader(MemorySource(path.read_bytes(), str(path)), tail, number)
+            for column, node in pairs(reader.column(tail.root, stripe.rows), tail.root):
+                slots, values = np.array([0, column.slots]), np.array([0, column.count])
+                (got,) = group_statistics(column, node, slots, values, rules=rules)
+                assert same(got, tail.stripe_statistics[number][node.column], node, rules), (path, number, str(node))
+                checked[rules.generation] += 1
+    assert checked[3] > 1000
+    assert checked[4] > 1000
+
+
+def test_merging_the_stripes_of_real_tables_gives_their_file_statistics() -> None:
+    merged_stripes = 0
+    for path in true_files():
+        tail = tail_of(path.read_bytes(), str(path))
+        rules = HIVE3 if "hive3" in path.parts else HIVE4
+        for node in tail.root.walk():
+            parts = [columns[node.column] for columns in tail.stripe_statistics]
+            merged = merge_statistics(parts, node, rules=rules)
+            assert same(merged, tail.file_statistics[node.column], node, rules), (path, str(node))
+            merged_stripes += len(parts)
+    assert merged_stripes > 2000
+
+
+def test_copying_the_stripes_of_real_tables_drops_only_nan() -> None:
+    dropped = 0
+    for path in true_files():
+        tail = tail_of(path.read_bytes(), str(path))
+        rules = HIVE3 if "hive3" in path.parts else HIVE4
+        for columns in tail.stripe_statistics:
+            for found, node in zip(columns, tail.root.walk(), strict=True):
+                copied = copied_statistics(found, node, rules=rules)
+                if math.isnan(found.double_statistics.sum):
+                    assert not copied.HasField("double_statistics")
+                    dropped += 1
+                else:
+                    assert copied == found
+    assert dropped > 0
+
+
+def test_false_statistics_of_hive_3_minor_compactions_are_seen() -> None:
+    path = FIXTURES / "hive3/a_crud/after_minor/delta_0000001_0000004/bucket_00000"
+    tail = tail_of(path.read_bytes(), str(path))
+    assert tail.rows > 0
+    assert not statistics_are_true(tail.stride, tail.file_statistics[0], tail.rows)
+    assert not statistics_are_true(10_000, tail.file_statistics[0], tail.rows)
+
+
+# --- files of the C++ writer ---
+
+SCHEMA = (
+    "struct<a:boolean,b:tinyint,c:smallint,d:int,e:bigint,f:float,g:double,h:string,i:varchar(20),j:binary,"
+    "k:decimal(10,2),l:decimal(38,10),m:date,n:timestamp>"
+)
+
+
+def rows(count: int) -> list[tuple[Any, ...]]:
+    pick = random.Random(11)
+    made = []
+    for _ in range(count):
+        row: list[Any] = [
+            pick.random() < 0.3,
+            pick.randint(-128, 127),
+            pick.randint(-(2**15), 2**15 - 1),
+            pick.randint(-(2**31), 2**31 - 1),
+            pick.randint(-(2**62), 2**62),
+            float(np.float32(pick.gauss(0, 10))),
+            pick.gauss(0, 1e9),
+            "".join(pick.choices("abcxyzäöü", k=pick.randint(0, 12))),
+            "".join(pick.choices("01", k=pick.randint(0, 20))),
+            pick.randbytes(pick.randint(0, 9)),
+            Decimal(pick.randint(-(10**9), 10**9)).scaleb(-2),
+            Decimal(f"{pick.randint(-(10**27), 10**27)}.{pick.randint(0, 10**10 - 1):010}"),
+            datetime.date(1970, 1, 1) + datetime.timedelta(days=pick.randint(-9000, 90_000)),
+            datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)
+            + datetime.timedelta(microseconds=pick.randint(0, 2 * 10**15)),
+        ]
+        made.append(tuple(None if pick.random() < 0.1 else value for value in row))
+    return made
+
+
+def pyorc_file(count: int, **options: Any) -> tuple[bytes, Tail]:
+    output = io.BytesIO()
+    with pyorc.Writer(output, SCHEMA, row_index_stride=1000, **options) as writer:
+        writer.writerows(rows(count))
+    return output.getvalue(), tail_of(output.getvalue())
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0])
+def test_row_groups_of_a_cpp_file_have_its_statistics(threshold: float) -> None:
+    data, tail = pyorc_file(3500, dict_key_size_threshold=threshold)
+    reader = StripeReader(MemorySource(data, "pyorc"), tail, 0)
+    bounds = np.array([0, 1000, 2000, 3000, 3500])
+    for column, node in pairs(reader.column(tail.root, 3500), tail.root):
+        present = np.ones(3500, bool) if column.present is None else column.present
+        running = np.concatenate(([0], np.cumsum(present)))
+        groups = group_statistics(column, node, bounds, running[bounds], rules=HIVE4)
+        for got, entry in zip(groups, row_index(reader, node.column).entry, strict=True):
+            assert close(got, entry.statistics), (str(node), got, entry.statistics)
+        merged = merge_statistics(groups, node, rules=HIVE4)
+        assert close(merged, tail.file_statistics[node.column]), str(node)
+
+
+def row_index(reader: StripeReader, column: int) -> Any:
+    """The RowIndex message of a column."""
+    (place,) = [place for kind, place in reader.streams(column, index=True) if kind == StreamKind.ROW_INDEX]
+    data = reader.source.read(place.offset, place.length)
+    return parse_message(RowIndex, data, reader.tail.compression, reader.tail.block_size, "the row index")
+
+
+def close(got: Any, found: Any) -> bool:
+    """Equal but for the order in which floating sums were added, and what the C++ writer spells otherwise."""
+    left, right = ColumnStatistics(), ColumnStatistics()
+    left.CopyFrom(got)
+    right.CopyFrom(found)
+    right.ClearField("bytes_on_disk")
+    right.ClearField("collection_statistics")
+    for message in (left, right):
+        for field in ("minimum", "maximum", "sum"):
+            text = getattr(message.decimal_statistics, field)
+            if "." in text:
+                setattr(message.decimal_statistics, field, text.rstrip("0").rstrip("."))
+        if message.HasField("timestamp_statistics"):
+            message.timestamp_statistics.ClearField("minimum")
+            message.timestamp_statistics.ClearField("maximum")
+    if left.HasField("double_statistics"):
+        sums = left.double_statistics.sum, right.double_statistics.sum
+        left.double_statistics.sum = right.double_statistics.sum
+        return left == right and math.isclose(*sums, rel_tol=1e-9)
+    return bool(left == right)
+
+
+def test_file_statistics_as_pyorc_reads_them() -> None:
+    data, tail = pyorc_file(700)
+    values = list(zip(*rows(700), strict=True))
+    read = pyorc.Reader(io.BytesIO(data))
+    reader = StripeReader(MemorySource(data, "pyorc"), tail, 0)
+    for number, node in enumerate(tail.root.children):
+        message = whole(reader.column(node, 700), HIVE4, precision=node.precision, scale=node.scale)
+        found = read[node.column].statistics
+        present = [value for value in values[number] if value is not None]
+        assert message.number_of_values == found["number_of_values"] == len(present)
+        assert message.has_null == found["has_null"]
+        if node.kind in (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG):
+            assert integer_range(message) == (found["minimum"], found["maximum"]) == (min(present), max(present))
+        if node.kind is Kind.DECIMAL:
+            assert Decimal(message.decimal_statistics.minimum) == found["minimum"] == min(present)
+            assert Decimal(message.decimal_statistics.maximum) == found["maximum"] == max(present)
+
+
+# --- case by case ---
+
+
+def test_an_empty_group_has_no_bounds_and_no_typed_message() -> None:
+    column = Column(kind=Kind.LONG, slots=3, present=np.zeros(3, bool), values=longs())
+    bounds, none = longs(0, 3, 3), longs(0, 0, 0)
+    nulls, nothing = group_statistics(column, node_of(Kind.LONG), bounds, none, rules=HIVE3)
+    assert nulls == stats(0, has_null=True)
+    assert nothing == stats(0)
+
+
+def test_no_groups() -> None:
+    column = Column(kind=Kind.LONG, slots=0, values=longs())
+    assert group_statistics(column, node_of(Kind.LONG), longs(0), longs(0), rules=HIVE3) == []
+
+
+def test_bytes_are_signed() -> None:
+    column = Column(kind=Kind.BYTE, slots=3, values=np.array([0x7F, 0x80, 0xFF], np.uint8))
+    assert whole(column) == stats(3, int_statistics={"minimum": -128, "maximum": 127, "sum": -2})
+
+
+def test_a_sum_beyond_64_bits_is_left_out_and_bounds_stay() -> None:
+    top = 2**63 - 1
+    column = Column(kind=Kind.LONG, slots=2, values=longs(top, top))
+    assert whole(column) == stats(2, int_statistics={"minimum": top, "maximum": top})
+    column = Column(kind=Kind.LONG, slots=4, values=longs(top, top, -top, -top - 1))
+    assert whole(column) == stats(4, int_statistics={"minimum": -top - 1, "maximum": top, "sum": -1})
+
+
+def test_booleans_and_binaries_keep_their_message_without_values() -> None:
+    column = Column(kind=Kind.BOOLEAN, slots=3, values=np.array([1, 0, 1], np.uint8))
+    assert whole(column) == stats(3, bucket_statistics={"count": [2]})
+    column = Column(kind=Kind.BOOLEAN, slots=0, values=np.array([], np.uint8))
+    assert whole(column) == stats(0, bucket_statistics={"count": [0]})
+    assert whole(strings(b"abc", b"", b"\xff", kind=Kind.BINARY)) == stats(3, binary_statistics={"sum": 4})
+
+
+@pytest.mark.parametrize("values", [(1.0, math.nan), (math.nan, 1.0), (math.nan,)])
+def test_nan_leaves_nothing(values: tuple[float, ...]) -> None:
+    assert whole(doubles(*values)) == stats(len(values))
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_zero_bounds_take_in_both_zeros(zero: float) -> None:
+    typed = whole(doubles(zero)).double_statistics
+    assert math.copysign(1, typed.minimum) == -1
+    assert math.copysign(1, typed.maximum) == 1
+    assert (typed.minimum, typed.maximum, typed.sum) == (0, 0, 0)
+
+
+def test_sums_that_are_not_finite_are_left_out() -> None:
+    inf = math.inf
+    assert whole(doubles(-inf, inf)) == stats(2, double_statistics={"minimum": -inf, "maximum": inf})
+    assert whole(doubles(1e308, 1e308)) == stats(2, double_statistics={"minimum": 1e308, "maximum": 1e308})
+
+
+def test_floats_are_widened_exactly() -> None:
+    column = Column(kind=Kind.FLOAT, slots=1, values=np.array([0.1], np.float32).view(np.uint32))
+    exact = 13421773 / 2**27
+    assert whole(column) == stats(1, double_statistics={"minimum": exact, "maximum": exact, "sum": exact})
+
+
+def test_dates_beyond_32_bits_are_unknown() -> None:
+    assert whole(Column(kind=Kind.DATE, slots=2, values=longs(-719_162, 2_932_896))) == stats(
+        2, date_statistics={"minimum": -719_162, "maximum": 2_932_896}
+    )
+    assert whole(Column(kind=Kind.DATE, slots=2, values=longs(0, 2**31))) == stats(2)
+
+
+def test_strings_by_unsigned_bytes() -> None:
+    column = strings(b"b", "ä".encode(), b"a\x00", b"a", b"abcdefghi", b"abcdefgh")
+    assert whole(column) == stats(6, string_statistics={"minimum": b"a", "maximum": "ä".encode(), "sum": 23})
+
+
+def test_strings_that_share_their_first_bytes_or_end_in_zeros() -> None:
+    generator = random.Random(11)
+    heads = [b"", b"\0", b"\0" * 7, b"\0" * 8, b"abcdefg", b"abcdefgh", b"\xc2\x80" * 5]
+    for _ in range(300):
+        values = [
+            generator.choice(heads) + bytes(generator.choices(b"\0a\x7f", k=generator.randrange(4)))
+            for _ in range(generator.randrange(1, 6))
+        ]
+        typed = whole(strings(*values)).string_statistics
+        assert (typed.minimum, typed.maximum) == (min(values), max(values)), values
+        assert typed.sum == sum(map(len, values))
+
+
+def test_the_extreme_instants_are_found_before_and_after_1970() -> None:
+    generator = random.Random(12)
+    for _ in range(300):
+        # nanoseconds as stored: three bits for the zeros that were taken off
+        pairs = [
+            (generator.randrange(-4, 4) + EPOCH, generator.choice([0, 1, 999_999, 1_000_000, 999_999_999]) << 3)
+            for _ in range(generator.randrange(1, 8))
+        ]
+        millis = []
+        for second, stored in pairs:
+            read = (second - EPOCH) * 1000 + (stored >> 3) // 1_000_000
+            millis.append(read - 1000 if read < 0 and stored >> 3 > 999_999 else read)
+        typed = whole(timestamps(*pairs)).timestamp_statistics
+        assert (typed.minimum_utc, typed.maximum_utc) == (min(millis), max(millis)), pairs
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_dictionary_in_any_order(order: tuple[int, ...]) -> None:
+    entries = [(b"aa", b"b", b"c")[i] for i in order]
+    dictionary = Dictionary(
+        offsets=np.concatenate(([0], np.cumsum([len(e) for e in entries]))),
+        data=np.frombuffer(b"".join(entries), np.uint8),
+    )
+    column = Column(kind=Kind.STRING, slots=3, values=longs(*(entries.index(e) for e in (b"b", b"aa", b"b"))))
+    column.dictionary = dictionary
+    assert whole(column) == stats(3, string_statistics={"minimum": b"aa", "maximum": b"b", "sum": 4})
+
+
+@pytest.mark.parametrize("rules", [HIVE3, HIVE4])
+def test_long_strings_leave_nothing(rules: StatisticsRules) -> None:
+    assert whole(strings(b"a", b"b" * 1025), rules) == stats(2)
+    assert whole(strings(b"a" * 1025, b"b"), rules) == stats(2)
+    assert whole(strings(b"a", b"b" * 1024), rules).string_statistics.maximum == b"b" * 1024
+    assert whole(strings(b"a", b"b" * 2000, b"c"), rules).string_statistics.sum == 2002
+
+
+@pytest.mark.parametrize("odd", ["\ue000", "\uffff", "\U0001f600"])
+def test_bounds_that_java_orders_otherwise_leave_nothing(odd: str) -> None:
+    assert whole(strings(b"a", odd.encode())) == stats(2)
+    assert whole(strings(b"\x80", b"z")) == stats(2)
+    assert whole(strings(b"a", odd.encode(), b"\xf8")) == stats(3)
+
+
+def test_bounds_that_are_kept_order_alike_in_bytes_and_in_utf_16() -> None:
+    ranges = (0x20, 0x7F), (0x80, 0x900), (0xD000, 0xD800), (0xE000, 0x10000), (0x10000, 0x10200)
+    letters = [chr(code) for low, high in ranges for code in (low, high - 1)]
+    words = [a + b for a in letters for b in ["", *letters]]
+    kept = [word for word in words if compares_alike(word.encode())]
+    assert 20 < len(kept) < len(words)
+    for bound in kept:
+        for word in words:
+            assert (bound.encode() < word.encode()) == (bound.encode("utf-16-be") < word.encode("utf-16-be"))
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "most", "total"),
+    [
+        (("0.00",), "0", "0", "0"),
+        (("1.50", "-0.05", "100"), "-0.05", "100", "101.45"),
+        (("0.9", "0.10", "0.099"), "0.099", "0.9", "1.099"),
+        (
+            ("1234567890123456789012345678.5", "-2", "0.25"),
+            "-2",
+            "1234567890123456789012345678.5",
+            "1234567890123456789012345676.75",
+        ),
+        (("9" * 38, "1"), "1", "9" * 38, ""),
+        (("-" + "9" * 38, "0." + "0" * 37 + "1"), "-" + "9" * 38, "0." + "0" * 37 + "1", ""),
+        (
+            ("18446744073709551616", "18446744073709551615"),
+            "18446744073709551615",
+            "18446744073709551616",
+            "36893488147419103231",
+        ),
+        (  # the same high word, low words on both sides of the sign bit
+            ("27670116110564327424", "18446744073709551616", "27670116110564327425"),
+            "18446744073709551616",
+            "27670116110564327425",
+            "73786976294838206465",
+        ),
+    ],
+)
+def test_decimals_of_different_scales(values: tuple[str, ...], least: str, most: str, total: str) -> None:
+    wanted = {"minimum": least, "maximum": most}
+    if total:  # beyond 38 digits it is left out
+        wanted["sum"] = total
+    for order in (values, tuple(sorted(values, key=Decimal)), tuple(sorted(values, key=Decimal, reverse=True))):
+        assert whole(decimals(*order)) == stats(len(values), decimal_statistics=wanted)
+
+
+def test_decimals_that_readers_would_round_are_unknown() -> None:
+    column = decimals("1.25", "3.5")
+    assert whole(column, precision=10, scale=1) == stats(2)
+    assert whole(column, precision=10, scale=2).decimal_statistics.maximum == "3.5"
+    column.secondary = longs(-1, 39)
+    assert whole(column) == stats(2)
+
+
+@pytest.mark.parametrize(
+    ("unscaled", "scale", "text"),
+    [(0, 5, "0"), (-5, 2, "-0.05"), (1500, 2, "15"), (1500, 0, "1500"), (15, -2, "1500"), (120, 2, "1.2")],
+)
+def test_decimal_text(unscaled: int, scale: int, text: str) -> None:
+    assert decimal_text(unscaled, scale) == text
+    back = parse_decimal(text)
+    assert back is not None
+    assert back[0] * 10**scale == unscaled * 10 ** back[1] if scale >= 0 else back == (unscaled * 10**-scale, 0)
+
+
+def test_decimal_text_has_38_digits_at_most() -> None:
+    assert decimal_text(10**38 - 1, 0) == "9" * 38
+    assert decimal_text(10**38, 0) is None
+    assert decimal_text(10**38, 1) == "1" + "0" * 37
+    assert decimal_text(1, 39) is None
+
+
+@pytest.mark.parametrize("text", ["", "abc", "NaN", "Infinity", "1E+500"])
+def test_what_is_no_decimal(text: str) -> None:
+    assert parse_decimal(text) is None
+
+
+def test_decimals_with_exponent_are_numbers() -> None:
+    assert parse_decimal("1E-18") == (1, 18)
+    assert parse_decimal("-2.5E+3") == (-2500, 0)
+
+
+EPOCH = -1_420_070_400  # 1970-01-01, counted from 2015
+
+
+@pytest.mark.parametrize(
+    ("second", "stored_nanos", "millis", "nanos"),
+    [
+        (EPOCH, 0, 0, 0),
+        (EPOCH + 1, 5 << 3 | 7, 1500, 0),  # 5 and 8 zeros
+        (EPOCH + 1, 123_456_789 << 3, 1123, 456_789),
+        (EPOCH - 1, 5 << 3 | 7, -1500, 0),  # Java wrote -1.5 s with its seconds cut to -1
+        (EPOCH - 2, 0, -2000, 0),
+        (EPOCH - 2, 100 << 3, -2000, 100),  # less than a millisecond: seconds were not cut
+        (EPOCH - 2, 999_999 << 3, -2000, 999_999),
+        (EPOCH - 2, 1_000_000 << 3, -2999, 0),
+        (EPOCH, 5 << 3 | 7, 500, 0),  # what Java makes of -0.5 s, too
+        (0, 0, 1_420_070_400_000, 0),
+        (251_982_230_399, 999_999_999 << 3, 253_402_300_799_999, 999_999),
+    ],
+)
+def test_timestamps_are_what_readers_see(second: int, stored_nanos: int, millis: int, nanos: int) -> None:
+    wanted = {"minimum_utc": millis, "maximum_utc": millis}
+    if nanos:
+        wanted["minimum_nanos"] = nanos + 1
+    if nanos != 999_999:
+        wanted["maximum_nanos"] = nanos + 1
+    assert whole(timestamps((second, stored_nanos)), HIVE4) == stats(timestamp_statistics=wanted)
+    rounded = {"minimum_utc": millis, "maximum_utc": millis + bool(nanos)}
+    assert whole(timestamps((second, stored_nanos)), HIVE3) == stats(timestamp_statistics=rounded)
+
+
+def test_timestamps_within_one_millisecond() -> None:
+    column = timestamps((EPOCH, 300 << 3), (EPOCH, 200 << 3), (EPOCH, 400 << 3))
+    wanted = {"minimum_utc": 0, "minimum_nanos": 201, "maximum_utc": 0, "maximum_nanos": 401}
+    assert whole(column) == stats(3, timestamp_statistics=wanted)
+
+
+@pytest.mark.parametrize(("second", "nanos"), [(0, 1_000_000_000 << 3), (0, -8), (0, 10 << 3 | 7), (2**60, 0)])
+def test_timestamps_that_no_writer_makes_are_unknown(second: int, nanos: int) -> None:
+    assert whole(timestamps((0, 0), (second, nanos))) == stats(2)
+
+
+def test_timestamps_of_other_zones_are_unknown() -> None:
+    for zone, known in {"UTC": True, "GMT": True, "Europe/Berlin": False, "": False}.items():
+        rules = StatisticsRules(generation=4, writer_timezone=zone)
+        assert whole(timestamps((0, 0)), rules).HasField("timestamp_statistics") == known
+        assert whole(timestamps((0, 0), kind=Kind.TIMESTAMP_INSTANT), rules).HasField("timestamp_statistics")
+
+
+@pytest.mark.parametrize("kind", [Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION])
+def test_nested_types_have_counts_only(kind: Kind) -> None:
+    column = Column(kind=kind, slots=3, present=np.array([True, False, True]), lengths=longs(1, 0))
+    assert whole(column) == stats(2, has_null=True)
+
+
+def test_arrays_and_bounds_that_do_not_fit() -> None:
+    column = Column(kind=Kind.LONG, slots=2, values=longs(1, 2))
+    for slots, values in [((0, 3), (0, 2)), ((0, 2), (0, 3)), ((2, 0), (2, 0)), ((0, 2), (0, 1, 2)), ((0, 1), (0, 2))]:
+        with pytest.raises(ValueError, match=r"bounds|slots"):
+            group_statistics(column, node_of(Kind.LONG), longs(*slots), longs(*values), rules=HIVE4)
+    with pytest.raises(ValueError, match="2 values has 1 in values"):
+        whole(Column(kind=Kind.LONG, slots=2, values=longs(1)))
+    with pytest.raises(ValueError, match="string bounds"):
+        whole(Column(kind=Kind.STRING, slots=1, lengths=longs(5), data=np.zeros(4, np.uint8)))
+    with pytest.raises(ValueError, match="negative length"):
+        whole(Column(kind=Kind.STRING, slots=1, lengths=longs(-1), data=np.zeros(4, np.uint8)))
+    dictionary = Dictionary(offsets=longs(0, 1), data=np.zeros(1, np.uint8))
+    with pytest.raises(ValueError, match="outside its dictionary"):
+        whole(Column(kind=Kind.STRING, slots=1, values=longs(1), dictionary=dictionary))
+    with pytest.raises(ValueError, match="generation must be 3 or 4"):
+        StatisticsRules(generation=2, writer_timezone="UTC")
+
+
+def test_statistics_are_true() -> None:
+    assert statistics_are_true(10_000, stats(5), 5)
+    assert not statistics_are_true(0, stats(5), 5)
+    assert not statistics_are_true(10_000, stats(0), 5)
+    assert not statistics_are_true(10_000, ColumnStatistics(), 0)
+
+
+@pytest.mark.parametrize("change", ["none", "more values than a stripe has", "no columns"])
+def test_statistics_of_a_stripe_that_cannot_be_are_not_true(change: str) -> None:
+    orc = o.read_orc(tables.orc_bytes("struct<l:array<int>>", [([1, 2],)], tables.Layout(compression="none")))
+    columns = list(o.parse(orc.metadata[1][0])[1])
+    if change == "more values than a stripe has":
+        columns[2] = o.encode({**o.parse(columns[2]), 1: [2**31 + 1]})
+    elif change == "no columns":
+        columns = []
+    tail = tail_of(o.with_tail(orc, orc.footer, {1: [o.encode({1: columns})]}))
+    assert stripe_statistics_are_true(tail, 0) is (change == "none")
+
+
+def test_integer_range() -> None:
+    assert integer_range(stats(2, int_statistics=INTS)) == (1, 5)
+    assert integer_range(stats(0, int_statistics={"sum": 0})) is None
+    assert integer_range(stats(2, int_statistics={"minimum": 1})) is None
+    assert integer_range(stats(2)) is None

@@ -1,0 +1,305 @@
+"""One stripe: columns as far as their encodings, and errors for damage that name file, stripe and column."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import one_column
+import pyorc
+import pytest
+from judges import fixtures, mutants, tables
+from judges import orc_tail as o
+from orc_memory import longs, octets, root_column, stripe_reader, tail_of, tree
+
+from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.model.generation import Generation
+from acidlib.model.units import ColumnMatching
+from acidlib.orc.alignment import align
+from acidlib.orc.column import Column
+from acidlib.orc.proto import Kind, StreamKind
+from acidlib.orc.stripe import canonical_timezone, empty_column, null_column, under_target
+
+DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2 = range(4)
+
+
+def only(schema: str, values: list[Any], **layout: Any) -> Column:
+    """The column a of struct<a:schema> with these values."""
+    layout = {"dictionary": 0.0, **layout}
+    data = tables.orc_bytes(f"struct<a:{schema}>", [(value,) for value in values], tables.Layout(**layout))
+    return root_column(data).children[0]
+
+
+def items(array: Any) -> list[int]:
+    assert array is not None
+    return list(array.tolist())
+
+
+# --- what the arrays hold ---------------------------------------------------------------------------------------------
+
+
+def test_arrays_hold_present_values_only_and_present_every_slot() -> None:
+    column = only("int", [5, None, -7, None])
+    assert (column.slots, column.count) == (4, 2)
+    assert items(column.present) == [True, False, True, False]
+    assert items(column.values) == [5, -7]
+
+
+def test_without_nulls_there_is_no_present_even_if_the_file_has_one() -> None:
+    # ORC C++ writes PRESENT below a struct that has nulls
+    column = only("struct<x:int>", [(1,), None, (3,)])
+    assert items(column.present) == [True, False, True]
+    assert column.children[0].present is None
+    assert items(column.children[0].values) == [1, 3]
+
+
+def test_floats_keep_their_bits() -> None:
+    data = one_column.orc_bytes(
+        one_column.Column(
+            kind=o.DOUBLE, encoding=DIRECT, streams=[(o.DATA, bytes.fromhex("010000000000f07f0000000000000080"))]
+        ),
+        2,
+    )
+    assert items(root_column(data).children[0].values) == [0x7FF0000000000001, 0x8000000000000000]
+
+
+def test_bytes_are_patterns_and_booleans_0_and_1() -> None:
+    assert items(only("tinyint", [-1, 5]).values) == [255, 5]
+    assert items(only("boolean", [True, False]).values) == [1, 0]
+
+
+def test_decimals_are_128_bits_wide_where_they_have_to_be() -> None:
+    narrow = only("decimal(38,2)", ["1.25", "-3"])
+    assert (items(narrow.values), narrow.high, items(narrow.secondary)) == ([125, -300], None, [2, 2])
+    wide = only("decimal(38,0)", [str(1 << 100), "-1"])
+    assert (items(wide.values), items(wide.high)) == ([0, -1], [1 << 36, -1])
+
+
+def test_strings_have_lengths_and_bytes_or_a_dictionary() -> None:
+    direct = only("string", ["", "äb", None])
+    assert (items(direct.lengths), bytes(direct.data)) == ([0, 3], "äb".encode())
+    entered = only("string", ["b", "a", "b"], dictionary=1.0)
+    assert entered.dictionary is not None
+    bounds = items(entered.dictionary.offsets)
+    words = [bytes(entered.dictionary.data)[a:b] for a, b in pairwise(bounds)]
+    assert [words[entry] for entry in items(entered.values)] == [b"b", b"a", b"b"]
+
+
+def test_collections_have_lengths_and_children_their_own_slots() -> None:
+    column = only("array<map<int,string>>", [[{1: "x"}, {}], [], None, [None]])
+    assert items(column.lengths) == [2, 0, 1]
+    maps = column.children[0]
+    assert (maps.slots, items(maps.present), items(maps.lengths)) == (3, [True, True, False], [1, 0])
+    assert [child.slots for child in maps.children] == [1, 1]
+
+
+def test_the_children_of_a_union_have_the_slots_of_their_tag() -> None:
+    column = only("uniontype<int,string>", [1, "x", 2])
+    assert items(column.values) == [0, 1, 0]
+    assert [child.slots for child in column.children] == [2, 1]
+
+
+@pytest.mark.parametrize("name", ["GMT", "UTC", "Etc/UTC"])
+def test_all_spellings_of_utc_are_one_zone(name: str) -> None:
+    assert canonical_timezone(name) == "UTC"
+
+
+def test_another_zone_stays_as_it_is() -> None:
+    data = tables.orc_bytes("struct<a:timestamp>", [((0, 0),)], tables.Layout(timezone="Europe/Berlin"))
+    assert stripe_reader(data).timezone == "Europe/Berlin"
+    assert canonical_timezone("Europe/London") == "Europe/London"
+
+
+def test_bloom_filters_are_found() -> None:
+    rows = [(i,) for i in range(12)]
+    plain = stripe_reader(tables.orc_bytes("struct<a:int>", rows, tables.Layout(stride=5)))
+    assert plain.bloom_filters() == {}
+    assert plain.bloom_filter_index(1) is None
+    out = io.BytesIO()
+    with pyorc.Writer(out, "struct<a:int>", bloom_filter_columns=[1], row_index_stride=5) as writer:
+        writer.writerows(rows)
+    filtered = stripe_reader(out.getvalue())
+    assert filtered.bloom_filters() == {1: StreamKind.BLOOM_FILTER_UTF8}
+    assert len(filtered.bloom_filter_index(1).bloom_filter) == 3  # type: ignore[union-attr]
+    assert filtered.bloom_filter_index(0) is None
+
+
+def test_every_stripe_of_hives_extremes_decodes() -> None:
+    found = 0
+    for path in fixtures.orc_files("hive*/*types/before/**/*"):
+        data = path.read_bytes()
+        for number in range(len(tail_of(data).stripes)):
+            column = root_column(data, number)
+            assert column.slots == tail_of(data).stripes[number].rows
+            found += column.slots
+    assert found
+
+
+# --- columns that are not in the file ---------------------------------------------------------------------------------
+
+ANY = "struct<a:int,b:boolean,c:float,d:double,e:string,f:binary,g:decimal(5,2),h:timestamp,i:array<int>,j:map<int,int>,k:uniontype<int,string>,l:struct<x:char(2)>>"  # noqa: E501 - one type
+
+
+def test_null_columns_have_slots_and_no_value_at_any_level() -> None:
+    for node in tree(ANY).children:
+        column = null_column(node, 3)
+        assert (column.slots, column.count, items(column.present)) == (3, 0, [False] * 3)
+        assert all(child.slots == 0 for child in column.children)
+        assert null_column(node, 0).present is None
+        assert empty_column(node).slots == 0
+
+
+def test_widening_keeps_signs_and_pads_with_nulls() -> None:
+    data = tables.orc_bytes("struct<a:tinyint,b:smallint>", [(-128, -5), (None, 7)])
+    target = tree("struct<a:bigint,b:int,c:array<string>>")
+    reader = stripe_reader(data)
+    column = reader.aligned(
+        align(
+            target,
+            reader.tail.root,
+            where="f",
+            generation=Generation.HIVE3,
+            matching=ColumnMatching(by_position=False),
+        ),
+        2,
+    )
+    assert [child.kind for child in column.children] == [Kind.LONG, Kind.INT, Kind.LIST]
+    assert [items(child.values) for child in column.children[:2]] == [[-128], [-5, 7]]
+    assert (column.children[2].slots, column.children[2].count) == (2, 0)
+
+
+def test_widening_a_tinyint_does_not_touch_one_that_stays() -> None:
+    source = tree("struct<a:tinyint>")
+    column = Column(kind=Kind.STRUCT, slots=1, children=(Column(kind=Kind.BYTE, slots=1, values=octets(b"\xff")),))
+    same = align(source, source, where="f", generation=Generation.HIVE3, matching=ColumnMatching(by_position=False))
+    assert items(under_target(column, same, source).children[0].values) == [255]
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def column_of(kind: int, encoding: int, *streams: tuple[int, bytes], attributes: Any = None) -> bytes:
+    return one_column.orc_bytes(
+        one_column.Column(kind=kind, encoding=encoding, streams=streams, attributes=attributes), 3
+    )
+
+
+def repeated(value: int, count: int = 3) -> bytes:
+    """RLE version 1, unsigned."""
+    return bytes([count - 3, 0, value])
+
+
+DAMAGED = {
+    "too few integers": column_of(o.INT, DIRECT, (o.DATA, repeated(2, 4))),
+    "no data at all": column_of(o.INT, DIRECT_V2),
+    "half a double": column_of(o.DOUBLE, DIRECT, (o.DATA, bytes(20))),
+    "lengths that do not add up": column_of(o.STRING, DIRECT, (o.DATA, b"abc"), (o.LENGTH, repeated(2))),
+    "an entry that is not there": column_of(
+        o.STRING, DICTIONARY, (o.DATA, repeated(1)), (o.LENGTH, b""), (o.DICTIONARY_DATA, b"")
+    ),
+    "a dictionary of bytes": column_of(o.BINARY, DICTIONARY, (o.DATA, repeated(1))),
+    "a length beyond all bounds": column_of(
+        o.BINARY, DIRECT, (o.DATA, b"abc"), (o.LENGTH, b"\xfd" + b"\xff" * 8 + b"\x7f" + b"\x01\x01")
+    ),
+    "present bits for other slots": column_of(o.INT, DIRECT, (o.PRESENT, b"\xfe\xff\xff"), (o.DATA, repeated(2))),
+    "a decimal without scales": column_of(o.DECIMAL, DIRECT, (o.DATA, b"\x02\x04\x06"), attributes={5: [5], 6: [2]}),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_stream_is_corrupt_and_names_its_place(name: str) -> None:
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: .*because"):
+        root_column(DAMAGED[name])
+
+
+def test_a_union_tag_without_a_type_is_corrupt() -> None:
+    data = tables.orc_bytes("struct<a:uniontype<int,string>>", [(1,), ("x",)], tables.Layout(compression="none"))
+    changed = mutants.replace_stream(o.read_orc(data), 0, 1, o.DATA, b"\xfe\x00\x02")
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: because a union tag has no type"):
+        root_column(changed)
+
+
+def test_an_unknown_encoding_is_refused_with_its_place() -> None:
+    with pytest.raises(RefusedError, match=r"column 1 in stripe 0 of /t/file: because column encoding 4 is not known"):
+        root_column(column_of(o.INT, 4, (o.DATA, repeated(2))))
+
+
+def test_an_unknown_stream_is_refused_and_an_encrypted_one_too() -> None:
+    for kind in (9, 10, 11):
+        with pytest.raises(RefusedError, match=rf"column 1 in stripe 0 of /t/file: because stream kind {kind}"):
+            stripe_reader(column_of(o.INT, DIRECT, (o.DATA, repeated(2)), (kind, b"x")))
+
+
+def footer_changed(changes: dict[int, list[Any]]) -> bytes:
+    """A file of one column with another stripe footer."""
+    data = tables.orc_bytes("struct<a:int>", [(1,)], tables.Layout(compression="none"))
+    orc = o.read_orc(data)
+    stripe = orc.stripes[0]
+    start = stripe.offset + stripe.index_length + stripe.data_length
+    footer = {**o.parse(data[start : start + stripe.footer_length]), **changes}
+    body, tail = data[:start] + o.encode(footer), data[start + stripe.footer_length :]
+    info = {**o.parse(orc.footer[3][0]), 4: [len(body) - start]}
+    return o.with_tail(dataclasses.replace(orc, data=body + tail), {**orc.footer, 3: [o.encode(info)]})
+
+
+def stream(kind: int, column: int, length: int) -> bytes:
+    return o.encode({1: [kind], 2: [column], 3: [length]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "reason"),
+    [
+        ({2: [b""]}, CorruptError, "encodings of 1 columns and the file has 2"),
+        ({3: [b"\xff\xfe"]}, CorruptError, "time zone is not UTF-8"),
+        ({4: [b"x"]}, RefusedError, "encrypted"),
+        ({1: [stream(o.DATA, 1, 1 << 40)]}, CorruptError, "column 1 .* stream directory is damaged"),
+        ({1: [stream(o.DATA, 2, 1)]}, CorruptError, "column 2 .* stream directory is damaged"),
+        ({1: [stream(o.DATA, 1, 1)] * 2}, CorruptError, "column 1 .* stream directory is damaged"),
+        ({1: [stream(o.DATA, 1, 1)]}, CorruptError, r"streams end \d+ bytes early"),
+    ],
+)
+def test_a_damaged_stripe_footer_names_its_place(
+    changes: dict[int, list[Any]], error: type[AcidError], reason: str
+) -> None:
+    with pytest.raises(error, match=reason) as caught:
+        stripe_reader(footer_changed(changes))
+    assert "stripe 0 of /t/file" in str(caught.value)
+
+
+def test_more_slots_than_a_stripe_can_have_are_corrupt_before_memory_is_asked_for() -> None:
+    reader = stripe_reader(tables.orc_bytes("struct<a:int>", [(1,)]))
+    with pytest.raises(CorruptError, match=r"stripe 0 of /t/file: because 2199023255552 values"):
+        reader.column(reader.tail.root, 1 << 41)
+    assert np.array_equal(longs(1), root_column(tables.orc_bytes("struct<a:int>", [(1,)])).children[0].values)
+
+
+def test_a_stream_without_a_kind_is_corrupt() -> None:
+    orc = o.read_orc(tables.orc_bytes("struct<a:int>", [(1,), (None,)], tables.Layout(compression="none")))
+
+    def change(footer: o.Message) -> o.Message:
+        streams = [o.parse(raw) for raw in footer[1]]
+        return {**footer, 1: [o.encode({n: v for n, v in s.items() if n != 1 or v != [o.PRESENT]}) for s in streams]}
+
+    with pytest.raises(CorruptError, match=r"column 1 in stripe 0 of /t/file: because its stream directory is damaged"):
+        stripe_reader(mutants.change_stripe_footer(orc, 0, change))
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("claimed", [2, 12, 2**31 - 1])
+def test_rows_are_proved_by_the_smallest_column(claimed: int, nulls: bool) -> None:
+    """So nobody makes room for rows that are not there."""
+    schema = "struct<n:struct<s:array<string>>,a:int,b:double>"
+    rows = [((["x"],), None if nulls and row == 1 else 7, row / 3) for row in range(3)]
+    orc = o.read_orc(tables.orc_bytes(schema, rows, tables.Layout(compression="none")))
+    stripe_reader(orc.data).prove_rows()
+    info = o.encode({**o.parse(orc.footer[3][0]), 5: [claimed]})
+    reader = stripe_reader(o.with_tail(orc, {**orc.footer, 3: [info], 6: [claimed]}))
+    with pytest.raises(CorruptError, match="column 4 in stripe 0 of /t/file"):
+        reader.prove_rows()
+
+
+def test_a_missing_zone_is_the_readers_and_not_utc() -> None:
+    assert canonical_timezone("") == ""

@@ -1,0 +1,149 @@
+"""Filtering and joining in the encoded domain: the same as filtering and joining the rows, as pyorc reads them back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from judges import tables, values
+from orc_memory import file_options, longs, octets, root_column, tree, written
+
+from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.proto import Kind
+from acidlib.orc.stripe import null_column
+from acidlib.orc.transform import as_direct, concat_columns, filter_column
+
+WIDE = str(1 << 100)
+CASES: dict[str, list[Any]] = {
+    "boolean": [True, None, False, False, True, None],
+    "tinyint": [1, -128, None, 127, 0, 0],
+    "smallint": [1, None, -32768, 32767, 5, 5],
+    "bigint": [None, -(2**63), 2**63 - 1, 0, None, 1],
+    "float": [0.5, None, -0.0, float("inf"), 1.0, None],
+    "double": [float("nan"), -0.0, None, 1e300, 0.1, None],
+    "string": ["a", None, "", "äöü", "b" * 40, "a"],
+    "char(3)": ["a  ", None, "abc", "   ", "b  ", "a  "],
+    "binary": [b"\x00", None, b"", b"\xff" * 9, b"a", b"b"],
+    "date": [0, None, -141427, 2932896, 1, 2],
+    "timestamp": [(0, 1), None, (-1, 999_999_999), (253402300799, 0), (5, 0), (6, 7)],
+    "decimal(38,5)": ["1.5", None, f"-{WIDE}", WIDE, "0", "2"],
+    "decimal(10,2)": ["1.5", None, "-3", "99.99", "0", "2"],
+    "array<int>": [[1, 2], None, [], [None, 3], [4], [5, 6, 7]],
+    "map<string,array<int>>": [{"a": [1]}, None, {}, {"b": None, "c": [2, None]}, {"d": []}, {"e": [3]}],
+    "struct<x:int,y:struct<z:string>>": [(1, ("a",)), None, (None, None), (2, (None,)), (3, ("b",)), (4, ("c",))],
+    "array<struct<x:map<int,string>>>": [[({1: "a"},)], None, [None, ({},)], [], [(None,)], [({2: None, 3: "b"},)]],
+    "uniontype<int,array<string>>": [1, ["a", "b"], 2, [], ["c"], 3],
+}
+
+
+def column_of(kind: str, rows: list[Any], dictionary: float = 0.0) -> Column:
+    layout = tables.Layout(dictionary=dictionary)
+    return root_column(tables.orc_bytes(f"struct<a:{kind}>", [(row,) for row in rows], layout))
+
+
+def read(column: Column, kind: str) -> list[Any]:
+    data = written([column], file_options(tree(f"struct<a:{kind}>")))
+    return list(values.canonical_rows(data))
+
+
+def wanted(kind: str, rows: list[Any]) -> list[Any]:
+    data = tables.orc_bytes(f"struct<a:{kind}>", [(row,) for row in rows])
+    return list(values.canonical_rows(data))
+
+
+@pytest.mark.parametrize("dictionary", [0.0, 1.0], ids=["direct", "dictionary"])
+@pytest.mark.parametrize("kind", CASES)
+def test_filtering_a_column_is_filtering_its_rows(kind: str, dictionary: float) -> None:
+    rows = CASES[kind]
+    generator = random.Random(kind)
+    masks = [[generator.random() < 0.5 for _ in rows] for _ in range(4)]
+    for keep in [[True] * len(rows), [False] * len(rows), *masks]:
+        column = filter_column(column_of(kind, rows, dictionary), np.array(keep))
+        assert column.slots == sum(keep)
+        kept = [row for row, stays in zip(rows, keep, strict=True) if stays]
+        assert read(column, kind) == wanted(kind, kept)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_joining_columns_is_joining_their_rows(kind: str) -> None:
+    rows = CASES[kind]
+    parts = [rows[:3], rows[3:], rows[:1]]
+    columns = [column_of(kind, part, dictionary) for part, dictionary in zip(parts, (1.0, 1.0, 0.0), strict=True)]
+    nothing = null_column(tree(f"struct<a:{kind}>"), 0)
+    joined = concat_columns([nothing, columns[0], nothing, *columns[1:]])
+    assert joined.slots == 7
+    assert read(joined, kind) == wanted(kind, [row for part in parts for row in part])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CASES if "union" not in kind])
+def test_columns_of_nulls_join_with_any_other(kind: str) -> None:
+    rows = CASES[kind]
+    nothing = null_column(tree(f"struct<a:{kind}>").children[0], 2)
+    there = column_of(kind, rows).children[0]
+    for parts, expected in (
+        ([nothing, there], [None, None, *rows]),
+        ([there, nothing], [*rows, None, None]),
+        ([nothing, nothing], [None] * 4),
+    ):
+        child = concat_columns(parts)
+        root = Column(kind=Kind.STRUCT, slots=child.slots, children=(child,))
+        assert read(root, kind) == wanted(kind, expected)
+
+
+def test_nulls_of_a_union_take_no_place_among_its_values() -> None:
+    numbers = Column(kind=Kind.INT, slots=2, values=longs(7, 8))
+    texts = Column(kind=Kind.STRING, slots=1, lengths=longs(1), data=octets(b"x"))
+    union = Column(
+        kind=Kind.UNION,
+        slots=5,
+        present=np.array([True, False, True, False, True]),
+        values=octets(b"\x00\x01\x00"),
+        children=(numbers, texts),
+    )
+    kept = filter_column(union, np.array([False, True, True, True, True]))
+    assert (kept.slots, kept.count) == (4, 2)
+    assert kept.values.tolist() == [1, 0]
+    assert [child.slots for child in kept.children] == [1, 1]
+    root = Column(kind=Kind.STRUCT, slots=4, children=(kept,))
+    assert read(root, "uniontype<int,string>") == [(None,), (("u", 1, "s:x"),), (None,), (("u", 0, 8),)]
+
+
+def test_a_filter_that_leaves_no_null_leaves_no_present() -> None:
+    column = column_of("int", [1, None, 2]).children[0]
+    assert filter_column(column, np.array([True, False, True])).present is None
+
+
+def strings(words: list[bytes], entries: list[int] | None) -> Column:
+    data = octets(b"".join(words))
+    lengths = longs(*(len(word) for word in words))
+    if entries is None:
+        return Column(kind=Kind.STRING, slots=len(words), lengths=lengths, data=data)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    return Column(
+        kind=Kind.STRING,
+        slots=len(entries),
+        values=longs(*entries),
+        dictionary=Dictionary(offsets=offsets, data=data),
+    )
+
+
+def test_dictionaries_join_as_one_and_a_direct_part_makes_all_direct() -> None:
+    both = concat_columns([strings([b"b", b"a"], [0, 1]), strings([b"a", b"cc"], [1, 1, 0])])
+    assert both.dictionary is not None
+    assert both.dictionary.entries == 4
+    direct = as_direct(both)
+    assert (direct.dictionary, direct.slots) == (None, 5)
+    assert (bytes(direct.data), direct.lengths.tolist()) == (b"bacccca", [1, 1, 2, 2, 1])
+    mixed = concat_columns([both, strings([b"zz"], None)])
+    assert mixed.dictionary is None
+    assert bytes(mixed.data) == b"baccccazz"
+
+
+def test_inputs_stay_as_they_were() -> None:
+    rows = CASES["map<string,array<int>>"]
+    column = column_of("map<string,array<int>>", rows)
+    filter_column(column, np.array([True, False] * 3))
+    concat_columns([column, column])
+    assert read(column, "map<string,array<int>>") == wanted("map<string,array<int>>", rows)

@@ -1,0 +1,385 @@
+"""Directory state: the cases of Hive's TestAcidUtils, Hive 4's own, and the deliberate differences."""
+
+import re
+
+import pytest
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.generation import Generation
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.names import LONG_MIN
+from acidlib.model.txnids import ValidTxnList
+from acidlib.model.writeids import ValidWriteIdList, all_committed
+from acidlib.planning.state import AcidState, NotTaken, acid_state
+
+HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
+BOTH = pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+
+
+def listing(*names: str, compacted: tuple[str, ...] = (), empty: tuple[str, ...] = ()) -> Listing:
+    """Directories (one file each) and files, by their names: what has a prefix of an ACID directory is one."""
+    files, directories = [], list(empty)
+    for name in names:
+        if name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name:
+            directories.append(name)
+            name += "/bucket_00000"
+        files.append(ListedFile(path=name, length=500, modified=0.0))
+    return Listing(
+        location="/t", files=tuple(files), directories=tuple(directories), compacted_bases=frozenset(compacted)
+    )
+
+
+def short(names: str) -> list[str]:
+    """`63_63_0` and the like with their prefix."""
+    plain = re.compile(r"[0-9]{6}_[0-9]|[a-z_].*")
+    return [name if plain.fullmatch(name) else f"delta_{name}" for name in names.split()]
+
+
+def deltas(state: AcidState) -> list[str]:
+    return [delta.path for delta in state.deltas]
+
+
+MARK_100 = "t:100:9223372036854775807:"
+OPEN_4 = "t:100:4:4:"
+ORIGINALS = "000000_0 000001_1 000002_0 random _done subdir/000000_0"
+
+# directories and files; list; base; current; obsolete; neither
+READER_CASES = {
+    "testOriginalDeltas": (
+        f"{ORIGINALS} 025_025 029_029 025_030 050_100 101_101",
+        MARK_100,
+        None,
+        "025_030 050_100",
+        "025_025 029_029",
+        "101_101",
+    ),
+    "testBaseDeltas": (
+        "base_5 base_10 base_49 025_025 029_029 025_030 050_105 90_120",
+        MARK_100,
+        "base_49",
+        "050_105",
+        "base_5 base_10 025_030 025_025 029_029",
+        "90_120",
+    ),
+    "testObsoleteOriginals": (
+        "base_10 base_5 000000_0 000001_1",
+        "t:150:9223372036854775807:",
+        "base_10",
+        "",
+        "base_5 000000_0 000001_1",
+        "",
+    ),
+    "testOverlapingDelta": (
+        "0000063_63 000062_62 00061_61 40_60 0060_60 052_55 base_50",
+        MARK_100,
+        "base_50",
+        "40_60 00061_61 000062_62 0000063_63",
+        "052_55 0060_60",
+        "",
+    ),
+    "testOverlapingDelta2": (
+        "0000063_63_0 000062_62_0 000062_62_3 00061_61_0 40_60 0060_60_1 0060_60_4 0060_60_7 052_55 058_58 base_50",
+        MARK_100,
+        "base_50",
+        "40_60 00061_61_0 000062_62_0 000062_62_3 0000063_63_0",
+        "052_55 058_58 0060_60_1 0060_60_4 0060_60_7",
+        "",
+    ),
+    "deltasWithOpenTxnInRead": ("1_1 2_5", OPEN_4, None, "1_1 2_5", "", ""),
+    "deltasWithOpenTxnInRead2": ("1_1 2_5 4_4_1 4_4_3 101_101_1", OPEN_4, None, "1_1 2_5", "", "4_4_1 4_4_3 101_101_1"),
+    "testBaseWithDeleteDeltas": (
+        "base_5 base_10 base_49 025_025 029_029 025_030 050_105"
+        " delete_delta_029_029 delete_delta_025_030 delete_delta_050_105 delete_delta_110_110",
+        MARK_100,
+        "base_49",
+        "delete_delta_050_105 050_105",
+        "base_5 base_10 delete_delta_025_030 025_030 025_025 delete_delta_029_029 029_029",
+        "delete_delta_110_110",
+    ),
+    "testOverlapingDeltaAndDeleteDelta": (
+        "0000063_63 000062_62 00061_61 40_60 0060_60 052_55"
+        " delete_delta_00064_64 delete_delta_40_60 delete_delta_052_55 base_50",
+        MARK_100,
+        "base_50",
+        "delete_delta_40_60 40_60 00061_61 000062_62 0000063_63 delete_delta_00064_64",
+        "delete_delta_052_55 052_55 0060_60",
+        "",
+    ),
+    "testMinorCompactedDeltaMakesInBetweenDelteDeltaObsolete": (
+        "40_60 delete_delta_50_50",
+        MARK_100,
+        None,
+        "40_60",
+        "delete_delta_50_50",
+        "",
+    ),
+    "deleteDeltasWithOpenTxnInRead": (
+        "1_1 2_5 delete_delta_2_5 delete_delta_3_3 4_4_1 4_4_3 101_101_1",
+        OPEN_4,
+        None,
+        "1_1 delete_delta_2_5 2_5",
+        "delete_delta_3_3",
+        "4_4_1 4_4_3 101_101_1",
+    ),
+    "statements of one write id": (
+        "delete_delta_7_7_0000 7_7_0000 7_7_0001",
+        MARK_100,
+        None,
+        "delete_delta_7_7_0000 7_7_0000 7_7_0001",
+        "",
+        "",
+    ),
+    "a compacted delta of one write id": ("5_5 5_5_0000", MARK_100, None, "5_5", "5_5_0000", ""),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("case", READER_CASES.values(), ids=READER_CASES)
+def test_reader(case: tuple[str, str, str | None, str, str, str], generation: Generation) -> None:
+    names, text, base, current, obsolete, neither = case
+    state = acid_state(listing(*short(names)), ValidWriteIdList.parse(text), generation=generation)
+    assert (state.base and state.base.path) == base
+    assert deltas(state) == short(current)
+    assert list(state.obsolete_paths) == short(obsolete)
+    assert sorted(entry.path for entry in state.ignored) == sorted(short(neither))
+
+
+COMPACTOR_CASES = {
+    "deltasWithOpenTxnsNotInCompact": ("1_1 2_5", 4, "1_1"),
+    "deltasWithOpenTxnsNotInCompact2": ("1_1 2_5 2_5/bucket_0_flush_length 6_10", 3, "1_1"),
+    "deltasAndDeleteDeltasWithOpenTxnsNotInCompact": (
+        "1_1 delete_delta_2_2 2_5 2_5/bucket_0_flush_length delete_delta_2_5 delete_delta_7_7 6_10",
+        4,
+        "1_1 delete_delta_2_2",
+    ),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("case", COMPACTOR_CASES.values(), ids=COMPACTOR_CASES)
+def test_compactor(case: tuple[str, int, str], generation: Generation) -> None:
+    names, mark, current = case
+    write_ids = ValidWriteIdList.parse(f"t:{mark}:9223372036854775807:").for_compactor()
+    assert deltas(acid_state(listing(*short(names)), write_ids, generation=generation)) == short(current)
+
+
+@BOTH
+def test_originals_in_path_order(generation: Generation) -> None:
+    names = [
+        "subdir/000000_0",
+        "000000_0_copy_2",
+        "000000_0",
+        "000002_0",
+        "000001_1",
+        "random",
+        "000000_0_copy_1",
+        "_done",
+    ]
+    state = acid_state(listing(*names), ValidWriteIdList.parse(MARK_100), generation=generation)
+    assert state.base is None
+    assert state.obsolete == ()
+    assert state.originals == (
+        "000000_0",
+        "000000_0_copy_1",
+        "000000_0_copy_2",
+        "000001_1",
+        "000002_0",
+        "random",
+        "subdir/000000_0",
+    )
+
+
+def test_empty_originals_can_be_left_out() -> None:
+    files = (ListedFile(path="000000_0", length=0, modified=0), ListedFile(path="000001_0", length=1, modified=0))
+    what = Listing(location="/t", files=files)
+    lists = all_committed("t", 5)
+    assert acid_state(what, lists, generation=HIVE3, ignore_empty_files=True).originals == ("000001_0",)
+    assert acid_state(what, lists, generation=HIVE3).originals == ("000000_0", "000001_0")
+
+
+def test_originals_below_hidden_names_do_not_exist() -> None:
+    state = acid_state(listing("_tmp_x/000000_0", "sub/.x/000000_0", "sub/_y"), all_committed("t"), generation=HIVE3)
+    assert state.originals == ()
+
+
+@BOTH
+def test_base_of_converted_files_is_always_valid(generation: Generation) -> None:
+    name = "base_-9223372036854775808"
+    state = acid_state(
+        listing(name, "000000_0", "delta_10000001_10000001_0000"),
+        ValidWriteIdList.parse("t:10000001:1:1:"),
+        generation=generation,
+    )
+    assert state.base is not None
+    assert state.base.name.write_id == LONG_MIN
+    assert state.obsolete_paths == ("000000_0",)
+    assert deltas(state) == ["delta_10000001_10000001_0000"]
+
+
+def test_compacted_base_needs_everything_below_it_resolved() -> None:
+    write_ids = ValidWriteIdList.parse("t:10:4:4:")
+    overwritten = acid_state(listing("base_3", "base_6"), write_ids, generation=HIVE3)
+    assert overwritten.base is not None
+    assert overwritten.base.path == "base_6"
+    compacted = acid_state(listing("base_3", "base_6", compacted=("base_3", "base_6")), write_ids, generation=HIVE3)
+    assert compacted.base is not None
+    assert compacted.base.path == "base_3"
+    assert compacted.obsolete == ()
+    assert [entry.reason for entry in compacted.ignored] == [NotTaken.NOT_VALID_BASE]
+
+
+def test_not_enough_history() -> None:
+    write_ids = ValidWriteIdList.parse("t:10:4:4:")
+    for generation, name in ((HIVE3, "base_4"), (HIVE4, "base_6_v7")):
+        with pytest.raises(RefusedError, match=name):
+            acid_state(listing(name), write_ids, generation=generation)
+        state = acid_state(listing(name), write_ids, generation=generation, require_history=False)
+        assert (state.base, state.obsolete) == (None, ())
+    # an insert overwrite that has not committed is ignored by Hive 4, and only there
+    assert acid_state(listing("base_4", "000000_0"), write_ids, generation=HIVE4).originals == ("000000_0",)
+
+
+def test_open_overwrite_at_the_lowest_open_id_is_not_used() -> None:
+    state = acid_state(listing("base_3_v2", "base_4"), ValidWriteIdList.parse("t:10:4:4:"), generation=HIVE4)
+    assert state.base is not None
+    assert state.base.path == "base_3_v2"
+    assert state.obsolete == ()
+
+
+def test_base_above_the_mark_makes_nothing_obsolete() -> None:
+    write_ids = ValidWriteIdList.parse("t:25:30:30:7")
+    for generation in (HIVE3, HIVE4):
+        state = acid_state(listing("base_25", "base_26"), write_ids, generation=generation)
+        assert state.base is not None
+        assert state.base.path == "base_25"
+        assert state.obsolete == ()
+
+
+def test_lowest_open_id_counts_even_if_no_exception_is_listed() -> None:
+    state = acid_state(listing("base_3_v2", "base_6_v7"), ValidWriteIdList.parse("t:10:4:"), generation=HIVE4)
+    assert state.base is not None
+    assert state.base.path == "base_3_v2"
+    assert state.obsolete == ()
+
+
+def test_of_bases_with_one_id_hive_3_keeps_one() -> None:
+    state = acid_state(listing("base_05", "base_5"), all_committed("t", 9), generation=HIVE3)
+    assert state.base is not None
+    assert (state.base.path, state.obsolete_paths) == ("base_05", ("base_5",))
+
+
+def test_compactors_base_wins_over_an_overwrite_of_equal_id() -> None:
+    write_ids = all_committed("t", 30)
+    state = acid_state(listing("base_25", "base_25_v26", "base_25_v24"), write_ids, generation=HIVE4)
+    assert state.base is not None
+    assert state.base.path == "base_25_v26"
+    assert sorted(state.obsolete_paths) == ["base_25", "base_25_v24"]
+
+
+def test_visibility() -> None:
+    txns = ValidTxnList.parse("20:18:18:15")
+    names = ["base_5_v15", "base_6_v18", "base_4_v21", "base_3_v10", "delta_4_5_v15", "delta_4_6_v18", "delta_4_4_0"]
+    state = acid_state(listing(*names), all_committed("t", 9), generation=HIVE4, txns=txns)
+    assert state.base is not None
+    assert state.base.path == "base_3_v10"
+    assert deltas(state) == ["delta_4_4_0"]
+    assert sorted(state.aborted) == ["base_5_v15", "delta_4_5_v15"]
+    assert {entry.path: entry.reason for entry in state.ignored} == dict.fromkeys(
+        ("base_6_v18", "base_4_v21", "delta_4_6_v18"), NotTaken.INVISIBLE
+    )
+
+
+def test_own_transaction_counts_as_open() -> None:
+    txns = ValidTxnList(high_water_mark=30)
+    names = listing("delta_1_1_0", "base_1_v30")
+    seen = acid_state(names, all_committed("t", 1), generation=HIVE4, txns=txns)
+    assert seen.base is not None
+    assert acid_state(names, all_committed("t", 1), generation=HIVE4, txns=txns.without(30)).base is None
+
+
+def test_aborted_directories() -> None:
+    names = ["base_2", "delta_1_1_0", "base_4", "delta_5_5_0", "delta_6_9", "delete_delta_7_7_0"]
+    write_ids = ValidWriteIdList.parse("t:9:9223372036854775807::4,5,7,8")
+    four = acid_state(listing(*names), write_ids.for_compactor(), generation=HIVE4)
+    assert sorted(four.aborted) == ["base_4", "delete_delta_7_7_0", "delta_5_5_0"]
+    assert deltas(four) == ["delta_6_9"]
+    # Hive 3.1's compactor reads them all, and drops their rows one by one
+    three = acid_state(listing(*names), write_ids.for_compactor(), generation=HIVE3)
+    assert three.aborted == ()
+    assert deltas(three) == ["delta_5_5_0", "delta_6_9"]
+    assert three.base is not None
+    assert three.base.path == "base_2"
+    # and its readers leave out what is aborted as a whole
+    reader = acid_state(listing(*names), write_ids, generation=HIVE3)
+    assert deltas(reader) == ["delta_6_9"]
+
+
+def test_base_of_an_aborted_overwrite_goes_once_a_larger_one_is_there() -> None:
+    write_ids = ValidWriteIdList.parse("t:10:9223372036854775807::7").for_compactor()
+    state = acid_state(listing("base_5", "base_7", "base_10", compacted=("base_10",)), write_ids, generation=HIVE3)
+    assert sorted(state.obsolete_paths) == ["base_5", "base_7"]
+    assert acid_state(listing("base_5", "base_7"), write_ids, generation=HIVE3).obsolete == ()
+
+
+def test_of_two_compactors_results_the_later_is_read() -> None:
+    names = ["base_20_v21", "delta_22_22", "delta_23_23"]
+    results = ["delta_22_23_v24", "delta_22_23_v25", "delete_delta_22_23_v24", "delete_delta_22_23_v25"]
+    state = acid_state(listing(*names, *results), all_committed("t", 23), generation=HIVE4)
+    assert deltas(state) == ["delete_delta_22_23_v25", "delta_22_23_v25"]
+    assert sorted(state.obsolete_paths) == sorted([*names[1:], "delta_22_23_v24", "delete_delta_22_23_v24"])
+
+
+def test_halves_of_one_range_stay_together_whatever_their_suffix() -> None:
+    names = ["delta_22_23_v25", "delete_delta_22_23"]
+    assert deltas(acid_state(listing(*names), all_committed("t"), generation=HIVE4)) == names
+
+
+def test_directories_without_files() -> None:
+    what = listing("delta_1_1_0", empty=("base_5", "delta_6_6_0"))
+    three = acid_state(what, all_committed("t", 9), generation=HIVE3)
+    assert three.base is not None
+    assert three.obsolete_paths == ("delta_1_1_0",)
+    four = acid_state(what, all_committed("t", 9), generation=HIVE4)
+    assert four.base is None
+    assert deltas(four) == ["delta_1_1_0"]
+    assert {entry.reason for entry in four.ignored} == {NotTaken.NO_FILE}
+    on_hdfs = acid_state(what, all_committed("t", 9), generation=HIVE4, sees_empty_directories=True)
+    assert on_hdfs.base is not None
+
+
+def test_a_marker_makes_a_directory_exist() -> None:
+    what = listing("delta_1_1_0", "delta_1_1_0/_x")
+    marked = Listing(
+        location="/t",
+        files=(*what.files, ListedFile(path="base_5_v6/_orc_acid_version", length=1, modified=0)),
+        directories=(*what.directories, "base_5_v6"),
+    )
+    state = acid_state(marked, all_committed("t", 9), generation=HIVE4)
+    assert state.base is not None
+    assert state.obsolete_paths == ("delta_1_1_0",)
+
+
+def test_ids_of_eight_digits_come_after_those_of_seven() -> None:
+    names = ["delta_10000000_10000000_0000", "delta_9999999_9999999_0000", "base_9999998"]
+    state = acid_state(listing(*names), all_committed("t"), generation=HIVE3)
+    assert deltas(state) == ["delta_9999999_9999999_0000", "delta_10000000_10000000_0000"]
+
+
+def test_what_covers_is_named() -> None:
+    state = acid_state(listing("base_3", "delta_2_2", "delta_4_8", "delta_5_5_0"), all_committed("t"), generation=HIVE3)
+    assert {entry.path: entry.covered_by for entry in state.obsolete} == {
+        "delta_2_2": ("base_3",),
+        "delta_5_5_0": ("delta_4_8",),
+    }
+
+
+def test_partitions_of_a_table_are_never_taken_for_originals() -> None:
+    with pytest.raises(RefusedError, match="p=1/delta_1_1_0000 is an ACID directory"):
+        acid_state(listing("base_5", "p=1/delta_1_1_0000/bucket_00000"), all_committed("t"), generation=HIVE3)
+
+
+def test_names_that_do_not_parse() -> None:
+    with pytest.raises(CorruptError, match="delta_abc"):
+        acid_state(listing("delta_abc"), all_committed("t"), generation=HIVE3)
+    with pytest.raises(RefusedError, match="visibility"):
+        acid_state(listing("base_5_v6"), all_committed("t"), generation=HIVE3)

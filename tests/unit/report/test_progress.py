@@ -1,0 +1,223 @@
+"""Progress on a terminal, in a log and on streams that fail; standard output stays untouched."""
+
+import fcntl
+import inspect
+import io
+import os
+import struct
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+
+from acidlib.engine import services
+from acidlib.report.progress import TerminalProgress
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal:
+    """A pseudo terminal of 100 columns, and what was written to it."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.openpty()
+        fcntl.ioctl(self._writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self.stream: TextIO = os.fdopen(self._writing, "w", encoding="utf-8")
+
+    def written(self) -> str:
+        """All that was written since the last call."""
+        self.stream.flush()
+        os.set_blocking(self._reading, False)
+        pieces = []
+        try:
+            while piece := os.read(self._reading, 65536):
+                pieces.append(piece)
+        except BlockingIOError:
+            pass
+        return b"".join(pieces).decode()
+
+    def close(self) -> None:
+        self.stream.close()
+        os.close(self._reading)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    one = Terminal()
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("method", ["start", "advance", "finish", "note"])
+def test_it_is_what_the_services_expect(method: str) -> None:
+    expected = inspect.signature(getattr(services.Progress, method), eval_str=True)
+    assert inspect.signature(getattr(TerminalProgress, method), eval_str=True) == expected
+
+
+def test_a_log_gets_one_plain_line_per_piece_and_the_notes() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with TerminalProgress(stream, clock) as progress:
+        progress.start("sales.orders: bucket files", 1200)
+        progress.advance(600)
+        clock.now += 2.5
+        progress.note("a note\nof two lines")
+        progress.advance(1200)
+        assert stream.getvalue() == "a note of two lines\n"
+        progress.finish()
+        progress.finish()
+    assert stream.getvalue() == "a note of two lines\nsales.orders: bucket files: 1,200 of 1,200, 2.5 s\n"
+
+
+def test_a_piece_that_was_broken_off_says_how_far_it_came() -> None:
+    stream = io.StringIO()
+    with pytest.raises(KeyError), TerminalProgress(stream, Clock()) as progress:  # noqa: PT012 - the error is inside
+        progress.start("one", 3)
+        progress.start("two", 4)
+        progress.advance(1)
+        raise KeyError
+    assert stream.getvalue() == "one: 0 of 3, 0.0 s\ntwo: 1 of 4, 0.0 s\n"
+
+
+def test_an_advance_without_a_piece_is_nothing() -> None:
+    stream = io.StringIO()
+    with TerminalProgress(stream, Clock()) as progress:
+        progress.advance(1)
+        progress.start("one", 1)
+        progress.finish()
+        progress.advance(1)
+    assert stream.getvalue() == "one: 0 of 1, 0.0 s\n"
+
+
+def test_standard_error_is_where_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    with TerminalProgress() as progress:
+        progress.start("one", 1)
+        progress.advance(1)
+        progress.note("noted")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("noted\none: 1 of 1, ")
+
+
+def test_a_terminal_gets_a_bar_that_moves_and_goes(terminal: Terminal, capfd: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with TerminalProgress(terminal.stream, clock) as progress:
+        progress.start("[bold]orders[/bold]", 200)
+        assert "[bold]orders[/bold]" in terminal.written()
+        clock.now += 1
+        progress.advance(50)
+        assert " 50/200" in terminal.written()
+        progress.advance(51)
+        assert terminal.written() == "", "drawn again before a tenth of a second has passed"
+        progress.note("noted [red]so[/red]")
+        assert "noted [red]so[/red]" in terminal.written()
+        clock.now += 1
+        progress.advance(200)
+        assert "200/200" in terminal.written()
+        progress.finish()
+        last = terminal.written()
+    assert last.endswith("[bold]orders[/bold]: 200 of 200, 2.0 s\r\n")
+    assert "\x1b[?25h" in last, "the cursor is shown again"
+    assert "\x1b[2K" in last.partition("\x1b[?25h")[2], "the bar is wiped out"
+    assert capfd.readouterr().out == ""
+
+
+def test_standard_output_is_not_redirected_while_a_bar_is_shown(
+    terminal: Terminal, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with TerminalProgress(terminal.stream, Clock()) as progress:
+        progress.start("one", 2)
+        print("a document", file=sys.stdout)
+        progress.advance(1)
+    assert "a document" in capfd.readouterr().out
+    assert "a document" not in terminal.written()
+
+
+def test_no_thread_draws(terminal: Terminal) -> None:
+    before = threading.active_count()
+    with TerminalProgress(terminal.stream, Clock()) as progress:
+        progress.start("one", 2)
+        assert threading.active_count() == before
+
+
+def test_a_long_name_keeps_to_one_line(terminal: Terminal) -> None:
+    with TerminalProgress(terminal.stream, Clock()) as progress:
+        progress.start("host-compactor-" + "x" * 200, 20_000)
+        drawn = terminal.written()
+    assert "\n" not in drawn
+    assert "host-compactor-xxx" in drawn
+    assert "    0/20000" in drawn
+    assert "0:00:00" in drawn
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    with TerminalProgress(terminal.stream, Clock()) as progress:
+        progress.start("one", 1)
+        progress.advance(1)
+    assert terminal.written() == "one: 1 of 1, 0.0 s\r\n"
+
+
+class Failing(io.StringIO):
+    """A stream that takes some writes and then fails."""
+
+    def __init__(self, error: Exception, writes: int, *, is_terminal: bool) -> None:
+        super().__init__()
+        self.error, self.writes, self.is_terminal = error, writes, is_terminal
+        self.failed = 0
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+    def write(self, text: str) -> int:
+        if self.writes == 0:
+            self.failed += 1
+            raise self.error
+        self.writes -= 1
+        return super().write(text)
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2, 3])
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(28, "no space"), ValueError("closed file")], ids=repr)
+def test_a_stream_that_fails_never_stops_the_work(
+    error: Exception,
+    is_terminal: bool,
+    writes: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream, clock = Failing(error, writes, is_terminal=is_terminal), Clock()
+    with TerminalProgress(stream, clock) as progress:
+        for name in ("one", "two", "three", "four"):
+            progress.start(name, 2)
+            clock.now += 1
+            progress.advance(1)
+            progress.note("noted")
+            progress.finish()
+    assert stream.failed > 0
+    os.write(1, b"still there\n")
+    assert capfd.readouterr().out == "still there\n"
+
+
+def test_after_a_failure_nothing_more_is_tried() -> None:
+    stream = Failing(BrokenPipeError(), 1, is_terminal=False)
+    with TerminalProgress(stream, Clock()) as progress:
+        for _ in range(5):
+            progress.note("noted")
+    assert stream.failed == 1
+    assert stream.getvalue() == "noted\n"

@@ -1,0 +1,54 @@
+"""What dead runs leave is litter after a day, unless somebody is at work."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from acidlib.storage.claims import claim
+from acidlib.storage.litter import find_litter
+from acidlib.storage.staging import (
+    remove_staging,
+)
+from unit.storage.staged import FS, recorded, stage
+
+pytestmark = pytest.mark.usefixtures("way")
+
+DAY = 86_400.0
+NOW = 1_700_000_000.0
+
+
+def _age(root: Path, seconds: float) -> None:
+    for path in [*root.rglob("*"), root]:
+        os.utime(path, (NOW - seconds, NOW - seconds))
+
+
+def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
+    dead = stage(tmp_path, "base_0000004", unique="dead")[0]
+    stage(tmp_path, "base_0000004", unique="young")
+    stage(tmp_path, "base_0000004", unique="growing")
+    for name, content in (("_tmp_foreign", True), ("_tmp_empty", False), ("delta_0000001_0000001", True)):
+        (tmp_path / name).mkdir()
+        if content:
+            (tmp_path / name / "file").touch()
+    (tmp_path / "_acidlib_claim.abc.tmp").write_bytes(b"{")
+    recorded(tmp_path)
+    _age(tmp_path, DAY + 1)
+    _age(tmp_path / "_tmp_young", DAY - 1)
+    os.utime(tmp_path / "_tmp_growing/base_0000004/bucket_00000", (NOW, NOW))
+    found = find_litter(FS, str(tmp_path), now=NOW)
+    assert {item.name for item in found} == {"_acidlib_claim.abc.tmp", "_tmp_dead", "_tmp_empty"}
+    sizes = {item.name: item.bytes for item in found}
+    assert sizes["_tmp_dead"] > len("base_0000004")
+    assert all(item.idle_seconds == pytest.approx(DAY + 1) for item in found)
+    assert remove_staging(FS, str(tmp_path), dead) is None
+    assert not Path(dead).exists()
+
+
+def test_nothing_is_litter_while_somebody_else_is_at_work(tmp_path: Path) -> None:
+    stage(tmp_path, "base_0000004", unique="dead")
+    _age(tmp_path, 2 * DAY)
+    with claim(FS, str(tmp_path), owner="o", token="t", clock=lambda: NOW):
+        assert find_litter(FS, str(tmp_path), now=NOW) == ()
+        assert [item.name for item in find_litter(FS, str(tmp_path), now=NOW, own_token="t")] == ["_tmp_dead"]
+        assert [item.name for item in find_litter(FS, str(tmp_path), now=NOW + 601)] == ["_tmp_dead"]
