@@ -13,7 +13,8 @@ import jobs  # noqa: F401  # before anything else that may fail
 import click
 
 from acidlib import __version__
-from acidlib.engine.cleaner import CleaningAsked, run_cleaner
+from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.cleaning import CleanerOptions
 from acidlib.engine.command import JobCommand, print_notes, print_result, services
 from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_backend, open_cleaning
@@ -87,12 +88,19 @@ def main(
             raise click.UsageError("--delete excludes --trash and --dry-run")
         idle = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
         _orphans(environment, selection, idle_seconds=idle, remove=delete or (trash and not dry_run), trash=trash)
-    asked = CleaningAsked(retention_seconds=retention, location=selection.location, selection=selection, force=force)
+    options = CleanerOptions(
+        retention_seconds=retention,
+        location=selection.location,
+        selection=selection,
+        force=force,
+        dry_run=dry_run,
+        trash=trash,
+    )
     with (
         services(environment, job="cleaner", about="cleaner") as found,
-        open_cleaning(environment, found, asked) as cleaning,
+        open_cleaning(environment, found, options) as cleaning,
     ):
-        results = run_cleaner(found, cleaning, dry_run=dry_run, trash=trash)
+        results = run_cleaner(found, cleaning, options)
         run_id = found.worker_id
         absent = not results and selection.location is not None and not found.fs.exists(selection.location)
     # it may have been dropped, or its name be wrong

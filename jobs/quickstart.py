@@ -18,7 +18,8 @@ import jobs  # noqa: F401  # before anything else that may fail
 # isort: split
 import click
 
-from acidlib.engine.cleaner import CleaningAsked, run_cleaner
+from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.cleaning import CleanerOptions
 from acidlib.engine.command import JobCommand, services
 from acidlib.engine.compaction import CompactionRun, run_compaction
 from acidlib.engine.environment import Environment
@@ -126,8 +127,9 @@ class Quickstart:
 
     def clean(self) -> None:
         """The cleaner, without waiting."""
-        with open_cleaning(self.where, self.found, CleaningAsked(retention_seconds=0)) as cleaning:
-            results = run_cleaner(self.found, cleaning, dry_run=False, trash=False)
+        options = CleanerOptions(retention_seconds=0)
+        with open_cleaning(self.where, self.found, options) as cleaning:
+            results = run_cleaner(self.found, cleaning, options)
         self.page.table(
             ("Request", "Place", "State", "Removed", "Bytes"),
             [

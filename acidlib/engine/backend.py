@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from acidlib.engine.attempts import Attempts
-from acidlib.engine.names import nowhere
 from acidlib.engine.selection import PassedOver, Selection
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, RefusedError
@@ -29,6 +28,11 @@ class Selected:
     targets: tuple[Target, ...]
     passed_over: tuple[PassedOver, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def nowhere(request: CompactionRequest) -> Target:
+    """A target of which only the names are known yet."""
+    return Target(database=request.database, table=request.table, partition=request.partition, location="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,3 +247,17 @@ def require_unchanged(before: Target, now: Target, doing: str) -> None:
     if not same_table or before.location != now.location:
         what = "moved" if same_table else "dropped and made again"
         raise ConflictError(f"Cannot {doing} {before.name}: because it was {what} meanwhile")
+
+
+def run_as_user(services: Services, target: Target) -> str:
+    """Whom a compaction runs as (Hive `Initiator.resolveUserToRunAs`); Hive's own cleaner fails on a row without.
+
+    `metastore.compactor.run.as.user`, else the owner of the table's directory, else the table's owner.
+    """
+    given = services.settings.text("metastore.compactor.run.as.user")
+    owner = given or services.fs.owner(target.location)
+    if not owner and target.facts is not None:
+        owner = target.facts.table.owner
+    if not owner:
+        raise RefusedError(f"Cannot compact {target.name}: because nobody owns {target.location}")
+    return owner

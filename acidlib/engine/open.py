@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from acidlib.engine.alone.backend import StandaloneBackend
-from acidlib.engine.alone.cleaning import StandaloneCleaning
+from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.backend import Backend
-from acidlib.engine.cleaner import Cleaning, CleaningAsked
+from acidlib.engine.cleaning import CleanerOptions, Cleaning
 from acidlib.engine.environment import Environment
 from acidlib.engine.hive3.backend import Hive3Backend
-from acidlib.engine.hive3.cleaning import Hive3Cleaning
+from acidlib.engine.hive3.cleaning import hive3_cleaning
 from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.hive4.backend import Hive4Backend
-from acidlib.engine.hive4.cleaning import Hive4Cleaning
+from acidlib.engine.hive4.cleaning import hive4_cleaning
 from acidlib.engine.hive4.connected import MIN_HISTORY, POOL, Connected
 from acidlib.engine.services import Services
 from acidlib.engine.target import Understanding
@@ -47,19 +47,19 @@ def open_backend(where: Environment, services: Services, understanding: Understa
 
 
 @contextmanager
-def open_cleaning(where: Environment, services: Services, asked: CleaningAsked) -> Iterator[Cleaning]:
+def open_cleaning(where: Environment, services: Services, options: CleanerOptions) -> Iterator[Cleaning]:
     """What the cleaner works on."""
     if not where.metastore:
         with SqlQueue(where.queue_url) as queue:
-            yield StandaloneCleaning(services, queue, asked)
+            yield standalone_cleaning(services, queue, options)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
         if hms.generation is Generation.HIVE4:
-            yield Hive4Cleaning(services, hms, asked)
+            yield hive4_cleaning(services, hms, options)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
             with connected3(where, hms, beats) as connected, connected.queue.alone(Service.CLEANER):
-                yield Hive3Cleaning(services, connected, asked)
+                yield hive3_cleaning(services, connected, options)
 
 
 @contextmanager

@@ -59,11 +59,6 @@ class State(enum.Enum):
             return "attempted"
         return _LABELS[self]
 
-    @property
-    def is_in_queue(self) -> bool:
-        """Whether a request of this state is in the queue (else it is history)."""
-        return self in _IN_QUEUE
-
     @classmethod
     def parse(cls, text: str) -> State:
         """The state of a letter or a shown name; raises RefusedError for anything else."""
@@ -83,7 +78,6 @@ _LABELS = {
     State.REFUSED: "refused",
     State.ABORTED: "aborted",
 }
-_IN_QUEUE = frozenset({State.INITIATED, State.WORKING, State.READY_FOR_CLEANING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

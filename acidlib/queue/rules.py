@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 
-DAY_MS = 86_400_000
-
 Entity = tuple[str, str, str | None, str | None]
 
 
@@ -18,17 +16,16 @@ Entity = tuple[str, str, str | None, str | None]
 class Retention:
     """How many history rows to keep per entity and state, and after how many milliseconds the unhappy ones may go.
 
-    The defaults are those of Hive's `metastore.compactor.history.retention.*`. `failed` is raised to
-    `failed_threshold`, else the failed-attempt rule could never count that far. A `timeout_ms` of None lets nothing go
-    by its age, as in Hive 3.1.
+    `failed` is raised to `failed_threshold`, else the failed-attempt rule could never count that far. A `timeout_ms` of
+    None lets nothing go by its age, as in Hive 3.1.
     """
 
-    succeeded: int = 3
-    failed: int = 3
-    did_not_initiate: int = 2
-    refused: int = 3
-    timeout_ms: int | None = 7 * DAY_MS
-    failed_threshold: int = 2
+    succeeded: int
+    failed: int
+    did_not_initiate: int
+    refused: int
+    timeout_ms: int | None
+    failed_threshold: int
 
     def quota(self, state: State) -> int | None:
         """The number of rows to keep of a state; None keeps all."""

@@ -455,8 +455,6 @@ def finish(service: Service, hiveserver: HiveServer, hms: Hms, places: list[Path
     service.good("major_compact", "--table", TABLE)
     for _ in range(5):
         service.clean()
-    waiting = [row for row in hms.show_compactions() if row.database == "day" and row.state.is_in_queue]
-    assert waiting == []
     assert {row.state for row in hms.show_compactions() if row.database == "day"} <= {State.SUCCEEDED, State.REFUSED}
     for place in places:
         (left,) = [path.name for path in place.iterdir() if path.name[0] not in "_."]

@@ -428,7 +428,7 @@ def test_a_named_run_that_has_ended_blocks_no_later_one_of_the_other_kind(
         assert [row["state"] for row in jobs.shown().values()] == ["initiated"]
     else:
         if how == "killed elsewhere":
-            for module in ("storage.claims", "engine.requesting"):
+            for module in ("storage.claims", "engine.queueing"):
                 monkeypatch.setattr(f"acidlib.{module}.process_identity", lambda: "elsewhere.1.1")
         assert killed_at(Point.STAGED, lambda: jobs(KINDS[first], *asked))
         assert [row["state"] for row in jobs.shown().values()] == ["working"]

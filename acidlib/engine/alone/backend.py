@@ -10,8 +10,14 @@ from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.leftovers import finish_publications
-from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
-from acidlib.engine.retention import history_retention
+from acidlib.engine.queueing import (
+    accepted_id,
+    failed_attempts,
+    purge_history,
+    queue_and_claim,
+    refuse_waiting,
+    take_waiting,
+)
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target, Understanding, request_of, target_of
@@ -105,7 +111,7 @@ class StandaloneBackend:
 
     def purge_history(self) -> None:
         """By Hive's settings of retention."""
-        self._queue.purge_history(history_retention(self._services.settings), self._services.now_ms())
+        purge_history(self._services, self._queue)
 
 
 def _waiting(request: CompactionRequest) -> Waiting:

@@ -21,8 +21,7 @@ def recover(services: Services, queue: SqlQueue) -> list[str]:
         return is_dead_at(services, location, row, now_ms=services.now_ms())
 
     def finish(row: CompactionRequest) -> None:
-        location = row.facts.location
-        assert location is not None
-        finish_publications(services, location)
+        if row.facts.location is not None:
+            finish_publications(services, row.facts.location)
 
     return give_back_timed_out(services, queue) + give_back_dead(queue, is_dead, finish)

@@ -11,13 +11,18 @@ from dataclasses import replace
 
 from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
-from acidlib.engine.catalog import Catalog, Entity
+from acidlib.engine.catalog import Catalog, Entity, run_as_user
 from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.hive3.hold import Hive3Hold
 from acidlib.engine.hive3.recovery import finish_alone, recover
-from acidlib.engine.names import run_as_user
-from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
-from acidlib.engine.retention import history_retention
+from acidlib.engine.queueing import (
+    accepted_id,
+    failed_attempts,
+    purge_history,
+    queue_and_claim,
+    refuse_waiting,
+    take_waiting,
+)
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
@@ -106,7 +111,7 @@ class Hive3Backend:
     def purge_history(self) -> None:
         """Ours by Hive's settings; the metastore purges its own."""
         if self._connected.own_queue:
-            self._queue.purge_history(history_retention(self._services.settings), self._services.now_ms())
+            purge_history(self._services, self._queue)
 
     def _request(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
         own = RequestFacts(metastore=self._connected.name, location=target.location)

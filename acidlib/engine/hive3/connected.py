@@ -33,6 +33,10 @@ class Connected3:
         """Whether a request is of this metastore: in its own queue each is, in ours those that carry its name."""
         return not self.own_queue or row.facts.metastore == self.name
 
+    def of_entity(self, request: CompactionRequest) -> list[CompactionRequest]:
+        """All requests of this metastore about a table and partition."""
+        return [row for row in self.queue.of_entity(request) if self.ours(row)]
+
     def passed_over(self) -> list[str]:
         """What our queue holds of other metastores; of this one too, if it went by another name then."""
         if not self.own_queue:

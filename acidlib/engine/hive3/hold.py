@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from acidlib.engine.backend import Taken
-from acidlib.engine.catalog import Catalog, require_unchanged
+from acidlib.engine.catalog import Catalog, require_unchanged, run_as_user
 from acidlib.engine.hive3.connected import Connected3, lock_timeout
 from acidlib.engine.hive3.evidence import evidence_now, table_id
-from acidlib.engine.names import run_as_user
 from acidlib.engine.services import Services
 from acidlib.engine.sql_hold import SqlHold
 from acidlib.engine.target import Target
@@ -117,8 +116,8 @@ class Hive3Hold(SqlHold):
         )
 
     def _awaits_cleaning(self) -> bool:
-        others = self._queue.of_entity(self._request)
-        return any(other.state is State.READY_FOR_CLEANING and self._connected.ours(other) for other in others)
+        others = self._connected.of_entity(self._request)
+        return any(other.state is State.READY_FOR_CLEANING for other in others)
 
     def _count_try(self) -> None:
         tried = RequestFacts(lock_tries=self._request.facts.lock_tries + 1)

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 from acidlib import __version__
 from acidlib.engine.attempts import Attempts
-from acidlib.engine.backend import Hold, Selected, Taken, Waiting
-from acidlib.engine.catalog import Catalog, Entity
-from acidlib.engine.hive4.connected import POOL, Connected, pool_of
+from acidlib.engine.backend import Hold, Selected, Taken, Waiting, nowhere
+from acidlib.engine.catalog import Catalog, Entity, run_as_user
+from acidlib.engine.hive4.connected import POOL, Connected, pool_of, private_pool
 from acidlib.engine.hive4.hold import Hive4Hold
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.leftovers import finish_publications
-from acidlib.engine.names import nowhere, private_pool, run_as_user
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 from fake_locks import Client, LockServer
+from hive_queue_behaviour import IMITATION, Hive
 from sqlalchemy import Connection, event, insert
-from unit.test_catalog_places import Metastore as Tables
-from unit.test_catalog_places import storage, table
-from unit.test_queue_metastore import IMITATION, Hive
+from unit.engine.test_catalog import Metastore as Tables
+from unit.engine.test_catalog import storage, table
 
-from acidlib.engine.alone.cleaning import StandaloneCleaning
-from acidlib.engine.cleaner import CleaningAsked, run_cleaner
-from acidlib.engine.hive3.cleaning import Hive3Cleaning
+from acidlib.engine.alone.cleaning import standalone_cleaning
+from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.cleaning import CleanerOptions
+from acidlib.engine.hive3.cleaning import hive3_cleaning
 from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.runner import LocalRunner
 from acidlib.engine.services import Services
@@ -35,6 +36,7 @@ from acidlib.settings import default_settings
 from acidlib.storage.local import LocalFileSystem
 
 REQUESTS = 200
+OPTIONS = CleanerOptions(retention_seconds=0, dry_run=True)
 METASTORE = "thrift://h:9083"
 
 
@@ -174,10 +176,7 @@ def test_without_a_metastore_each_request_asks_of_its_own_place(
     services: Services, queue: SqlQueue, places: list[Path]
 ) -> None:
     asked = compacted(queue, places)
-    results = run_cleaner(
-        services, StandaloneCleaning(services, queue, CleaningAsked(retention_seconds=0)), dry_run=True, trash=False
-    )
-    judge(results, asked)
+    judge(run_cleaner(services, standalone_cleaning(services, queue, OPTIONS), OPTIONS), asked)
 
 
 def test_with_a_metastore_each_request_asks_of_its_own_place(
@@ -185,8 +184,8 @@ def test_with_a_metastore_each_request_asks_of_its_own_place(
 ) -> None:
     own = {"metastore": METASTORE} if queue.schema_version is None else {}
     asked = compacted(queue, places, **own)
-    cleaning = Hive3Cleaning(services, connected(queue, places), CleaningAsked(retention_seconds=0))
-    judge(run_cleaner(services, cleaning, dry_run=True, trash=False), asked)
+    cleaning = hive3_cleaning(services, connected(queue, places), OPTIONS)
+    judge(run_cleaner(services, cleaning, OPTIONS), asked)
 
 
 def judge(results: list[CleaningResult], asked: Asked) -> None:

@@ -14,7 +14,7 @@ from judges.tables import Transaction, delta_name, inserts, write_dir
 from servers.metastore import Metastore
 
 from acidlib.engine import compact_place
-from acidlib.engine.hive4.cleaning import Hive4Cleaning
+from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
 from acidlib.engine.hive4.recovery import recover
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.failover import FailoverClient
@@ -378,9 +378,9 @@ def test_a_table_renamed_before_its_turn_is_cleaned_under_its_new_name(
 ) -> None:
     made = lake.table("before")
     service.compact(made)
-    real = Hive4Cleaning.ready
+    real = Hive4ReadyRequests.ready
 
-    def late(self: Hive4Cleaning):
+    def late(self: Hive4ReadyRequests):
         found = real(self)
         for table, column in (
             ("TBLS", "TBL_NAME"),
@@ -392,6 +392,6 @@ def test_a_table_renamed_before_its_turn_is_cleaned_under_its_new_name(
             lake.sql(f'update "{table}" set "{column}" = %s where "{column}" = %s', "after", "before")  # noqa: S608 # constants
         return found
 
-    monkeypatch.setattr(Hive4Cleaning, "ready", late)
+    monkeypatch.setattr(Hive4ReadyRequests, "ready", late)
     (cleaned,) = service.clean("--table", made.full)
     assert (cleaned["table"], cleaned["state"], len(cleaned["removed"]) > 0) == ("after", "succeeded", True)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from acidlib.engine.catalog import Catalog
-from acidlib.engine.cleaner import NotOursError
-from acidlib.engine.cleaning_rules import cleaning_place
+from acidlib.engine.cleaning import NotOursError
+from acidlib.engine.metastore_cleaning import cleaning_place
 from acidlib.engine.selection import Selection
 from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.metastore.values import OpenTxns
