@@ -144,8 +144,10 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
 
 def if_exists_option(function: _Command) -> _Command:
     """--if-exists; passes `if_exists`."""
-    told = "Nothing to do, instead of an error, where a named table or location, or any such partition, does not exist."
-    return click.option("--if-exists", is_flag=True, help=told)(function)
+    words = (
+        "Nothing to do, instead of an error, where a named table or location, or any such partition, does not exist."
+    )
+    return click.option("--if-exists", is_flag=True, help=words)(function)
 
 
 def path_of(uri: str | None) -> str | None:
