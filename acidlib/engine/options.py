@@ -147,7 +147,7 @@ def if_exists_option(function: _Command) -> _Command:
     words = (
         "Nothing to do, instead of an error, where a named table or location, or any such partition, does not exist."
     )
-    return click.option("--if-exists", is_flag=True, help=text)(function)
+    return click.option("--if-exists", is_flag=True, help=words)(function)
 
 
 def path_of(uri: str | None) -> str | None:
