@@ -9,13 +9,15 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import click
 
 from acidlib import __version__
 from acidlib.engine.environment import ROOT, Environment
+from acidlib.engine.runner import Runner
 from acidlib.engine.services import Services
 from acidlib.engine.spark import SparkSession
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
@@ -23,6 +25,32 @@ from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
 from acidlib.storage.uris import open_filesystem
+
+
+class Session(Protocol):
+    """Makes what a run's work is done with, for its length."""
+
+    def __call__(self, *, name: str, conf: dict[str, str]) -> AbstractContextManager[Runner]:
+        """A session of a name, with settings of Spark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What jobs take from the machine they run on. Whoever calls a command in-process may give another one as `obj`.
+
+    session  where tasks run
+    clock    epoch seconds
+    pause    waits for so many seconds
+    """
+
+    session: Session = SparkSession
+    clock: Callable[[], float] = time.time
+    pause: Callable[[float], None] = time.sleep
+
+    @classmethod
+    def current(cls) -> Machine:
+        """The one of the command that runs."""
+        return click.get_current_context().find_object(cls) or cls()
 
 
 class JobCommand(click.Command):
@@ -87,7 +115,7 @@ class JobCommand(click.Command):
 @contextmanager
 def services(environment: Environment, *, job: str, about: str) -> Iterator[Services]:
     """Everything a service works with, for the length of one run: Spark and a progress bar."""
-    host = environment.host
+    host, machine = environment.host, Machine.current()
     run_id = uuid.uuid4().hex[:16]
     progress = TerminalProgress()
     for warning in environment.warnings:
@@ -99,7 +127,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
         conf["spark.yarn.queue"] = yarn_queue
     with (
         _terminable(),
-        SparkSession(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
+        machine.session(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
     ):
         yield Services(
             fs=fs,
@@ -107,8 +135,8 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
             settings=environment.settings,
             host=host,
             worker_id=f"acidlib-{host}-{run_id}",
-            clock=time.time,
-            pause=time.sleep,
+            clock=machine.clock,
+            pause=machine.pause,
             unique=lambda: uuid.uuid4().hex[:16],
             progress=progress,
         )
