@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 import click
 import psycopg
-from integration.harness import Jobs, local_session
+from integration.harness import Jobs
 from integration.hive4_jobs import Service
 from integration.hive4_model import Lake, Made, local
 from servers.fleet import Servers
@@ -171,7 +170,6 @@ def main(directory: Path, rounds: int, query_based: bool) -> None:
         tempfile.TemporaryDirectory(dir=directory) as name,
         servers(Path(name), query_based=query_based) as (metastore, session),
         Lake(metastore, database=DATABASE) as lake,
-        patch("acidlib.engine.command.SparkSession", local_session),
     ):
         jobs = Jobs(queue_url=f"sqlite:///{name}/queue.db")
         bench = Bench(lake, session, Service(jobs=jobs, uri=metastore.uri))

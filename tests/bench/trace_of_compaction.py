@@ -20,7 +20,7 @@ from typing import Any
 import click
 import pytest
 from conformance.hive_tables import HiveTable, hive_table
-from integration.harness import Jobs, local_session
+from integration.harness import Jobs
 
 import acidlib
 
@@ -78,7 +78,6 @@ def main(table: str) -> None:
     """Print the figures."""
     trace = Trace()
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acidlib.engine.command.SparkSession", local_session)
         for name in ("HIVE_CONF_DIR", "ACIDLIB_QUEUE_URL"):
             patch.delenv(name, raising=False)
         patch.setenv("ACIDLIB_HOME", made)

@@ -6,12 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from integration.children import killed_at
-from integration.harness import Jobs, Ran
+from integration.harness import AROUND, Jobs, Ran
 from judges.acid_dirs import MAX, ReaderError, directory_state
 
 from acidlib.model.generation import Generation
@@ -228,5 +226,4 @@ class Maintenance:
 
 def on_own_time(patch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
     """Let the jobs live by a clock of seconds that is added to the real one."""
-    later: Any = SimpleNamespace(time=lambda: time.time() + clock(), sleep=time.sleep)
-    patch.setattr("acidlib.engine.command.time", later)
+    patch.setattr(AROUND, "clock", lambda: time.time() + clock())

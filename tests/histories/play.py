@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from integration.harness import Jobs, local_session
+from integration.harness import Jobs
 from judges import merge
 
 from histories.history import History
@@ -56,7 +56,6 @@ def play(seed: int, folder: Path, *, steps: int) -> Played:
     shutil.rmtree(folder, ignore_errors=True)
     history = History(seed, folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acidlib.engine.command.SparkSession", local_session)
         patch.setattr(merge, "rows_of", lru_cache(maxsize=2000)(merge.rows_of))
         patch.setenv("ACIDLIB_HOME", str(folder / "home"))
         patch.delenv("HIVE_CONF_DIR", raising=False)

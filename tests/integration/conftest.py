@@ -16,11 +16,11 @@ from servers.postgres import Postgres
 from servers.sql import Session
 
 from acidlib.engine.spark import SparkRunner
-from acidlib.metastore.endpoint import ConnectionOptions
 from acidlib.metastore.hms import connect
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
-from integration.harness import Jobs, local_session, use_runner
+from integration.harness import Jobs, use_runner
 from integration.hive3_site import METASTORES, OWN, Site, site
 from integration.hive4_jobs import Service
 from integration.hive4_model import Lake
@@ -33,7 +33,6 @@ Server = TypeVar("Server")
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     """The jobs, without Spark, on a new queue."""
-    monkeypatch.setattr("acidlib.engine.command.SparkSession", local_session)
     monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("HIVE_CONF_DIR", raising=False)
     monkeypatch.delenv("ACIDLIB_QUEUE_URL", raising=False)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -25,6 +24,7 @@ from conformance.hive_tables import FIXTURES
 from judges import merge
 
 from acidlib.engine import compact_place
+from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.engine.spark import SparkRunner, SparkSession
 from acidlib.queue.sql import SqlQueue
@@ -42,20 +42,28 @@ COMMANDS: dict[str, click.Command] = {
 }
 
 
-@contextmanager
-def local_session(*, name: str, conf: dict[str, str]):
-    """In place of a Spark session: everything runs in this process."""
-    yield LocalRunner(lambda: uuid.uuid4().hex)
+class Surroundings:
+    """What jobs in this process find around them; a test may change it for its length."""
+
+    def __init__(self) -> None:
+        self.runner: Runner = LocalRunner(lambda: uuid.uuid4().hex)
+        self.clock: Callable[[], float] = time.time
+        self.pause: Callable[[float], None] = time.sleep
+
+    @contextmanager
+    def session(self, *, name: str, conf: dict[str, str]) -> Iterator[Runner]:
+        """In place of a Spark session."""
+        yield self.runner
+
+
+AROUND = Surroundings()
+IN_PROCESS = Machine(session=AROUND.session, clock=lambda: AROUND.clock(), pause=lambda seconds: AROUND.pause(seconds))
+"""The machine of jobs in this process."""
 
 
 def use_runner(monkeypatch: Any, runner: Runner) -> None:
     """Let jobs in this process run on a Spark context that is there already."""
-
-    @contextmanager
-    def session(*, name: str, conf: dict[str, str]):
-        yield runner
-
-    monkeypatch.setattr("acidlib.engine.command.SparkSession", session)
+    monkeypatch.setattr(AROUND, "runner", runner)
 
 
 @contextmanager
@@ -129,7 +137,7 @@ class Jobs:
         traceback: bool = False,
     ) -> Ran:
         line = ["--queue-url", queue_url or self.queue_url, *map(str, arguments)]
-        done = CliRunner().invoke(COMMANDS[job], line if text else ["--output", "json", *line])
+        done = CliRunner().invoke(COMMANDS[job], line if text else ["--output", "json", *line], obj=IN_PROCESS)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         assert traceback or "Traceback" not in done.output
         return Ran(status=done.exit_code, out=done.stdout, err=done.stderr)
@@ -204,8 +212,7 @@ def copy_once_more(source: Path, target: Path) -> Path:
 
 def at_time(monkeypatch: Any, seconds: float) -> None:
     """Let jobs believe that it is so many seconds later than it is."""
-    later = SimpleNamespace(time=lambda: time.time() + seconds, sleep=time.sleep)
-    monkeypatch.setattr("acidlib.engine.command.time", later)
+    monkeypatch.setattr(AROUND, "clock", lambda: time.time() + seconds)
 
 
 def left_at_publication(monkeypatch: Any) -> dict[str, bytes]:

@@ -25,7 +25,7 @@ from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.generation import Generation
 from integration.conftest import started
-from integration.harness import Jobs, Ran, local_session
+from integration.harness import Jobs, Ran
 from integration.hive4_cases import TWIN, Case
 from integration.hive4_compare import (
     ROWS,
@@ -131,7 +131,6 @@ class ByHive:
 def live_course(servers: Servers, home: Path, cases: tuple[Case, ...]) -> Iterator[Course]:
     """Cases on servers of their own, so that the queue is theirs and no other transaction is open."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acidlib.engine.command.SparkSession", local_session)
         patch.setenv("ACIDLIB_HOME", str(home))
         patch.setenv("LC_ALL", "C.UTF-8")  # or Java makes other names of what is not ASCII
         for name in ("HIVE_CONF_DIR", "ACIDLIB_QUEUE_URL"):

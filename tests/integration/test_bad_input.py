@@ -21,7 +21,7 @@ NAMED = ("--all-committed", "--location")
 
 @pytest.fixture
 def crud(tmp_path: Path) -> Path:
-    return fixture("hive3/a_crud", tmp_path / "db.db" / "crud")
+    return fixture("hive3/a_crud", tmp_path / "lake" / "db.db" / "crud")
 
 
 GIVEN = ["--location", "{}", "--all-committed"]
@@ -496,10 +496,11 @@ def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> N
 def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    from acidlib.engine import compact_place
+    from acidlib.engine import compact_place, units
 
+    module = units if step == "accept_attempt" else compact_place
     part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
-    real, calls = getattr(compact_place, step), []
+    real, calls = getattr(module, step), []
 
     def faulty(*args, **more):
         calls.append(step)
@@ -507,7 +508,7 @@ def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
             raise IndexError("a mistake")
         return real(*args, **more)
 
-    monkeypatch.setattr(compact_place, step, faulty)
+    monkeypatch.setattr(module, step, faulty)
     ran = jobs("major_compact", *NAMED, part, "--order", "name")
     assert ran.status == 3
     assert ran.states == ["ready for cleaning", "failed", "ready for cleaning"]

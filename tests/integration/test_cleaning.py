@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ from judges import merge, tables
 
 from acidlib.engine import cleaner
 from integration.children import without_rights
-from integration.harness import Jobs, Ran, at_time, fixture, names, tree, visible
+from integration.harness import AROUND, Jobs, Ran, at_time, fixture, names, tree, visible
 from integration.test_service_cycle import litter
 
 ALL = ("--all-committed",)
@@ -292,7 +290,7 @@ def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
 
 def test_a_cleaning_is_no_faster_than_allowed(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("acidlib.engine.command.time", SimpleNamespace(time=time.time, sleep=pauses.append))
+    monkeypatch.setattr(AROUND, "pause", pauses.append)
     files = sum(path.is_file() for name in visible(crud) if "base" not in name for path in (crud / name).rglob("*"))
     jobs.good("cleaner", *NOW, "--set", "acidlib.cleaner.files.per.second=4")
     assert (len(pauses), sum(pauses)) == (5, files / 4)

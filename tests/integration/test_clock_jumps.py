@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from judges import merge
 
 from acidlib.engine import compact_place, removals, units
-from integration.harness import Jobs, fixture, names, visible
+from integration.harness import AROUND, Jobs, fixture, names, visible
 
 HOUR, DAY = 3600, 86_400
 RUN = ("--all-committed",)
@@ -23,8 +22,7 @@ class Wall:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead = 0.0
-        clock = SimpleNamespace(time=lambda: time.time() + self.ahead, sleep=time.sleep)
-        monkeypatch.setattr("acidlib.engine.command.time", clock)
+        monkeypatch.setattr(AROUND, "clock", lambda: time.time() + self.ahead)
 
 
 @pytest.fixture

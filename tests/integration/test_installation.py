@@ -26,10 +26,8 @@ OTHER_USER = (
 ONE_KERNEL = "from acidlib.orc.kernels.jit import bit_length; assert bit_length(5) == 3"
 EVERY_KERNEL = "from acidlib.rewrite.warm import main; main()"
 COMPACTION = """
-from acidlib.engine import command
-from integration.harness import COMMANDS, local_session
-command.SparkSession = local_session
-COMMANDS["{job}"].main([{options}, "--output", "json"], standalone_mode=False)
+from integration.harness import COMMANDS, IN_PROCESS
+COMMANDS["{job}"].main([{options}, "--output", "json"], standalone_mode=False, obj=IN_PROCESS)
 """
 # what is run, and how many compilations that took
 COUNTED = """
