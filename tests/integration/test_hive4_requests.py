@@ -270,7 +270,7 @@ def test_a_lost_answer_does_not_mix_requests_up(lake: Lake, service: Service, mo
         return answer
 
     monkeypatch.setattr(Hms, "compact", flaky)
-    assert service("major_compact", "--table", "reviewed.lost*").states == 3 * ["ready for cleaning"]
+    assert service("major_compact", "--table", f"{lake.database}.lost*").states == 3 * ["ready for cleaning"]
 
 
 def test_nothing_but_original_files_is_cleaned(lake: Lake, service: Service) -> None:
@@ -337,7 +337,7 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
     monkeypatch.setattr(compact_place, "prepare", bad)
     with monkeypatch.context() as patch:
         patch.setattr(Hms, "abort_txn", away)
-        ran = service("major_compact", "--table", "reviewed.close*")
+        ran = service("major_compact", "--table", f"{lake.database}.close*")
     assert (ran.status, sorted(ran.states)) == (3, ["failed", "ready for cleaning", "ready for cleaning"])
     for txn in lake.hms.open_txns_info():
         if txn.state == "open":
