@@ -1,6 +1,6 @@
 """The settings that are known. One definition of each says everything about it: names, values, and where it may stand.
 
-`conf/acidlib.toml` and the table in README.md are made of these definitions (`python -m acidlib.setting_docs`).
+`conf/acidlib.toml` and the table in docs/options.md are made of these definitions (`python -m acidlib.documents`).
 Source: Hive HiveConf and MetastoreConf; the defaults are theirs.
 """
 
@@ -21,7 +21,7 @@ class Kind(enum.Enum):
 
 
 class Spelling(enum.Enum):
-    """What stands before a setting's name where databases, tables and requests state it as a property.
+    """What stands before a setting's name where databases and tables state it as a property.
 
     Hive Initiator has `compactorthreshold.`, Hive CompactorMR.overrideMRProps `compactor.`. PLAIN: nothing has to stand
     before it; `compactor.` may.
@@ -34,17 +34,17 @@ class Spelling(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One setting, which site files, acidlib.toml, properties (by its `spelling`) and `--set` may give.
+    """One setting. Site files, acidlib.toml and `--set` may give it; properties only where it has a `spelling`.
 
     name              Hive's
     kind, unit, least  how its text is read, the unit of a bare number of time, and the least value; None = any
     default           as text
     meaning           sentences for people; without effect: why it has none, to follow a colon
     aliases           what else Hive calls it, besides `hive.compactor.x` for `metastore.compactor.x` and vice versa
-    property_aliases  names that mean it only as properties; in a site file they mean all of Hadoop
-    spelling          as a property; None: it is none, what readers make of it there is said in `Target.matching`
+    spelling          as a property of a database or table; None: it is the same for all tables
+    of_readers        the table's own readers obey a table property of this name; `Target.matching` says when
     is_threshold      the initiator's decision goes by it
-    inert             it is taken, and nothing goes by it: Hive's services do, or would
+    inert             it is accepted, and nothing goes by it: Hive's services do, or would
     """
 
     name: str
@@ -52,8 +52,8 @@ class Key:
     default: str
     meaning: str
     aliases: tuple[str, ...] = ()
-    property_aliases: tuple[str, ...] = ()
-    spelling: Spelling | None = Spelling.COMPACTOR
+    spelling: Spelling | None = None
+    of_readers: bool = False
     unit: str = "s"
     least: float | None = 0
     is_threshold: bool = False
@@ -83,13 +83,14 @@ KEYS: tuple[Key, ...] = (
         default="1000",
         meaning="More aborted write ids that have a directory in a place than this make a major "
         "compaction (Hive 4: only where `metastore.compactor.clean.aborts.using.cleaner` is false).",
+        spelling=Spelling.COMPACTOR,
         is_threshold=True,
     ),
     Key(
         name="hive.compactor.aborted.txn.time.threshold",
         kind=Kind.DURATION,
         default="12h",
-        meaning="no client can tell which transaction a write id is of.",
+        meaning="no client can find out which transaction a write id is of.",
         unit="h",
         least=None,
         inert=True,
@@ -120,7 +121,6 @@ KEYS: tuple[Key, ...] = (
         kind=Kind.TEXT,
         default="",
         meaning="The YARN queue of the jobs.",
-        property_aliases=("mapreduce.job.queuename", "mapred.job.queue.name"),
     ),
     Key(
         name="hive.compactor.compact.insert.only",
@@ -232,7 +232,7 @@ KEYS: tuple[Key, ...] = (
         name="hive.txn.timeout",
         kind=Kind.DURATION,
         default="300s",
-        meaning="heartbeats go by what the metastore itself tells of it.",
+        meaning="heartbeats go by the timeout that the metastore itself reports.",
         aliases=("metastore.txn.timeout",),
         inert=True,
     ),
@@ -241,15 +241,15 @@ KEYS: tuple[Key, ...] = (
         kind=Kind.FLAG,
         default="true",
         meaning="Whether readers find columns in files by their places, not their names; Hive 3.1: false unless it is "
-        "set, there also as a table property.",
-        spelling=None,
+        "set, and only there also as a table property.",
+        of_readers=True,
     ),
     Key(
         name="orc.schema.evolution.case.sensitive",
         kind=Kind.FLAG,
         default="true",
-        meaning="Whether readers take names of columns that differ in case for other names. Also as a table property.",
-        spelling=None,
+        meaning="Whether readers take names of columns that differ in case for other names.",
+        of_readers=True,
     ),
     Key(
         name="acidlib.minor.as.major.bytes",
@@ -286,10 +286,11 @@ KEYS: tuple[Key, ...] = (
 )
 
 BY_NAME = {key.name: key for key in KEYS}
-PROPERTY_ALIASES = frozenset(alias for key in KEYS for alias in key.property_aliases)
 NAMESPACES = ("hive.compactor.", "metastore.compactor.", "acidlib.")
 """Every name that begins so is ours or Hive's compactor's: one that is not known is worth a warning."""
-_BY_ANY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases, *key.property_aliases)}
+CONNECTION_NAMES = frozenset({"acidlib.metastore.ca.file", "acidlib.metastore.password.file"})
+"""What `metastore.site` reads in the site files beside Hive's own names; no setting of a compaction."""
+_BY_ANY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
 _SAYS_NOTHING_HERE = frozenset(  # Hive's own services read these
     {
         "initiator.on",

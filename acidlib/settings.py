@@ -1,7 +1,7 @@
 """Settings under Hive's own property names, each value with the place it came from.
 
 Layers, a later one wins: built-in, hive-site.xml, metastore-site.xml, acidlib.toml, database property, table property,
-request property, command line (`--set`). Properties have Hive's prefixes (`setting_keys.Spelling`).
+command line (`--set`). Properties have Hive's prefixes (`setting_keys.Spelling`).
 Hive gives several settings two names, `hive.compactor.x` and `metastore.compactor.x`; either is taken.
 """
 
@@ -17,9 +17,9 @@ from acidlib.planning.decide import Threshold, Thresholds
 from acidlib.setting_files import HIVE_SITE, METASTORE_SITE, read_site, read_toml
 from acidlib.setting_keys import (
     BY_NAME,
+    CONNECTION_NAMES,
     KEYS,
     NAMESPACES,
-    PROPERTY_ALIASES,
     Key,
     Kind,
     Spelling,
@@ -39,8 +39,7 @@ class Layer(enum.IntEnum):
     TOML = 3
     DATABASE = 4
     TABLE = 5
-    REQUEST = 6
-    COMMAND_LINE = 7
+    COMMAND_LINE = 6
 
     @property
     def label(self) -> str:
@@ -55,7 +54,6 @@ _LABELS = {
     Layer.TOML: "acidlib.toml",
     Layer.DATABASE: "database property",
     Layer.TABLE: "table property",
-    Layer.REQUEST: "request property",
     Layer.COMMAND_LINE: "--set",
 }
 
@@ -210,9 +208,11 @@ def _sites(conf_dir: Path) -> list[tuple[Layer, Mapping[str, str]]]:
 
 def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     """The key that a name means in a layer, and a warning about it; neither for a name that is none of ours."""
-    if layer in (Layer.DATABASE, Layer.TABLE, Layer.REQUEST):
+    if layer in (Layer.DATABASE, Layer.TABLE):
         return _resolve_property(name, layer)
-    key = None if name in PROPERTY_ALIASES else find_key(name)
+    if name in CONNECTION_NAMES and layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE):
+        return None, None
+    key = find_key(name)
     if key.inert if key is not None else is_hives(name):
         # site files are Hive's own: its services read there what says nothing here
         return key, f"{name} in {layer.label} has no effect here" if layer >= Layer.TOML else None
@@ -231,10 +231,10 @@ def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     key = find_key(bare)
     if key is None:
         return None, f"{name} as {layer.label} is not known and has no effect" if _wants_to_be_ours(bare) else None
-    if key.spelling is None:
+    if key.of_readers:
         return None, None
-    if key.inert:
-        return key, f"{name} as {layer.label} has no effect here"
+    if key.spelling is None:
+        return None, f"{name} as {layer.label} has no effect here"
     if spelling is not key.spelling and (spelling, key.spelling) != (Spelling.COMPACTOR, Spelling.PLAIN):
         right = Spelling.COMPACTOR if key.spelling is Spelling.PLAIN else key.spelling
         return None, f"{name} as {layer.label} has no effect; it is {right.value}{key.name} there"

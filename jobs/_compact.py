@@ -7,49 +7,32 @@ from typing import Any
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import (
-    Common,
+from acidlib.engine.command import JobCommand, print_notes, print_result, services
+from acidlib.engine.compaction import CompactionRun, run_compaction
+from acidlib.engine.environment import Environment
+from acidlib.engine.open import open_backend
+from acidlib.engine.options import (
     Duration,
-    JobCommand,
     Size,
     budget_options,
     common_options,
     pool_option,
-    print_notes,
-    print_result,
     selection_options,
-    services,
 )
-from acidlib.engine.compaction import CompactionRun, run_compaction
-from acidlib.engine.open import open_backend
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Understanding
-from acidlib.errors import MissingError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.report.results import RunReport, exit_status
 from acidlib.report.text import compactions_text
-from acidlib.storage.discover import discover_location
-from acidlib.storage.uris import open_filesystem
+from acidlib.storage.discover import name_at
 
 
-def _about(selection: Selection, understanding: Understanding) -> str:
-    """What is compacted, for the name of the Spark application.
-
-    A location that is no ACID table, or another one than the write ids are of, is refused here, before Spark starts.
-    """
-    if selection.location is None:
-        return ",".join(selection.tables) or "queue"
-    fs, path = open_filesystem(selection.location)
-    try:
-        table = discover_location(fs, path, may_be_empty=True)
-    except MissingError as error:
-        selection.note_of(error)
-        return path
-    if understanding.write_ids is not None:
-        understanding.write_ids.require_of(table.database, table.table)
-    partition = table.partitions[0].name if len(table.partitions) == 1 else None
-    return f"{table.database}.{table.table}" + (f".{partition.path}" if partition is not None else "")
+def _about(selection: Selection) -> str:
+    """What is compacted, for the name of the Spark application."""
+    if selection.location is not None:
+        return name_at(selection.location)
+    return ",".join(selection.tables) or "queue"
 
 
 def compaction_command(kind: CompactionType, job: str) -> click.Command:
@@ -74,7 +57,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
     )
     def command(
         *,
-        common: Common,
+        environment: Environment,
         selection: Selection,
         understanding: Understanding,
         order: Order,
@@ -86,9 +69,9 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
     ) -> Any:
         del force
         if lock_timeout is not None:
-            common = common.setting("acidlib.lock.timeout", f"{round(lock_timeout * 1000)}ms")
+            environment = environment.with_setting("acidlib.lock.timeout", f"{round(lock_timeout * 1000)}ms")
         if minor_as_major_bytes is not None:
-            common = common.setting("acidlib.minor.as.major.bytes", str(minor_as_major_bytes))
+            environment = environment.with_setting("acidlib.minor.as.major.bytes", str(minor_as_major_bytes))
         if selection.warehouse is not None and not selection.tables:
             raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
         run = CompactionRun(
@@ -97,18 +80,18 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             order=order,
             budget=budget,
             dry_run=dry_run,
-            rewrite=RewriteSettings(part_bytes=common.settings.integer("acidlib.part.bytes")),
+            rewrite=RewriteSettings(part_bytes=environment.settings.integer("acidlib.part.bytes")),
         )
         with (
-            services(common, job=job, about=_about(selection, understanding)) as found,
-            open_backend(common.surroundings, found, understanding) as backend,
+            services(environment, job=job, about=_about(selection)) as found,
+            open_backend(environment, found, understanding) as backend,
         ):
             results, notes = run_compaction(found, backend, run)
             run_id = found.worker_id
         report = RunReport(job=job, version=__version__, run_id=run_id, results=tuple(results), notes=tuple(notes))
-        print_notes(common, notes)
+        print_notes(environment, notes)
         print_result(
-            common,
+            environment,
             text=lambda: compactions_text(results, dry_run=dry_run, verbose=dry_run),
             document=report.document,
         )

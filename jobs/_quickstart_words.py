@@ -19,7 +19,7 @@ CLEAN = """The cleaner removes what the two compactions made obsolete. As a rule
     request."""
 HISTORY = """In the columns of Hive's SHOW COMPACTIONS (some of them)."""
 NEXT = """Try it on a copy of a table of yours, or with --dry-run first, which changes nothing. --all-committed says
-    that nobody writes, nothing is open and nothing was rolled back; else give --write-ids (see README.md)."""
+    that nobody writes, nothing is open and nothing was rolled back; else give --write-ids (see docs/directories.md)."""
 COMMANDS = (
     "  ./spark-submit.sh jobs/major_compact.py --location /path/to/table --all-committed --dry-run",
     "  ./spark-submit.sh jobs/major_compact.py --location /path/to/table --all-committed",

@@ -13,20 +13,12 @@ import jobs  # noqa: F401  # before anything else that may fail
 import click
 
 from acidlib import __version__
-from acidlib.engine.cleaner import CleaningAsked, run_cleaner
-from acidlib.engine.command import (
-    Common,
-    Duration,
-    JobCommand,
-    checked_filters,
-    common_options,
-    if_exists_option,
-    path_of,
-    print_notes,
-    print_result,
-    services,
-)
+from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.cleaning import CleanerOptions
+from acidlib.engine.command import JobCommand, print_notes, print_result, services
+from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_backend, open_cleaning
+from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, path_of
 from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Understanding
@@ -56,7 +48,7 @@ from acidlib.report.text import cleaner_text
 @if_exists_option
 def main(
     *,
-    common: Common,
+    environment: Environment,
     location: str | None,
     tables: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -73,15 +65,15 @@ def main(
 ) -> Any:
     """Run the cleaner once."""
     if location is not None or warehouse is not None:
-        if common.names_metastore:
+        if environment.names_metastore:
             raise click.UsageError("--metastore-uri excludes --location and --warehouse")
-        common = common.without_metastore()
+        environment = environment.without_metastore()
     if not orphans and (delete or if_exists or older_than is not None or warehouse is not None):
         raise click.UsageError("--warehouse, --older-than, --delete and --if-exists go with --orphans")
     if orphans and (retention is not None or force):
         raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
     checked_filters(tables, exclude, partitions)
-    if not common.metastore and warehouse is None and (tables or exclude or partitions):
+    if not environment.metastore and warehouse is None and (tables or exclude or partitions):
         raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
     selection = Selection(
         location=path_of(location),
@@ -95,42 +87,51 @@ def main(
         if delete and (trash or dry_run):
             raise click.UsageError("--delete excludes --trash and --dry-run")
         idle = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
-        _orphans(common, selection, idle_seconds=idle, remove=delete or (trash and not dry_run), trash=trash)
-    asked = CleaningAsked(retention_seconds=retention, location=selection.location, selection=selection, force=force)
+        _orphans(environment, selection, idle_seconds=idle, remove=delete or (trash and not dry_run), trash=trash)
+    options = CleanerOptions(
+        retention_seconds=retention,
+        location=selection.location,
+        selection=selection,
+        force=force,
+        dry_run=dry_run,
+        trash=trash,
+    )
     with (
-        services(common, job="cleaner", about="cleaner") as found,
-        open_cleaning(common.surroundings, found, asked) as cleaning,
+        services(environment, job="cleaner", about="cleaner") as found,
+        open_cleaning(environment, found, options) as cleaning,
     ):
-        results = run_cleaner(found, cleaning, dry_run=dry_run, trash=trash)
+        results = run_cleaner(found, cleaning, options)
         run_id = found.worker_id
         absent = not results and selection.location is not None and not found.fs.exists(selection.location)
     # it may have been dropped, or its name be wrong
     notes = [f"{selection.location} does not exist, and no request of it awaits cleaning"] if absent else []
-    _tell(common, results, notes, run_id=run_id, dry_run=dry_run)
+    _tell(environment, results, notes, run_id=run_id, dry_run=dry_run)
 
 
-def _orphans(common: Common, selection: Selection, *, idle_seconds: float, remove: bool, trash: bool) -> NoReturn:
+def _orphans(
+    environment: Environment, selection: Selection, *, idle_seconds: float, remove: bool, trash: bool
+) -> NoReturn:
     """List or remove what belongs to nobody."""
     if selection.location is not None and selection.warehouse is not None:
         raise click.UsageError("--location and --warehouse exclude each other")
-    if not common.metastore and selection.location is None and selection.warehouse is None:
+    if not environment.metastore and selection.location is None and selection.warehouse is None:
         raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
     with (
-        services(common, job="cleaner", about="orphans") as found,
-        open_backend(common.surroundings, found, Understanding()) as backend,
+        services(environment, job="cleaner", about="orphans") as found,
+        open_backend(environment, found, Understanding()) as backend,
     ):
         results, notes = run_orphans(found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash)
         run_id = found.worker_id
-    _tell(common, results, notes, run_id=run_id, dry_run=not remove)
+    _tell(environment, results, notes, run_id=run_id, dry_run=not remove)
 
 
 def _tell(
-    common: Common, results: Sequence[CleaningResult], notes: Sequence[str], *, run_id: str, dry_run: bool
+    environment: Environment, results: Sequence[CleaningResult], notes: Sequence[str], *, run_id: str, dry_run: bool
 ) -> NoReturn:
     """The result, and the exit status."""
-    print_notes(common, notes)
+    print_notes(environment, notes)
     print_result(
-        common,
+        environment,
         text=lambda: cleaner_text(results, dry_run=dry_run),
         document=lambda: cleanings_document(results, version=__version__, run_id=run_id, notes=notes),
     )

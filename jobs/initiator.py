@@ -12,18 +12,11 @@ import jobs  # noqa: F401  # before anything else that may fail
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import (
-    Common,
-    JobCommand,
-    common_options,
-    pool_option,
-    print_notes,
-    print_result,
-    selection_options,
-    services,
-)
+from acidlib.engine.command import JobCommand, print_notes, print_result, services
+from acidlib.engine.environment import Environment
 from acidlib.engine.initiator import run_initiator
 from acidlib.engine.open import open_backend
+from acidlib.engine.options import common_options, pool_option, selection_options
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Understanding
 from acidlib.report.decisions import decisions_document
@@ -37,18 +30,20 @@ from acidlib.report.text import initiator_text
 @pool_option
 @click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
 @click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")
-def main(*, common: Common, selection: Selection, understanding: Understanding, dry_run: bool, force: bool) -> Any:
+def main(
+    *, environment: Environment, selection: Selection, understanding: Understanding, dry_run: bool, force: bool
+) -> Any:
     """Run the initiator once."""
     about = selection.location or selection.warehouse or ""
     with (
-        services(common, job="initiator", about=f"initiator {about}".strip()) as found,
-        open_backend(common.surroundings, found, understanding) as backend,
+        services(environment, job="initiator", about=f"initiator {about}".strip()) as found,
+        open_backend(environment, found, understanding) as backend,
     ):
         results, notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force)
         run_id = found.worker_id
-    print_notes(common, notes)
+    print_notes(environment, notes)
     print_result(
-        common,
+        environment,
         text=lambda: initiator_text(results),
         document=lambda: decisions_document(results, version=__version__, run_id=run_id, notes=notes),
     )

@@ -18,18 +18,20 @@ import jobs  # noqa: F401  # before anything else that may fail
 # isort: split
 import click
 
-from acidlib.engine.cleaner import CleaningAsked, run_cleaner
-from acidlib.engine.command import Common, JobCommand, services
+from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.cleaning import CleanerOptions
+from acidlib.engine.command import JobCommand, services
 from acidlib.engine.compaction import CompactionRun, run_compaction
+from acidlib.engine.environment import Environment
 from acidlib.engine.initiator import run_initiator
-from acidlib.engine.open import Surroundings, open_backend, open_cleaning
+from acidlib.engine.open import open_backend, open_cleaning
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Understanding
 from acidlib.errors import AcidError, CorruptError
-from acidlib.metastore.standalone import stated_write_ids
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
+from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome
@@ -47,7 +49,7 @@ TINY = RewriteSettings(copy_bytes=1)
 class Quickstart:
     """One showing: the warehouse it works on, and what a reader saw last."""
 
-    def __init__(self, warehouse: Path, found: Services, where: Surroundings, page: Page) -> None:
+    def __init__(self, warehouse: Path, found: Services, where: Environment, page: Page) -> None:
         self.warehouse = warehouse
         self.found = found
         self.where = where
@@ -125,8 +127,9 @@ class Quickstart:
 
     def clean(self) -> None:
         """The cleaner, without waiting."""
-        with open_cleaning(self.where, self.found, CleaningAsked(retention_seconds=0)) as cleaning:
-            results = run_cleaner(self.found, cleaning, dry_run=False, trash=False)
+        options = CleanerOptions(retention_seconds=0)
+        with open_cleaning(self.where, self.found, options) as cleaning:
+            results = run_cleaner(self.found, cleaning, options)
         self.page.table(
             ("Request", "Place", "State", "Removed", "Bytes"),
             [
@@ -155,7 +158,7 @@ class Quickstart:
             "State": "state",
             "Highest WriteId": "highest_write_id",
         }
-        with SqlQueue(self.where.queue) as queue:
+        with SqlQueue(self.where.queue_url) as queue:
             facts = show_document(queue.show())
         self.page.table(
             tuple(columns),
@@ -227,12 +230,12 @@ def main(*, keep: bool) -> None:
     try:
         settings, warnings = load_settings(conf_dir=None, toml=None, assignments=(THRESHOLD,))
         url = f"sqlite:///{home / 'queue.db'}"
-        common = Common(queue_url=url, output="text", settings=settings, warnings=warnings)
+        environment = Environment(queue_url=url, settings=settings, warnings=warnings)
         warehouse = home / "warehouse"
         warehouse.mkdir()
-        with services(common, job="quickstart", about="") as found:
+        with services(environment, job="quickstart", about="") as found:
             seen = replace(found, progress=TerminalProgress(terminal(2)))
-            _tell(Quickstart(warehouse, seen, common.surroundings, Page()))
+            _tell(Quickstart(warehouse, seen, environment, Page()))
     except AcidError as error:
         raise click.ClickException(str(error)) from error
     finally:

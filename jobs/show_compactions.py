@@ -14,8 +14,10 @@ import click
 
 from acidlib import __version__
 from acidlib.engine.blockers import blockers
-from acidlib.engine.command import Common, JobCommand, common_options, print_result
+from acidlib.engine.command import JobCommand, print_result
+from acidlib.engine.environment import Environment
 from acidlib.engine.open import shown
+from acidlib.engine.options import common_options
 from acidlib.report.show import blockers_text, show_document, show_text
 
 
@@ -26,17 +28,17 @@ from acidlib.report.show import blockers_text, show_document, show_text
 )
 @common_options
 @click.option("--blockers", "show_blockers", is_flag=True, help="Show what keeps requests from being cleaned instead.")
-def main(*, common: Common, show_blockers: bool) -> Any:
+def main(*, environment: Environment, show_blockers: bool) -> Any:
     """Show the queue once."""
-    if show_blockers and not common.metastore:
+    if show_blockers and not environment.metastore:
         raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
-    with shown(common.surroundings) as (requests, generation, hms):
+    with shown(environment) as (requests, generation, hms):
         held = None
         if show_blockers and hms is not None:
             held = [one.document() for one in blockers(hms, requests, int(time.time() * 1000))]
     rows = show_document(requests, generation)
     print_result(
-        common,
+        environment,
         text=lambda: show_text(requests, generation) if held is None else blockers_text(held),
         document=lambda: {
             "job": "show_compactions",

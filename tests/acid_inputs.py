@@ -1,9 +1,13 @@
-"""Unit inputs for tests: ACID and original files on disk as planning names them, and write-id lists."""
+"""Unit inputs for tests: ACID and original files on disk as planning names them, and write-id lists.
+
+Their location is the root of the file system, so that any path below it may be one of a file.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +20,9 @@ from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.schema import TypeNode, row_struct
-from acidlib.orc.source import SourceFile
-from acidlib.rewrite.inputs import OpenInput, open_inputs
+from acidlib.orc.source import DataFiles, SourceFile
+from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
+from acidlib.rewrite.stripe_keys import StripeKeys
 from acidlib.storage.datafiles import LocalDataFiles
 
 COLUMNS = "struct<a:int,s:string>"
@@ -29,35 +34,65 @@ B0, B1, B3 = (tables.bucket_property(number, 0) for number in (0, 1, 3))
 
 @dataclass(slots=True)
 class CountedFiles:
-    """Local files, and the names of those that are open."""
+    """Local files: the names of those that are open, how often each was opened, and how often its end was read.
+
+    The end of an ORC file is its tail, and nothing else is read up to there.
+    """
 
     opened: list[str] = field(default_factory=list)
+    opens: Counter[str] = field(default_factory=Counter)
+    tails: Counter[str] = field(default_factory=Counter)
 
     def open(self, path: str, length: int) -> SourceFile:
         source = LocalDataFiles().open(path, length)
         self.opened.append(path)
+        self.opens[path] += 1
         return _Counted(source, self)
 
     def create(self, path: str) -> Any:
         return LocalDataFiles().create(path)
 
+    def tails_below(self, location: Path) -> dict[str, int]:
+        """How often the tail of each file was read, by its path below a location."""
+        return {str(Path(path).relative_to(location)): count for path, count in self.tails.items()}
+
 
 class _Counted:
     def __init__(self, source: SourceFile, files: CountedFiles) -> None:
         self._source, self._files = source, files
-        self.name, self.length, self.read = source.name, source.length, source.read
+        self.name, self.length = source.name, source.length
+
+    def read(self, offset: int, size: int) -> bytes:
+        if offset + size == self.length:
+            self._files.tails[self.name] += 1
+        return self._source.read(offset, size)
 
     def close(self) -> None:
         self._files.opened.remove(self.name)
         self._source.close()
 
 
+def at_root(data: DataFiles | None = None) -> InputFiles:
+    """The files of the root, as one task reads them."""
+    return InputFiles("", data or LocalDataFiles())
+
+
+def full(file: DataFile) -> str:
+    """Where a file of the root is."""
+    return f"/{file.path}"
+
+
+def at(path: Path, **values: Any) -> DataFile:
+    """The data file at a path; its directory is the one it lies in."""
+    values = {"directory": path.parent.name, "length": path.stat().st_size, "bucket": 0, **values}
+    return DataFile(path=str(path.relative_to("/")), **values)
+
+
 def write(path: Path, data: bytes, *, bucket: int = 0, **changes: Any) -> DataFile:
     """A data file with this content; its directory is the one it lies in."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    values: dict[str, Any] = {"directory": path.parent.name, "length": len(data), "bucket": bucket}
-    return DataFile(path=str(path), **{**values, **changes})
+    return at(path, bucket=bucket, **changes)
 
 
 def aligned(target_row: TypeNode, file: OpenInput) -> Alignment:
@@ -78,6 +113,18 @@ def original(path: Path, rows: Sequence[Any], *, bucket: int = 0, **changes: Any
     """A file of rows without ACID columns."""
     data = tables.orc_bytes(COLUMNS, rows, STRIPES)
     return write(path, data, bucket=bucket, **{"form": FileForm.ORIGINAL, "directory": "", **changes})
+
+
+def delta(location: Path, count: int = 30, write_id: int = 7, **changes: Any) -> DataFile:
+    """A delta of rows in stripes of ten."""
+    name = tables.delta_name(write_id, write_id)
+    return events(location / name / "bucket_00000", tables.inserts(write_id, rows(count)), **changes)
+
+
+def all_keys(stripe: StripeKeys) -> list[tuple[int, int, int]]:
+    """The keys of a stripe's rows."""
+    found = stripe.ids().keys
+    return [found.key(index) for index in range(len(found))]
 
 
 def rows(count: int, first: int = 0) -> list[tuple[int, str]]:
@@ -104,5 +151,9 @@ def ids(mark: int = 1000, aborted: str = "") -> ValidWriteIdList:
 
 @contextmanager
 def opened(*files: DataFile) -> Iterator[tuple[OpenInput, ...]]:
-    with open_inputs(files, LocalDataFiles()) as inputs:
+    with open_all(files) as inputs:
         yield inputs.files
+
+
+def open_all(files: tuple[DataFile, ...], data: DataFiles | None = None) -> AbstractContextManager[OpenInputs]:
+    return open_inputs(files, at_root(data))

@@ -8,25 +8,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acidlib.engine.prepare import newest_without_rows
+from acidlib.engine.prepare import Prepared, prepare
+from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Target, Understanding
+from acidlib.engine.tasks import UnitTask, look_task, run_unit_task
+from acidlib.engine.units import collect_results
 from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing, highest_write_id
-from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
-from acidlib.model.writeids import ValidWriteIdList, all_committed
-from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
-from acidlib.planning.state import acid_state
-from acidlib.planning.units import FileFacts, compaction_units, data_file, deciding_files
-from acidlib.rewrite.deletes import event_buckets
+from acidlib.model.writeids import ValidWriteIdList
+from acidlib.orc.source import DataFiles
+from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
-from acidlib.rewrite.unit import run_unit
+from acidlib.settings import Layer, Settings, default_settings
 from acidlib.storage.datafiles import LocalDataFiles
-from acidlib.storage.listing import flush_length, list_location
+from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.publishing import publish, publish_hidden
+from acidlib.storage.staging import create_staging
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
-STAGING = "_tmp_compaction"
 
 
 class RefusedPlanError(Exception):
@@ -42,12 +43,63 @@ class Compacted:
     directories: tuple[str, ...]
 
 
-def write_id_list(location: Path | str, text: str, generation: Generation) -> ValidWriteIdList:
-    """The list of a text; without one, everything in the directory is committed."""
-    if text:
-        return ValidWriteIdList.parse(text)
-    listing = list_location(LocalFileSystem(), str(location))
-    return all_committed("default.t", highest_write_id(listing, generation))
+def prepared(
+    location: Path | str,
+    kind: CompactionType,
+    write_ids: str = "",
+    generation: Generation | int = Generation.HIVE3,
+    visibility_txn: int | None = None,
+    minor_as_major_bytes: int = 0,
+    row_type: str | None = None,
+    data: DataFiles | None = None,
+) -> Prepared:
+    """A compaction as the engine prepares it, of a table that is known to be full ACID; raises RefusedPlanError."""
+    fs = LocalFileSystem()
+    stated = StatedWriteIds(single=ValidWriteIdList.parse(write_ids)) if write_ids else StatedWriteIds(everything=True)
+    name = stated.single.table if stated.single is not None else None
+    database, _, table = (name or "default.t").rpartition(".")
+    target = Target(
+        database=database or "default",
+        table=table,
+        partition=None,
+        location=str(location),
+        understanding=Understanding(
+            write_ids=stated,
+            generation=Generation(generation),
+            table_kind=FULL,
+            columns=row_type,
+            visibility_txn=visibility_txn,
+            visible_on_commit=visibility_txn is not None,
+        ),
+    )
+    found = prepare(
+        fs,
+        target.listed(list_location(fs, str(location))),
+        kind,
+        minor_as_major_bytes=minor_as_major_bytes,
+        automatic=False,
+        data=data or LocalDataFiles(),
+    )
+    if isinstance(found, Refusal):
+        raise RefusedPlanError(found.reason)
+    return found
+
+
+def units_of(
+    found: Prepared, settings: RewriteSettings | None = None, matching: ColumnMatching | None = None
+) -> tuple[Unit, ...]:
+    """The units of a compaction; with `matching` for readers that find columns otherwise than Hive's."""
+    looked = {look.file.path: look_task(look, "look") for look in found.looks()}
+    units = found.units(looked, settings or RewriteSettings(), site_settings(matching))
+    return tuple(unit for unit in units if isinstance(unit, Unit))
+
+
+def site_settings(matching: ColumnMatching | None) -> Settings:
+    """The settings of a site whose readers find columns so."""
+    stated = {}
+    if matching is not None:
+        stated = {POSITIONAL: str(matching.by_position).lower(), CASE_SENSITIVE: str(matching.case_sensitive).lower()}
+    return default_settings().with_layer(Layer.COMMAND_LINE, stated)[0]
 
 
 def plan(
@@ -62,50 +114,8 @@ def plan(
     matching: ColumnMatching | None = None,
 ) -> tuple[CompactionInputs, tuple[Unit, ...]]:
     """The inputs and units of a compaction; raises RefusedPlanError with planning's reason."""
-    generation = Generation(generation)
-    ids = write_id_list(location, write_ids, generation).for_compactor()
-    listing = list_location(LocalFileSystem(), str(location))
-    state = acid_state(listing, ids, generation=generation, ignore_empty_files=True)
-    inputs = compaction_inputs(
-        state,
-        listing,
-        kind,
-        generation=generation,
-        visibility_txn=visibility_txn,
-        visible_on_commit=visibility_txn is not None,
-        minor_as_major_bytes=minor_as_major_bytes,
-    )
-    if isinstance(inputs, Refusal):
-        raise RefusedPlanError(inputs.reason)
-    units = compaction_units(
-        inputs,
-        _facts(listing, inputs),
-        location=str(location),
-        generation=generation,
-        write_ids=ids,
-        settings=settings or RewriteSettings(),
-        matching=matching or ColumnMatching.of(generation),
-        row_type=row_type,
-    )
-    return inputs, units
-
-
-def _facts(listing: Listing, inputs: CompactionInputs) -> FileFacts:
-    fs, data = LocalFileSystem(), LocalDataFiles()
-    lengths = {
-        file.path: flush_length(fs, f"{listing.location}/{file.side_file}", file.length)
-        for directory in inputs.directories
-        for file in directory.files
-        if file.side_file is not None
-    }
-    buckets = {
-        file.path: event_buckets(data_file(listing.location, directory, file, lengths), data)
-        for directory in inputs.directories
-        if directory.role is Role.DELETE_DELTA
-        for file in directory.files
-    }
-    deciding = deciding_files(inputs, listing.location, lengths)
-    return FileFacts(lengths=lengths, delete_buckets=buckets, without_rows=newest_without_rows(deciding, data))
+    found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type)
+    return found.inputs, units_of(found, settings, matching)
 
 
 def compact_directory(
@@ -119,29 +129,29 @@ def compact_directory(
     row_type: str | None = None,
     matching: ColumnMatching | None = None,
 ) -> Compacted:
-    """Compact one table or partition directory and put the result into place.
+    """Compact one table or partition directory and publish the result.
 
     `write_ids` is a reader's list in Hive's format, blank for "all committed". A result without rows or events is left
     out when another has some. Nothing of the result is left when a unit fails; raises RefusedPlanError, AcidError.
     """
-    inputs, units = plan(
-        location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, settings, row_type, matching
-    )
-    staging = Path(location) / STAGING
-    for unit in units:
-        (staging / unit.directory).mkdir(parents=True, exist_ok=True)
+    fs = LocalFileSystem()
+    found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type)
+    units = units_of(found, settings, matching)
+    staging = create_staging(fs, str(location), unique="test", owner="test", now=time.time())
     try:
         results = tuple(
-            run_unit(unit, LocalDataFiles(), f"{staging}/{unit.directory}/{unit.file_name}", time.perf_counter)
-            for unit in units
+            run_unit_task(UnitTask(unit=unit, staging=staging), f"attempt-{number}")
+            for number, unit in enumerate(units)
         )
-        filled = {result.directory for result in results if result.rows_out or result.events_out}
-        names = [output for output in inputs.outputs if output.path in filled] or [inputs.outputs[0]]
-        for output in names:
-            _put_into_place(staging / output.path, Path(location) / output.path, metadata_acid=output.metadata_acid)
+        staged = collect_results(fs, staging, found.inputs, results)
+        if found.inputs.publication is Publication.COMMIT:
+            published = publish_hidden(fs, str(location), staging, staged, last_check=lambda: None)
+        else:
+            inputs = tuple(entry.path for entry in found.inputs.directories if entry.path)
+            published = publish(fs, str(location), staging, staged, inputs=inputs, last_check=lambda: None)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return Compacted(inputs=inputs, results=results, directories=tuple(output.path for output in names))
+    return Compacted(inputs=found.inputs, results=results, directories=published.directories)
 
 
 def join_plain_files(
@@ -150,7 +160,7 @@ def join_plain_files(
     """Joins the ORC files of an insert-only table into the file `made`, in the order given."""
     inputs = tuple(
         DataFile(
-            path=str(path),
+            path=str(path.relative_to("/")),
             directory=path.parent.name,
             length=path.stat().st_size,
             bucket=0,
@@ -159,6 +169,7 @@ def join_plain_files(
         for path in files
     )
     unit = JoinUnit(
+        location="",
         directory=made.parent.name,
         file_name=made.name,
         bucket=0,
@@ -168,15 +179,6 @@ def join_plain_files(
         settings=settings,
     )
     return run_join(unit, LocalDataFiles(), str(made), time.perf_counter)
-
-
-def _put_into_place(staged: Path, target: Path, *, metadata_acid: bool) -> None:
-    staged.mkdir(parents=True, exist_ok=True)
-    (staged / ORC_ACID_VERSION_FILE).write_bytes(b"2")
-    if metadata_acid:
-        (staged / METADATA_ACID_FILE).write_text('{"thisFileVersion":"0","dataFormat":"compacted"}')
-    assert not target.exists()
-    staged.rename(target)
 
 
 def bucket_files(location: Path | str, directories: tuple[str, ...] | list[str]) -> list[Path]:

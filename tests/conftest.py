@@ -8,8 +8,47 @@ from pathlib import Path
 
 import pytest
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from acidlib.orc import compression
+
+pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour")
+
+HERE = "tests/integration/test_"
+# files that use the same servers, of which a process starts one each (integration/conftest.py)
+TOGETHER = {
+    "HiveServer2": (
+        *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),
+        *("hive4_type_changes", "servers"),
+    ),
+    "Hive 4's cases": ("hive4_tables",),
+    "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_columns"),
+    "both metastores": ("sleepers_live", "metastore_transport", "holds_live", "hive4_requests", "metastore_contract"),
+    "Spark": ("spark", "spark_cluster", "quickstart"),
+}
+GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for name in names}
+FIRST = [*GROUPS, "tests/property/test_histories.py"]
+"""What takes longest is begun first, so that no process is left alone with it at the end."""
+
+
+class TogetherScheduling(LoadScopeScheduling):
+    """Gives one process the files that use the same servers, and any other file as a whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return GROUPS.get(file, file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """With --numprocesses."""
+    return TogetherScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order of FIRST."""
+    places = {file: place for place, file in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
 
 
 @pytest.fixture(params=WAYS)

@@ -25,9 +25,10 @@ from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.rewrite.contents import look_into
 from acidlib.rewrite.deletes import event_buckets
+from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import run_join
+from acidlib.rewrite.join_facts import join_facts
 from acidlib.rewrite.unit import run_unit
 
 ROWS = 60
@@ -138,6 +139,7 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
     def unit(inputs: tuple[DataFile, ...], *, is_delete: bool = False) -> None:
         run_unit(
             Unit(
+                location="/t",
                 directory=f"{'delete_' if is_delete else ''}delta_0000001_0000004",
                 bucket=0,
                 is_delete=is_delete,
@@ -157,10 +159,11 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
         )
 
     def join() -> None:
-        found = [look_into(file, frozenset({JoinWay.STRIPES}), files) for file in inputs]
-        if len({content.like for content in found}) == 1 and found[0].way is JoinWay.STRIPES:
+        found = [join_facts(file, frozenset({JoinWay.STRIPES}), InputFiles("/t", files)) for file in inputs]
+        if len({facts.group_key for facts in found}) == 1 and found[0].way is JoinWay.STRIPES:
             run_join(
                 JoinUnit(
+                    location="/t",
                     directory="base_0000009",
                     file_name="bucket_00000",
                     bucket=0,
@@ -181,7 +184,7 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
             unit(gone, is_delete=True)
         else:
             for file in gone:
-                event_buckets(file, files)  # as planning does
+                event_buckets(file, InputFiles("/t", files))  # as planning does
             unit(inputs)
 
     def expected() -> tuple[list[Any], list[Any]]:
@@ -209,7 +212,7 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
 
 def _data_file(files: MemoryFiles, path: str, plain: bool) -> DataFile:
     return DataFile(
-        path=path,
+        path=path.removeprefix("/t/"),
         directory="" if plain else path.split("/")[2],
         length=len(files.files[path]),
         bucket=0,

@@ -1,6 +1,7 @@
 """A metastore that knows transactions and locks only, with the rules of Hive: as many clients of it as a test wants.
 
-Times move only when the test says so. `errors` makes calls fail by name, before or after they had their effect.
+It passes the tests of `metastore_behaviour`, as real ones do. Times move only when the test says so;
+`errors` makes calls fail by name, before or after they had their effect.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from acidlib.errors import ConflictError
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType, OpenTxns, TxnType
+from acidlib.model.generation import Generation
 from acidlib.model.txnids import ValidTxnList
 
 
@@ -27,7 +29,7 @@ class Failure:
 class LockServer:
     """The state of the metastore. `now_ms` is the clock of its database."""
 
-    zero_wait: bool = True
+    generation: Generation = Generation.HIVE4
     now_ms: int = 1_000_000
     locks: dict[int, HeldLock] = field(default_factory=dict)
     txns: dict[int, str] = field(default_factory=dict)
@@ -62,6 +64,10 @@ class Client:
         self.host = host
         self.closed = False
 
+    @property
+    def generation(self) -> Generation:
+        return self.server.generation
+
     def close(self) -> None:
         self.closed = True
 
@@ -73,15 +79,16 @@ class Client:
 
     def commit_txn(self, txn_id: int, kind: TxnType) -> None:
         with self._call("commit_txn"):
-            self._must_be(txn_id, "open", "committed")
+            if self.generation is Generation.HIVE3:
+                self._must_be(f"commit transaction {txn_id}", txn_id, "open")
+            else:
+                self._must_be(f"commit transaction {txn_id}", txn_id, "open", "committed")
             self.server.abort(txn_id)
             self.server.txns[txn_id] = "committed"
 
     def abort_txn(self, txn_id: int, kind: TxnType) -> None:
         with self._call("abort_txn"):
-            if self.server.txns.get(txn_id) == "committed":
-                raise ConflictError(f"Cannot abort: because Transaction txnid:{txn_id} is already committed.")
-            self._must_be(txn_id, "open", "aborted")
+            self._must_be(f"abort transaction {txn_id}", txn_id, "open", "aborted")
             self.server.abort(txn_id)
 
     def open_txns(self) -> OpenTxns:
@@ -97,25 +104,25 @@ class Client:
     def heartbeat(self, *, txn_id: int | None = None, lock_id: int | None = None) -> None:
         with self._call("heartbeat"):
             if txn_id is not None:
-                self._must_be(txn_id, "open")
+                self._must_be(f"keep transaction {txn_id} alive", txn_id, "open")
             if lock_id is not None:
-                self._must_exist(lock_id)
-                found = self.server.locks[lock_id]
-                self.server.locks[lock_id] = replace(found, heartbeat_ms=self.server.now_ms)
+                found = self._lock(f"keep lock {lock_id} alive", lock_id)
+                self.server.locks[lock_id] = replace(found, heartbeat_ms=None if found.txn_id else self.server.now_ms)
 
     def lock(
         self, components: Sequence[LockComponent], *, txn_id: int | None, agent: str, zero_wait: bool = False
     ) -> tuple[int, LockState]:
         with self._call("lock"):
-            if txn_id is not None:
-                self._must_be(txn_id, "open")
             (one,) = components
+            assert one.table is not None
+            if txn_id is not None:
+                self._must_be(f"lock {one.table}", txn_id, "open")
             self.server.last_lock += 1
             wanted = HeldLock(
                 lock_id=self.server.last_lock,
-                database=one.database,
-                table=one.table,
-                partition=one.partition,
+                database=one.database.lower(),
+                table=one.table.lower(),
+                partition=self._stored(one.partition),
                 type=one.type,
                 state=LockState.WAITING,
                 txn_id=txn_id,
@@ -125,22 +132,24 @@ class Client:
                 heartbeat_ms=None if txn_id else self.server.now_ms,
             )
             if self.server.free(wanted):
-                wanted = replace(wanted, state=LockState.ACQUIRED)
-            elif zero_wait and self.server.zero_wait:
+                wanted = self._acquired(wanted)
+            elif zero_wait and self.generation is Generation.HIVE4:
                 return wanted.lock_id, LockState.NOT_ACQUIRED
             self.server.locks[wanted.lock_id] = wanted
             return wanted.lock_id, wanted.state
 
     def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
         with self._call("check_lock"):
-            self._must_exist(lock_id)
-            found = self.server.locks[lock_id]
+            found = self._lock(f"check lock {lock_id}", lock_id)
             if self.server.free(found):
-                self.server.locks[lock_id] = replace(found, state=LockState.ACQUIRED)
+                self.server.locks[lock_id] = self._acquired(found)
             return self.server.locks[lock_id].state
 
     def unlock(self, lock_id: int) -> None:
         with self._call("unlock"):
+            found = self.server.locks.get(lock_id)
+            if found is not None and found.txn_id:
+                raise ConflictError(f"Cannot unlock {lock_id}: because it belongs to transaction {found.txn_id}")
             self.server.locks.pop(lock_id, None)
 
     def show_locks(
@@ -150,19 +159,30 @@ class Client:
             return tuple(
                 lock
                 for lock in self.server.locks.values()
-                if database in (None, lock.database) and table in (None, lock.table)
+                if (database is None or database.lower() == lock.database)
+                and (table is None or table.lower() == lock.table)
+                and (partition is None or self._stored(partition) == lock.partition)
             )
 
-    def _must_be(self, txn_id: int, *states: str) -> None:
-        state = self.server.txns.get(txn_id)
-        if state is None:
-            raise ConflictError(f"Cannot go on: because No such transaction txnid:{txn_id}")
-        if state not in states:
-            raise ConflictError(f"Cannot go on: because Transaction txnid:{txn_id} already {state}")
+    def _stored(self, partition: str | None) -> str | None:
+        """Hive 3.1 keeps the partitions of locks in lower case."""
+        return partition.lower() if partition and self.generation is Generation.HIVE3 else partition
 
-    def _must_exist(self, lock_id: int) -> None:
-        if lock_id not in self.server.locks:
-            raise ConflictError(f"Cannot go on: because No such lock lockid:{lock_id}")
+    def _acquired(self, lock: HeldLock) -> HeldLock:
+        return replace(lock, state=LockState.ACQUIRED, acquired_ms=lock.acquired_ms or self.server.now_ms)
+
+    def _must_be(self, action: str, txn_id: int, *states: str) -> None:
+        state = self.server.txns.get(txn_id)
+        if state is None or (state == "committed" and self.generation is Generation.HIVE3):
+            raise ConflictError(f"Cannot {action}: because No such transaction txnid:{txn_id}")
+        if state not in states:
+            raise ConflictError(f"Cannot {action}: because Transaction txnid:{txn_id} already {state}")
+
+    def _lock(self, action: str, lock_id: int) -> HeldLock:
+        found = self.server.locks.get(lock_id)
+        if found is None:
+            raise ConflictError(f"Cannot {action}: because No such lock lockid:{lock_id}")
+        return found
 
     def _called(self, name: str) -> Failure | None:
         with self.server.guard:

@@ -16,7 +16,9 @@ from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TProcessor
 from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket, TTransportException
 
+from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.generation import Generation
 
 TYPES: Any = interface()
@@ -119,3 +121,19 @@ def raises(error: BaseException) -> Answer:
         raise error
 
     return answer
+
+
+def recorded(into: list[Any], answer: object) -> Answer:
+    """An answer that records the arguments of the call."""
+
+    def answered(*asked: Any) -> object:
+        into.append(asked[0] if len(asked) == 1 else asked)
+        return answer
+
+    return answered
+
+
+def connected(server: FakeMetastore) -> Hms:
+    """A connection that tries each call once."""
+    options = ConnectionOptions(timeout_seconds=5, attempts=1)
+    return connect([server.uri], options, user="joe", host="here", sleep=lambda _seconds: None)

@@ -16,20 +16,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidlib import __version__
-from acidlib.engine.target import Target
-from acidlib.errors import AcidError
-from acidlib.model.listing import Listing, has_hidden_part
+from acidlib.engine.target import ListedPlace, Target
+from acidlib.model.listing import has_hidden_part
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import Storage
-from acidlib.queue.rules import LOCATION
 from acidlib.settings import Settings
 
-FILES = "acidlib.files"
-"""Property of a request that was not carried out: the note of what it ended for (`note_of`)."""
+COUNTED = (State.REFUSED, State.FAILED, State.READY_FOR_CLEANING)
+"""The states of requests that tell what was tried at a place, and whether it awaits cleaning."""
 
 _CONFLICT = ", conflict"
 _NOTE = re.compile(r"(.*) \[files (.*)\]", re.DOTALL)
-_OWN_PREFIX = "acidlib."
 # what Hive's statements and statistics change in the properties of a table without changing what it is
 # (StatsSetupConst, hive_metastoreConstants)
 _VOLATILE = frozenset(
@@ -51,39 +48,32 @@ _VOLATILE = frozenset(
 )
 
 
-def fingerprint(target: Target, listing: Listing, settings: Settings) -> str:
+def fingerprint(place: ListedPlace, settings: Settings) -> str:
     """A short digest of all that decides how a compaction of a place ends, but for the surroundings.
 
     The files that readers see (path, length, modification), which of them the list of write ids lets a compaction read,
     the columns and properties of the table where a metastore tells them, how the caller wants the table understood, how
     its readers find columns by the `settings` of the run, and the version of this library, as the next may do more.
     """
+    target, listing = place.target, place.listing
     seen = [
         __version__,
         sorted((file.path, file.length, file.modified) for file in listing.files if not has_hidden_part(file.path)),
         sorted(path for path in listing.directories if not has_hidden_part(path)),
-        _read(target, listing),
-        repr(target.matching(settings, target.generation(listing))),
+        _read(place),
+        repr(target.matching(settings, place.generation)),
         target.understanding.table_kind,
         target.understanding.columns,
         _facts(target),
-        sorted(
-            (key, value)
-            for key, value in target.request_properties.items()
-            if key != LOCATION and not key.startswith(_OWN_PREFIX)
-        ),
+        sorted(target.request_properties.items()),
     ]
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
 
 
-def _read(target: Target, listing: Listing) -> Any:
-    try:
-        generation = target.generation(listing)
-        state = target.state(listing)
-    except AcidError as error:
-        return str(error)
+def _read(place: ListedPlace) -> Any:
+    state = place.state
     return [
-        int(generation),
+        int(place.generation),
         None if state.base is None else state.base.path,
         [(delta.path, delta.wholly_aborted) for delta in state.deltas],
         state.aborted,
@@ -128,7 +118,7 @@ class _Ended:
         """None for a request that notes nothing."""
         if row.state not in (State.REFUSED, State.FAILED):
             return None
-        note, reason = row.property(FILES), row.error_message or ""
+        note, reason = row.facts.files, row.error_message or ""
         if note is None and (match := _NOTE.fullmatch(reason)):
             reason, note = match.groups()
         if note is None:
@@ -137,23 +127,23 @@ class _Ended:
 
 
 class Attempts:
-    """The queue and its history, by place."""
+    """The requests of a queue and its history in the states that are `COUNTED`, by place."""
 
     def __init__(self, rows: Iterable[CompactionRequest], settings: Settings) -> None:
         self._settings = settings
         self._rows: dict[Any, list[CompactionRequest]] = {}
         for row in rows:
             # without a metastore another run may have called the same place by another name
-            self._rows.setdefault(row.property(LOCATION) or row.entity, []).append(row)
+            self._rows.setdefault(row.facts.location or row.entity, []).append(row)
 
-    def last(self, target: Target, kind: CompactionType, listing: Listing) -> CompactionRequest | None:
+    def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
         """The newest request of a kind that was not carried out at a place, for what it still is; None without one."""
-        found = self._ended(target, kind, listing)
+        found = self._ended(place, kind)
         return found[-1].row if found else None
 
-    def refusal(self, target: Target, kind: CompactionType, listing: Listing) -> str | None:
+    def refusal(self, place: ListedPlace, kind: CompactionType) -> str | None:
         """Why a compaction would be refused as it was before; None when that is not known."""
-        found = [one for one in self._ended(target, kind, listing) if not one.is_conflict]
+        found = [one for one in self._ended(place, kind) if not one.is_conflict]
         if not found or found[-1].row.state is not State.REFUSED:
             return None
         last = found[-1]
@@ -163,12 +153,12 @@ class Attempts:
         """Whether a request for a place is ready for cleaning."""
         return any(row.state is State.READY_FOR_CLEANING for row in self._at(target))
 
-    def _ended(self, target: Target, kind: CompactionType, listing: Listing) -> list[_Ended]:
+    def _ended(self, place: ListedPlace, kind: CompactionType) -> list[_Ended]:
         """What was not carried out there for what it still is, oldest first."""
-        found = [one for row in self._at(target) if row.type is kind and (one := _Ended.of(row)) is not None]
+        found = [one for row in self._at(place.target) if row.type is kind and (one := _Ended.of(row)) is not None]
         if not found:
             return []
-        files = fingerprint(target, listing, self._settings)
+        files = fingerprint(place, self._settings)
         return sorted((one for one in found if one.files == files), key=lambda one: one.row.id)
 
     def _at(self, target: Target) -> list[CompactionRequest]:

@@ -6,30 +6,33 @@ initiator and the jobs know only what stands here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from acidlib.engine.attempts import Attempts
-from acidlib.engine.names import nowhere
-from acidlib.engine.selection import Selection
-from acidlib.engine.target import Target
-from acidlib.errors import AcidError
-from acidlib.model.listing import Listing
+from acidlib.engine.selection import PassedOver, Selection
+from acidlib.engine.target import ListedPlace, Target
+from acidlib.errors import AcidError, RefusedError
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.txnids import ValidTxnList
-from acidlib.planning.decide import Decision
 from acidlib.planning.inputs import Publication
 from acidlib.report.results import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """One place that a job is about, or that it passes over: then `skipped` says why."""
+    """The places that a job is about, those among what is named that it leaves alone, and notes about the rest."""
 
-    target: Target
-    skipped: str | None = None
+    targets: tuple[Target, ...]
+    passed_over: tuple[PassedOver, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def nowhere(request: CompactionRequest) -> Target:
+    """A target of which only the names are known yet."""
+    return Target(database=request.database, table=request.table, partition=request.partition, location="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,10 @@ class Waiting:
     @classmethod
     def at(cls, request: CompactionRequest, place: Target | AcidError) -> Waiting:
         """A request for a place, or for one that cannot be found for a reason."""
+        try:
+            request.require_understood("compact")
+        except RefusedError as error:
+            place = error
         if isinstance(place, AcidError):
             return cls(request=request, target=nowhere(request), error=place)
         return cls(request=request, target=place)
@@ -105,8 +112,8 @@ class Backend(Protocol):
     def recover(self) -> list[str]:
         """Give back what dead runs left; a note about each kind."""
 
-    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
-        """The places that are named (or, for the initiator, automatic ones), and notes about what was passed over.
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
+        """The places that are named (or, for the initiator, automatic ones).
 
         RefusedError when what is named does not exist.
         """
@@ -124,7 +131,7 @@ class Backend(Protocol):
     def take(self, waiting: Waiting) -> Taken | None:
         """Take this request; None when it is not to be had. In an ordered queue it may be another one."""
 
-    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
         """Queue a request for what is named and take it at once. ConflictError when another one is in the way."""
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
@@ -136,13 +143,13 @@ class Backend(Protocol):
     def attempts(self) -> Attempts:
         """What the queue and its history know of places now."""
 
-    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Why a place that is over its thresholds is not queued, after failures; None when it may be."""
 
     def finish(self, target: Target) -> None:
         """Finish the publications of dead runs at a place. ConflictError while another works there."""
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """Queue what the initiator decided. ConflictError with the reason when it is not accepted."""
 
     def purge_history(self) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acidlib.engine.hive3.evidence import Evidence, concerns, parse_evidence
-from acidlib.engine.target import EVIDENCE
+from acidlib.engine.hive3.evidence import concerns
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import HeldLock, OpenTxn, ShownRequest
+from acidlib.metastore.values import HeldLock, OpenTxn
 from acidlib.model.generation import Generation
+from acidlib.model.request_facts import Evidence
 from acidlib.model.requests import CompactionRequest, State
 
 
@@ -47,7 +47,6 @@ def blockers(hms: Hms, requests: Iterable[CompactionRequest], now_ms: int) -> li
 
 def _txns(row: CompactionRequest, txns: Sequence[OpenTxn], generation: Generation) -> list[OpenTxn]:
     if generation is Generation.HIVE4:
-        assert isinstance(row, ShownRequest)
         limit = row.next_txn_id if row.next_txn_id is not None else row.txn_id
     else:
         newest = _newest(row)
@@ -63,7 +62,7 @@ def _locks(row: CompactionRequest, locks: Sequence[HeldLock]) -> list[HeldLock]:
 
 def _newest(row: CompactionRequest) -> Evidence | None:
     newest: Evidence | None = None
-    for evidence in parse_evidence(row.property(EVIDENCE)).values():
+    for evidence in row.facts.evidence.values():
         newest = evidence.newer(newest)
     return newest
 

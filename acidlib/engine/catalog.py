@@ -11,18 +11,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from acidlib.engine.backend import Selected
-from acidlib.engine.selection import Selection
+from acidlib.engine.selection import PassedOver, Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import FULL, INSERT_ONLY, TableFacts, Target, Understanding
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import Database, Partition, Table
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.eligible import why_not
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer
 from acidlib.storage.uris import local_path_below
 
@@ -40,34 +40,37 @@ class Catalog:
         self._services = services
         self._hms = hms
 
-    def select(
-        self, selection: Selection, *, automatic: bool, busy: Collection[Entity] = ()
-    ) -> tuple[list[Selected], list[str]]:
-        """What is selected, as of one snapshot, and notes about what was passed over.
+    def select(self, selection: Selection, *, automatic: bool, busy: Collection[Entity] = ()) -> Selected:
+        """What is selected, as of one snapshot.
 
         automatic: for the initiator, which passes over what must not be compacted automatically and what is `busy`
         (a request for it waits or works already). Raises MissingError when a named table, or any partition that is
         named, does not exist.
         """
-        selected: list[Selected] = []
+        chosen: list[Target] = []
+        passed_over: list[PassedOver] = []
         passed: Counter[str] = Counter()
         tables = list(self._tables(selection))
         notes = selection.absent(((table.database, table.name) for _, table in tables), "no table of the metastore")
         for database, table in tables:
             reason = self._why_not(table, database, automatic=automatic)
             if reason is None:
-                selected += self._places(database, table, selection, busy)
+                for place in self._places(database, table, selection, busy):
+                    if isinstance(place, Target):
+                        chosen.append(place)
+                    else:
+                        passed_over.append(place)
             elif automatic and table.full_name not in selection.tables:
                 passed[reason.replace(table.full_name, "…")] += 1
             else:
                 place = Target(database=table.database, table=table.name, partition=None, location="")
-                selected.append(Selected(target=place, skipped=reason))
-        if selection.partitions and tables and not selected:
+                passed_over.append(PassedOver(target=place, reason=reason))
+        if selection.partitions and tables and not chosen and not passed_over:
             names = [table.full_name for _, table in tables]
             notes.append(selection.note_of(selection.no_partition(names)))
         notes += [f"{count} tables are skipped: {reason}" for reason, count in sorted(passed.items())]
-        notes += self._warnings(one.target for one in selected if one.skipped is None)
-        return self._understood(selected), notes
+        notes += self._warnings(chosen)
+        return Selected(targets=tuple(self._as_of_now(chosen)), passed_over=tuple(passed_over), notes=tuple(notes))
 
     def places(self, requests: Sequence[CompactionRequest]) -> list[Target | AcidError]:
         """What each request is about, understood as of now, or why there is none: in Hive's own words where it has."""
@@ -157,7 +160,7 @@ class Catalog:
 
     def _places(
         self, database: Database, table: Table, selection: Selection, busy: Collection[Entity]
-    ) -> Iterable[Selected]:
+    ) -> Iterable[Target | PassedOver]:
         if not table.partition_keys:
             if not selection.partitions:
                 yield self._selected(database, table, None, None, busy)
@@ -171,16 +174,15 @@ class Catalog:
 
     def _selected(
         self, database: Database, table: Table, name: str | None, partition: Partition | None, busy: Collection[Entity]
-    ) -> Selected:
+    ) -> Target | PassedOver:
         try:
             target = self._target(database, table, name, partition)
         except AcidError as error:
             place = Target(database=table.database, table=table.name, partition=name, location="")
-            return Selected(target=place, skipped=str(error))
-        entity = (table.database, table.name, name)
-        return Selected(
-            target=target, skipped="a request for it waits or is being worked on" if entity in busy else None
-        )
+            return PassedOver(target=place, reason=str(error))
+        if (table.database, table.name, name) in busy:
+            return PassedOver(target=target, reason="a request for it waits or is being worked on")
+        return target
 
     def _target(self, database: Database, table: Table, name: str | None, partition: Partition | None) -> Target:
         storage = table.storage if partition is None else partition.storage
@@ -212,10 +214,6 @@ class Catalog:
             found.update((f"database {one.database}: {warning}", None) for warning in of_database)
             found.update((f"table {one.facts.table.full_name}: {warning}", None) for warning in of_table)
         return list(found)
-
-    def _understood(self, selected: list[Selected]) -> list[Selected]:
-        fresh = iter(self._as_of_now([one.target for one in selected if one.skipped is None]))
-        return [one if one.skipped is not None else replace(one, target=next(fresh)) for one in selected]
 
     def _as_of_now(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:
         """The same targets with what is committed as of one snapshot; it must precede every listing."""
@@ -249,3 +247,17 @@ def require_unchanged(before: Target, now: Target, doing: str) -> None:
     if not same_table or before.location != now.location:
         what = "moved" if same_table else "dropped and made again"
         raise ConflictError(f"Cannot {doing} {before.name}: because it was {what} meanwhile")
+
+
+def run_as_user(services: Services, target: Target) -> str:
+    """Whom a compaction runs as (Hive `Initiator.resolveUserToRunAs`); Hive's own cleaner fails on a row without.
+
+    `metastore.compactor.run.as.user`, else the owner of the table's directory, else the table's owner.
+    """
+    given = services.settings.text("metastore.compactor.run.as.user")
+    owner = given or services.fs.owner(target.location)
+    if not owner and target.facts is not None:
+        owner = target.facts.table.owner
+    if not owner:
+        raise RefusedError(f"Cannot compact {target.name}: because nobody owns {target.location}")
+    return owner

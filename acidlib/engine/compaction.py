@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from typing import Generic
 
-from acidlib.engine.attempts import Attempts, fingerprint
+from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Backend, Taken, Waiting
-from acidlib.engine.selection import Budget, Looked, Order, Selection, Spending, look_at, ordered
+from acidlib.engine.compact_place import Job
+from acidlib.engine.selection import (
+    Budget,
+    Looked,
+    Order,
+    PassedOver,
+    Place,
+    Selection,
+    Spending,
+    Unlisted,
+    look_at,
+    ordered,
+)
 from acidlib.engine.services import Services
-from acidlib.engine.target import REASON, Target
-from acidlib.engine.worker import Job, Worker
+from acidlib.engine.target import ListedPlace, Target
+from acidlib.engine.worker import Worker
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import RewriteSettings
@@ -79,29 +92,30 @@ def _named_jobs(
     early: list[CompactionResult],
     notes: list[str],
 ) -> Iterator[Job]:
-    selected, more = backend.select(run.selection, automatic=False)
-    notes += more
-    early += [skipped(one.target, run.kind, one.skipped) for one in selected if one.skipped is not None]
-    looked = look_at(services, [one.target for one in selected if one.skipped is None], run.selection)
-    early += [skipped(one.target, run.kind, one.skipped) for one in looked if one.skipped is not None]
-    early += [ended(one.target, run.kind, one.error) for one in looked if one.error is not None]
-    wanted = [one for one in looked if one.error is None and one.skipped is None]
+    selected = backend.select(run.selection, automatic=False)
+    notes += selected.notes
+    looked, passed_over = look_at(services, selected.targets, run.selection.idle_seconds)
+    early += [skipped(one, run.kind) for one in (*selected.passed_over, *passed_over)]
+    early += [
+        ended(one.target, run.kind, one.error) for one in looked if isinstance(one, Unlisted) and one.error is not None
+    ]
+    wanted = [one for one in looked if isinstance(one, ListedPlace)]
     found = _in_turn(backend.attempts(), wanted, run, lambda _: False)
-    for one in found:
-        if one.done is not None and one.looked.leaves_nothing:
-            early.append(ended(one.looked.target, run.kind, RefusedError(refused_message(one.done))))
+    todo = []
+    for turn in found:
+        if turn.done is None or not turn.looked.leaves_nothing:
+            todo.append(turn)
+        else:
+            early.append(ended(turn.looked.target, run.kind, RefusedError(refused_message(turn.done))))
     notes += _left(found)
-    todo = [one for one in found if one.done is None or not one.looked.leaves_nothing]
     for turn in _within(spending, todo):
         place = turn.looked
-        assert place.listing is not None
         if run.dry_run:
-            yield Job(target=place.target, kind=run.kind, taken=None, named=True)
+            yield Job(target=place.target, kind=run.kind, taken=None, named=True, listed=place)
             continue
-        files = fingerprint(place.target, place.listing, services.settings)
         try:
-            taken = backend.submit(place.target, run.kind, place.listing)
-            yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, files=files)
+            taken = backend.submit(place, run.kind)
+            yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, listed=place)
         except AcidError as error:
             early.append(ended(place.target, run.kind, error))
             if turn.done is None:
@@ -109,41 +123,43 @@ def _named_jobs(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Turn:
+class _Turn(Generic[Place]):
     """A place in the order in which it is begun.
 
     done   why there is nothing to merge, where there is not: it costs no budget and goes first
     tried  the request that was not carried out before for what the place still is: it goes last, the oldest first
     """
 
-    looked: Looked
-    done: str | None
-    tried: CompactionRequest | None
+    looked: Place
+    done: str | None = None
+    tried: CompactionRequest | None = None
 
     @property
     def key(self) -> tuple[bool, bool, int]:
-        later = self.tried is not None or self.looked.is_claimed or self.looked.error is not None
+        later = self.tried is not None or isinstance(self.looked, Unlisted) or self.looked.is_claimed
         return self.done is None, later, 0 if self.tried is None else self.tried.id
 
 
 def _in_turn(
-    attempts: Attempts, looked: Sequence[Looked], run: CompactionRun, is_automatic: Callable[[Looked], bool]
-) -> list[_Turn]:
+    attempts: Attempts, looked: Sequence[Place], run: CompactionRun, is_automatic: Callable[[Target], bool]
+) -> list[_Turn[Place]]:
     """So that a run that is repeated gets further each time, whatever its budget: what always fails blocks no other."""
-    found = []
+    found: list[_Turn[Place]] = []
     for one in ordered(looked, run.order):
-        done = one.nothing_to_merge(run.kind, automatic=is_automatic(one))
-        tried = None if done or one.listing is None else attempts.last(one.target, run.kind, one.listing)
+        done = tried = None
+        if isinstance(one, ListedPlace):
+            done = one.nothing_to_merge(run.kind, automatic=is_automatic(one.target))
+            tried = None if done else attempts.last(one, run.kind)
         found.append(_Turn(looked=one, done=done, tried=tried))
     return sorted(found, key=lambda one: one.key)
 
 
-def _within(spending: Spending, turns: Iterable[_Turn]) -> Iterator[_Turn]:
+def _within(spending: Spending, turns: Iterable[_Turn[Place]]) -> Iterator[_Turn[Place]]:
     """As many places as the budget lets start; those with nothing to merge cost none."""
     return takewhile(lambda turn: spending.lets_start(turn.looked, is_free=turn.done is not None), turns)
 
 
-def _left(found: Sequence[_Turn]) -> list[str]:
+def _left(found: Sequence[_Turn[ListedPlace]]) -> list[str]:
     """Of many places, when none is left that was not done or tried before."""
     tried = sum(one.tried is not None for one in found)
     if len(found) < 2 or any(one.done is None and one.tried is None for one in found):
@@ -158,22 +174,19 @@ def _chosen_jobs(
     """What waits in the queue, in the order that was asked for."""
     found = _understood(backend, backend.waiting(run.kind), run, early)
     by_place = {_place(one.target): one for one in found}
-    looked = look_at(services, [one.target for one in found], run.selection)
-    early += [skipped(one.target, run.kind, one.skipped) for one in looked if one.skipped is not None]
-    wanted = [one for one in looked if one.skipped is None]
+    looked, passed_over = look_at(services, [one.target for one in found], run.selection.idle_seconds)
+    early += [skipped(one, run.kind) for one in passed_over]
 
-    def is_automatic(one: Looked) -> bool:
-        return by_place[_place(one.target)].request.property(REASON) is not None
+    def is_automatic(target: Target) -> bool:
+        return by_place[_place(target)].request.facts.reason is not None
 
-    for turn in _within(spending, _in_turn(backend.attempts(), wanted, run, is_automatic)):
-        one = turn.looked
-        waiting = by_place[_place(one.target)]
+    for turn in _within(spending, _in_turn(backend.attempts(), looked, run, is_automatic)):
+        waiting = by_place[_place(turn.looked.target)]
+        listed = turn.looked if isinstance(turn.looked, ListedPlace) else None
         if run.dry_run:
-            yield _job(run.kind, waiting.target, None, waiting.request)
-            continue
-        files = None if one.listing is None else fingerprint(one.target, one.listing, services.settings)
-        if (taken := backend.take(waiting)) is not None:
-            yield replace(_job(run.kind, taken.target, taken, taken.request), files=files)
+            yield replace(_job(run.kind, waiting.target, None, waiting.request), listed=listed)
+        elif (taken := backend.take(waiting)) is not None:
+            yield replace(_job(run.kind, taken.target, taken, taken.request), listed=listed)
 
 
 def _jobs_in_order(
@@ -208,12 +221,10 @@ def _not_met(waiting: Sequence[Waiting], met: set[Entity]) -> list[Waiting]:
 def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) -> list[Looked]:
     """Listings cost time and only a budget of bytes needs them; what cannot be listed costs no budget."""
     if run.budget.bytes is None:
-        return [Looked(target=one.target, listing=None) for one in found]
-    understood = [one.target for one in found if one.error is None]
-    looked = {
-        _place(one.target): one for one in look_at(services, understood, replace(run.selection, idle_seconds=None))
-    }
-    return [looked.get(_place(one.target)) or Looked(target=one.target, listing=None) for one in found]
+        return [Unlisted(target=one.target) for one in found]
+    looked, _ = look_at(services, [one.target for one in found if one.error is None], None)
+    by_place: dict[tuple[str, str, str | None, str], Looked] = {_place(one.target): one for one in looked}
+    return [by_place.get(_place(one.target)) or Unlisted(target=one.target) for one in found]
 
 
 def _understood(
@@ -231,16 +242,16 @@ def _understood(
 
 
 def _job(kind: CompactionType, target: Target, taken: Taken | None, request: CompactionRequest) -> Job:
-    return Job(target=target, kind=kind, taken=taken, named=False, why=request.property(REASON))
+    return Job(target=target, kind=kind, taken=taken, named=False, why=request.facts.reason)
 
 
 def _place(target: Target) -> tuple[str, str, str | None, str]:
     return target.database, target.table, target.partition, target.location
 
 
-def skipped(target: Target, kind: CompactionType, reason: str | None) -> CompactionResult:
+def skipped(place: PassedOver, kind: CompactionType) -> CompactionResult:
     """The result for a place that was named and is passed over."""
-    return replace(ended(target, kind, RefusedError(reason or "")), state=Outcome.SKIPPED)
+    return replace(ended(place.target, kind, RefusedError(place.reason)), state=Outcome.SKIPPED)
 
 
 def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionResult:

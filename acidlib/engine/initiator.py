@@ -7,12 +7,13 @@ from dataclasses import replace
 from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Backend
 from acidlib.engine.prepare import prepare
-from acidlib.engine.selection import Looked, Selection, look_at
+from acidlib.engine.selection import Looked, Selection, Unlisted, look_at
 from acidlib.engine.services import Services
-from acidlib.engine.target import BYTES, DELTAS, REASON, Target
+from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionType
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.clean import aborted_present
@@ -21,6 +22,7 @@ from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
 from acidlib.points import Point, passing
 from acidlib.report.decisions import InitiatorResult
+from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.unfinished import unfinished_publications
 
@@ -39,81 +41,70 @@ def run_initiator(
     notes: list[str] = []
     if not dry_run:
         notes += backend.recover()
-    selected, more = backend.select(selection, automatic=True)
+    selected = backend.select(selection, automatic=True)
     attempts = backend.attempts()
-    results = [
-        replace(_result(one.target, None, None), reason=one.skipped) for one in selected if one.skipped is not None
-    ]
-    looked = look_at(services, [one.target for one in selected if one.skipped is None], selection)
+    looked, passed_over = look_at(services, selected.targets, selection.idle_seconds)
+    results = [replace(_result(one.target), reason=one.reason) for one in (*selected.passed_over, *passed_over)]
     results += [_initiate(services, backend, attempts, one, dry_run=dry_run, force=force) for one in looked]
-    return results, notes + more
+    return results, [*notes, *selected.notes]
 
 
 def _initiate(
     services: Services, backend: Backend, attempts: Attempts, one: Looked, *, dry_run: bool, force: bool
 ) -> InitiatorResult:
-    if one.skipped is not None:
-        return replace(_result(one.target, None, None), reason=one.skipped)
     try:
-        if one.error is not None:
-            raise one.error
+        if isinstance(one, Unlisted):
+            raise one.error or ConflictError(f"Cannot judge {one.target.name}: because it was not listed")
         return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
     except AcidError as error:
-        return replace(_result(one.target, None, None), reason=str(error), failed=True)
+        return replace(_result(one.target), reason=str(error), failed=True)
 
 
 def _decided(
-    services: Services, backend: Backend, attempts: Attempts, one: Looked, *, dry_run: bool, force: bool
+    services: Services, backend: Backend, attempts: Attempts, place: ListedPlace, *, dry_run: bool, force: bool
 ) -> InitiatorResult:
-    assert one.listing is not None
-    target, listing = one.target, one.listing
-    if unfinished_publications(services.fs, target.location):
+    target = place.target
+    if place.holds_staging and unfinished_publications(services.fs, target.location):
         if dry_run:
             raise ConflictError(f"Cannot judge {target.name}: because a publication there is unfinished")
         backend.finish(target)
-        listing = list_location(services.fs, target.location, missing=ConflictError)
-    target = target.as_listed(listing)
-    decision = decision_about(services, target, listing)
+        place = target.listed(list_location(services.fs, target.location, missing=ConflictError))
+    decision = decision_about(services, place)
     if decision.kind is None:
-        return _result(target, decision, None)
-    reason = _refused(services, attempts, target, listing, decision.kind)
+        return _result(target, decision)
+    reason = _refused(services, attempts, place, decision.kind)
     if reason is None and not force:
-        reason = attempts.refusal(target, decision.kind, listing) or backend.held_back(
-            target, decision, dry_run=dry_run
-        )
+        reason = attempts.refusal(place, decision.kind) or backend.held_back(target, decision.kind, dry_run=dry_run)
     if reason is not None:
-        return replace(_result(target, decision, None), reason=reason)
+        return replace(_result(target, decision), reason=reason)
     if dry_run:
-        return _result(target, decision, None)
-    figures = ((DELTAS, str(one.deltas)), (BYTES, str(one.bytes)), (REASON, decision.reason))
+        return _result(target, decision)
+    figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
     try:
-        queued = backend.enqueue(target, decision, listing, figures)
+        queued = backend.enqueue(place, decision.kind, figures)
         passing(Point.QUEUED)
         return _result(target, decision, queued)
     except ConflictError as error:
-        return replace(_result(target, decision, None), reason=str(error))
+        return replace(_result(target, decision), reason=str(error))
 
 
-def _refused(
-    services: Services, attempts: Attempts, target: Target, listing: Listing, kind: CompactionType
-) -> str | None:
+def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> str | None:
     """Why a worker would refuse the place as it is: the same question that it asks. None when it would not."""
     limit = services.settings.integer("acidlib.minor.as.major.bytes")
     try:
-        found = prepare(services.fs, target, listing, kind, minor_as_major_bytes=limit, automatic=True)
+        found = prepare(services.fs, place, kind, minor_as_major_bytes=limit, automatic=True, data=LocalDataFiles())
     except RefusedError as error:
         return str(error)
     except AcidError:
         return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
-    if isinstance(found, Refusal) and (not found.cleaning_only or attempts.awaits_cleaning(target)):
+    if isinstance(found, Refusal) and (not found.cleaning_only or attempts.awaits_cleaning(place.target)):
         return found.reason
     return None
 
 
-def decision_about(services: Services, target: Target, listing: Listing) -> Decision:
-    """Hive's decision for a target that is understood as listed."""
-    generation = target.generation(listing)
-    listed = target.write_ids(listing)
+def decision_about(services: Services, place: ListedPlace) -> Decision:
+    """Hive's decision for a place. It counts empty files, which a compactor passes over (Hive Initiator)."""
+    target, listing, generation, listed = place.target, place.listing, place.generation, place.write_ids
     state = acid_state(listing, listed.for_compactor(), generation=generation, txns=target.understanding.txns)
     facts = target.facts
     return decide(
@@ -135,7 +126,7 @@ def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, 
     return len(aborted_present(listing, write_ids, generation=generation))
 
 
-def _result(target: Target, decision: Decision | None, queued: int | None) -> InitiatorResult:
+def _result(target: Target, decision: Decision | None = None, queued: int | None = None) -> InitiatorResult:
     kind = None if decision is None or decision.kind is None else decision.kind.label.lower()
     return InitiatorResult(
         database=target.database,

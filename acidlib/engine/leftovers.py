@@ -9,7 +9,6 @@ from acidlib.engine.services import Services
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.processes import has_ended
-from acidlib.queue.rules import PROCESS
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage.claims import STALE_SECONDS, read_claim
 from acidlib.storage.filesystem import FileSystem
@@ -31,8 +30,8 @@ def give_back_dead(
     `finish` comes first: it makes whole what one of two renames may have made visible.
     """
     notes = []
-    for request in queue.show():
-        if request.state is State.WORKING and request.worker_id is not None and is_dead(request):
+    for request in queue.in_states(State.WORKING):
+        if request.worker_id is not None and is_dead(request):
             try:
                 with suppress(CorruptError, RefusedError):  # told by whoever takes the request
                     finish(request)
@@ -66,7 +65,7 @@ def is_dead_at(services: Services, location: str, request: CompactionRequest, *,
 
 def is_known_dead(request: CompactionRequest) -> bool:
     """Whether the run that made a request for itself ran on this machine, and has ended."""
-    return has_ended(request.property(PROCESS) or "")
+    return has_ended(request.facts.process or "")
 
 
 def took_long(request: CompactionRequest, now_ms: int) -> bool:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from acidlib.engine.alone.backend import StandaloneBackend
-from acidlib.engine.alone.cleaning import StandaloneCleaning
+from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.backend import Backend
-from acidlib.engine.cleaner import Cleaning, CleaningAsked
+from acidlib.engine.cleaning import CleanerOptions, Cleaning
+from acidlib.engine.environment import Environment
 from acidlib.engine.hive3.backend import Hive3Backend
-from acidlib.engine.hive3.cleaning import Hive3Cleaning
+from acidlib.engine.hive3.cleaning import hive3_cleaning
 from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.hive4.backend import Hive4Backend
-from acidlib.engine.hive4.cleaning import Hive4Cleaning
+from acidlib.engine.hive4.cleaning import hive4_cleaning
 from acidlib.engine.hive4.connected import MIN_HISTORY, POOL, Connected
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, Understanding
+from acidlib.engine.target import Understanding
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.site import options_from_settings
+from acidlib.metastore.options import options_from_settings
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.locks import Service
@@ -31,46 +31,11 @@ from acidlib.settings import Settings, parse_duration
 TXN_TIMEOUT = "metastore.txn.timeout"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """Where requests and tables are.
-
-    queue_url          as given; None = the default one
-    default_queue_url  of our own queue
-    metastore          URIs; empty: without a metastore
-    site               what hive-site.xml and metastore-site.xml say
-    user, host         who runs this, and where
-    pool               of the metastore's requests (Hive 4); None = as settings say
-    """
-
-    queue_url: str | None
-    default_queue_url: str
-    metastore: tuple[str, ...] = ()
-    site: Mapping[str, str] = field(default_factory=dict)
-    user: str = "acidlib"
-    host: str = "localhost"
-    pool: str | None = None
-
-    @property
-    def queue(self) -> str:
-        """The URL of our queue."""
-        return self.queue_url or self.default_queue_url
-
-    @property
-    def metastore_name(self) -> str:
-        """The metastore as our own queue knows it: the same URIs in any order are the same metastore."""
-        return ",".join(sorted(self.metastore))
-
-    def connect(self) -> Hms:
-        """A connection to the metastore; RetryError when none of its URIs answers."""
-        return connect(self.metastore, options_from_settings(self.site), user=self.user, host=self.host)
-
-
 @contextmanager
-def open_backend(where: Surroundings, services: Services, understanding: Understanding) -> Iterator[Backend]:
+def open_backend(where: Environment, services: Services, understanding: Understanding) -> Iterator[Backend]:
     """What the initiator and the compaction jobs work on."""
     if not where.metastore:
-        with SqlQueue(where.queue) as queue:
+        with SqlQueue(where.queue_url) as queue:
             yield StandaloneBackend(services, queue, understanding)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
@@ -82,39 +47,39 @@ def open_backend(where: Surroundings, services: Services, understanding: Underst
 
 
 @contextmanager
-def open_cleaning(where: Surroundings, services: Services, asked: CleaningAsked) -> Iterator[Cleaning]:
+def open_cleaning(where: Environment, services: Services, options: CleanerOptions) -> Iterator[Cleaning]:
     """What the cleaner works on."""
     if not where.metastore:
-        with SqlQueue(where.queue) as queue:
-            yield StandaloneCleaning(services, queue, asked)
+        with SqlQueue(where.queue_url) as queue:
+            yield standalone_cleaning(services, queue, options)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
         if hms.generation is Generation.HIVE4:
-            yield Hive4Cleaning(services, hms, asked)
+            yield hive4_cleaning(services, hms, options)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
             with connected3(where, hms, beats) as connected, connected.queue.alone(Service.CLEANER):
-                yield Hive3Cleaning(services, connected, asked)
+                yield hive3_cleaning(services, connected, options)
 
 
 @contextmanager
-def shown(where: Surroundings) -> Iterator[tuple[tuple[CompactionRequest, ...], Generation, Hms | None]]:
+def shown(where: Environment) -> Iterator[tuple[tuple[CompactionRequest, ...], Generation, Hms | None]]:
     """All requests, newest first, whose names of states they have, and the metastore where there is one."""
     if not where.metastore:
-        with SqlQueue(where.queue) as queue:
+        with SqlQueue(where.queue_url) as queue:
             yield queue.show(), Generation.HIVE4, None
         return
     with where.connect() as hms:
         requests: tuple[CompactionRequest, ...] = hms.show_compactions()
         if hms.generation is Generation.HIVE3:
-            with SqlQueue(where.queue) as queue:
+            with SqlQueue(where.queue_url) as queue:
                 # what our queue, or what only the database of the metastore, knows of each request
-                ours = tuple(row for row in queue.show() if row.property(METASTORE) == where.metastore_name)
+                ours = tuple(row for row in queue.show() if row.facts.metastore == where.metastore_name)
                 requests = queue.show() if queue.schema_version is not None else (*ours, *requests)
         yield requests, hms.generation, hms
 
 
-def connected4(where: Surroundings, settings: Settings, hms: Hms, beats: Heartbeater) -> Connected:
+def connected4(where: Environment, settings: Settings, hms: Hms, beats: Heartbeater) -> Connected:
     """A Hive 4 metastore; its pool is that of the command line, else the setting."""
     return Connected(
         hms=hms,
@@ -126,9 +91,9 @@ def connected4(where: Surroundings, settings: Settings, hms: Hms, beats: Heartbe
 
 
 @contextmanager
-def connected3(where: Surroundings, hms: Hms, beats: Heartbeater) -> Iterator[Connected3]:
+def connected3(where: Environment, hms: Hms, beats: Heartbeater) -> Iterator[Connected3]:
     """A Hive 3.1 metastore, with the queue in its own database where its URL is given, else with ours."""
-    with SqlQueue(where.queue) as queue:
+    with SqlQueue(where.queue_url) as queue:
         yield Connected3(
             hms=hms,
             beats=beats,
@@ -138,7 +103,7 @@ def connected3(where: Surroundings, hms: Hms, beats: Heartbeater) -> Iterator[Co
         )
 
 
-def _heartbeater(where: Surroundings, hms: Hms) -> Heartbeater:
+def _heartbeater(where: Environment, hms: Hms) -> Heartbeater:
     """Beats well within the server's own timeout, whatever our settings believe it to be."""
     timeout = parse_duration(hms.config_value(TXN_TIMEOUT, "300s")) / 1000
     options = heartbeat_options(options_from_settings(where.site), timeout)

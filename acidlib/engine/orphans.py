@@ -29,9 +29,9 @@ def run_orphans(
     remove        remove them; else they are only told
     trash         move them aside instead
     """
-    selected, notes = backend.select(selection, automatic=False)
-    notes += [f"{one.target.name}: {one.skipped}" for one in selected if one.skipped is not None]
-    targets = [one.target for one in selected if one.skipped is None]
+    selected = backend.select(selection, automatic=False)
+    notes = [*selected.notes, *(f"{one.target.name}: {one.reason}" for one in selected.passed_over)]
+    targets = selected.targets
     looks = [
         OrphanLook(
             location=target.location,

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any
 
-from acidlib.engine.target import FULL, Target
+from acidlib.engine.target import FULL, ListedPlace, Target
 from acidlib.engine.tasks import Look
 from acidlib.errors import AcidError, CorruptError, RefusedError
-from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing
 from acidlib.model.names import SIDE_FILE_SUFFIX
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import DataFile, FileForm, JoinUnit, RewriteSettings, Unit
-from acidlib.model.writeids import CompactorWriteIdList
+from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid
 from acidlib.orc.source import DataFiles
-from acidlib.planning.inputs import CompactionInputs, Refusal, Role, compaction_inputs
+from acidlib.planning.inputs import CompactionInputs, Refusal, compaction_inputs
 from acidlib.planning.insert_only import input_files, join_units, ways_of
-from acidlib.planning.state import AcidState
-from acidlib.planning.units import FileFacts, compaction_units, deciding_files, delete_files
-from acidlib.rewrite.inputs import tail_of
+from acidlib.planning.units import compaction_units, delete_files, schema_file
+from acidlib.rewrite.inputs import InputFiles
 from acidlib.settings import Settings
-from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import flush_length
 
@@ -36,78 +31,73 @@ _FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The inputs of one compaction, and all they were derived from."""
+    """The inputs of one compaction, and all they were derived from.
 
-    target: Target
-    listing: Listing
-    generation: Generation
-    write_ids: CompactorWriteIdList
-    state: AcidState
+    inputs  with the logical lengths of files that have a side file
+    schema  the file whose columns are the table's where these are not stated
+    """
+
+    place: ListedPlace
     inputs: CompactionInputs
-    lengths: dict[str, int]
-    without_rows: frozenset[str]
+    schema: DataFile | None
 
     def looks(self) -> tuple[Look, ...]:
-        """What has to be looked into before units are known: delete files, or all files of an insert-only table."""
-        if self.target.is_insert_only:
-            ways = ways_of(self.target.storage, self.target.properties)
-            return tuple(Look(file=file, ways=ways) for file in input_files(self.inputs, self.target.location))
-        return tuple(Look(file=file) for file in delete_files(self.inputs, self.target.location, self.lengths))
+        """The files to read before units are known: delete files, or all files of an insert-only table."""
+        target = self.place.target
+        if target.is_insert_only:
+            ways = ways_of(target.storage, target.properties)
+            return tuple(self._look(file, ways) for file in input_files(self.inputs))
+        return tuple(self._look(file) for file in delete_files(self.inputs))
+
+    def _look(self, file: DataFile, ways: frozenset[JoinWay] | None = None) -> Look:
+        return Look(location=self.place.target.location, file=file, ways=ways)
 
     def units(
         self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
     ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
-        """The files to make. `found`: what each look told, by absolute path; `common`: the settings of the run."""
-        settings = self.target.rewrite_settings(settings, self.generation)
-        if self.target.is_insert_only:
-            return join_units(
-                self.inputs, found, location=self.target.location, generation=self.generation, settings=settings
-            )
-        prefix = f"{self.target.location}/"
-        facts = FileFacts(
-            lengths=self.lengths,
-            delete_buckets={path.removeprefix(prefix): buckets for path, buckets in found.items()},
-            without_rows=self.without_rows,
-        )
+        """The files to make. `found`: what each look found, by its file's path; `common`: the settings of the run."""
+        target, generation = self.place.target, self.place.generation
+        settings = target.rewrite_settings(settings, generation)
+        if target.is_insert_only:
+            return join_units(self.inputs, found, location=target.location, generation=generation, settings=settings)
         return compaction_units(
             self.inputs,
-            facts,
-            location=self.target.location,
-            generation=self.generation,
-            write_ids=self.write_ids,
+            schema=self.schema,
+            delete_buckets=found,
+            location=target.location,
+            generation=generation,
+            write_ids=self.place.write_ids.for_compactor(),
             settings=settings,
-            matching=self.target.matching(common, self.generation),
-            row_type=self.target.row_type(),
+            matching=target.matching(common, generation),
+            row_type=target.row_type(),
         )
 
 
 def prepare(
     fs: FileSystem,
-    target: Target,
-    listing: Listing,
+    place: ListedPlace,
     kind: CompactionType,
     *,
     minor_as_major_bytes: int,
     automatic: bool,
+    data: DataFiles,
 ) -> Prepared | Refusal:
-    """What a compaction of a target, as it is listed, would read and write, or why there is none.
+    """What a compaction of a place, as it is listed, would read and write, or why there is none.
 
-    automatic  an initiator asked for it, nobody by name
+    automatic  an initiator asked for it, not a person
 
     RefusedError for what no compaction can be made of until its owner changes it.
     """
-    generation = target.generation(listing)
+    target = place.target
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
-    write_ids = target.write_ids(listing).for_compactor()
-    understood = target.understanding
-    state = target.state(listing)
+    understood, files = target.understanding, InputFiles(target.location, data)
     inputs = compaction_inputs(
-        state,
-        listing,
+        place.state,
+        place.listing,
         kind,
-        generation=generation,
+        generation=place.generation,
         visibility_txn=understood.visibility_txn,
         visible_on_commit=understood.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
@@ -115,91 +105,69 @@ def prepare(
         automatic=automatic,
     )
     if isinstance(inputs, Refusal):
-        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(target, listing))
+        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(place, files))
         return replace(inputs, cleaning_only=False) if unproven else inputs
-    lengths: dict[str, int] = {}
-    without_rows: frozenset[str] = frozenset()
+    schema = None
     if not target.is_insert_only:
-        lengths = _logical_lengths(fs, target, inputs)
-        _prove_full_acid(target, inputs, lengths)
-        if columns is None:
-            without_rows = newest_without_rows(deciding_files(inputs, target.location, lengths), LocalDataFiles())
-    return Prepared(
-        target=target,
-        listing=listing,
-        generation=generation,
-        write_ids=write_ids,
-        state=state,
-        inputs=inputs,
-        lengths=lengths,
-        without_rows=without_rows,
-    )
+        inputs = _with_logical_lengths(fs, target.location, inputs)
+        _prove_full_acid(target, inputs, files)
+        schema = schema_file(inputs, lambda file: columns is not None or files.tail(file).rows > 0)
+    return Prepared(place=place, inputs=inputs, schema=schema)
 
 
-def newest_without_rows(files: Iterable[DataFile], data: DataFiles) -> frozenset[str]:
-    """The paths of the first of these files, up to the one that has rows: mostly none, for one look."""
-    return frozenset(
-        file.path for file in takewhile(lambda file: not tail_of(file.path, file.length, data).rows, files)
-    )
-
-
-def _logical_lengths(fs: FileSystem, target: Target, inputs: CompactionInputs) -> dict[str, int]:
-    lengths = {}
+def _with_logical_lengths(fs: FileSystem, location: str, inputs: CompactionInputs) -> CompactionInputs:
+    """The inputs with each file as long as readers take it to be."""
     for directory in inputs.directories:
-        for file in directory.files:
-            if file.side_file is None:
-                continue
-            try:
-                lengths[file.path] = flush_length(fs, f"{target.location}/{file.side_file}", file.length)
-            except CorruptError:
-                if not directory.wholly_aborted:
-                    raise
-                lengths[file.path] = 0  # its writer died before it noted a length, and nobody wants its rows
         for side in () if directory.wholly_aborted else directory.lone_side_files:
             data = side.removesuffix(SIDE_FILE_SUFFIX)
-            if flush_length(fs, f"{target.location}/{side}", 1 << 62):
-                raise CorruptError(f"Cannot compact {target.location}: because {side} is there and {data} is missing")
-    return lengths
+            if flush_length(fs, f"{location}/{side}", 1 << 62):
+                raise CorruptError(f"Cannot compact {location}: because {side} is there and {data} is missing")
+    directories = (
+        replace(directory, files=tuple(_with_logical_length(fs, location, file) for file in directory.files))
+        for directory in inputs.directories
+    )
+    return replace(inputs, directories=tuple(directories))
 
 
-def _holds_events(target: Target, listing: Listing) -> bool:
+def _with_logical_length(fs: FileSystem, location: str, file: DataFile) -> DataFile:
+    if file.flush_length is None:
+        return file
+    try:
+        return replace(file, length=flush_length(fs, f"{location}/{file.flush_length.path}", file.length))
+    except CorruptError:
+        if not file.aborted:
+            raise
+        return replace(file, length=0)  # its writer died before it noted a length, and its rows are left out anyway
+
+
+def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
     """Whether a file proves the table full ACID, or the caller says so: else nothing of it may be removed either."""
-    if target.understanding.table_kind == FULL:
+    if place.target.understanding.table_kind == FULL:
         return True
-    for file in listing.files:
+    for file in place.listing.files:
         if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
             try:
-                return _has_acid_columns(target, file.path, file.length)
+                return is_acid(files.tail(DataFile(path=file.path, directory="", length=file.length, bucket=0)).root)
             except AcidError:
                 return False
     return False
 
 
-def _has_acid_columns(target: Target, path: str, length: int) -> bool:
-    return is_acid(tail_of(f"{target.location}/{path}", length, LocalDataFiles()).root)
-
-
-def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str, int]) -> None:
+def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles) -> None:
     """Refuse what is not proven to hold ACID events: the engine must not treat an insert-only table as another."""
-    files = [
-        (file, directory)
-        for directory in inputs.directories
-        for file in directory.files
-        if directory.role is not Role.DELETE_DELTA or file.form is FileForm.EVENTS
-    ]
-    for file, directory in files:
-        length = lengths.get(file.path, file.length)
-        if file.form is FileForm.EVENTS and length and not directory.wholly_aborted:
-            if _has_acid_columns(target, file.path, length):
+    files = [file for directory in inputs.directories for file in directory.files]
+    for file in files:
+        if file.form is FileForm.EVENTS and file.length and not file.aborted:
+            if is_acid(place.tail(file).root):
                 return
             raise RefusedError(
                 f"Cannot compact {target.name}: because {file.path} has no ACID columns; if the table is insert-only, "
                 "give --table-kind insert-only"
             )
     if target.understanding.table_kind == FULL:
-        first = next((file for file, _ in files if file.length), None)
+        first = next((file for file in files if file.length), None)
         if first is not None:
-            _refuse_other_formats(target, first.path, first.length)
+            _refuse_other_formats(target, first, place)
     elif files:
         raise RefusedError(
             f"Cannot compact {target.name}: because no file proves whether the table is full ACID or insert-only; give "
@@ -207,19 +175,16 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, lengths: dict[str
         )
 
 
-def _refuse_other_formats(target: Target, path: str, length: int) -> None:
+def _refuse_other_formats(target: Target, file: DataFile, place: InputFiles) -> None:
     """Rows of a table that is said to be full ACID can only be in ORC files."""
-    source = LocalDataFiles().open(f"{target.location}/{path}", length)
-    try:
-        head = source.read(0, min(length, 4))
-    finally:
-        source.close()
+    with closing(place.open(file)) as source:
+        head = source.read(0, min(file.length, 4))
     cannot, instead = (
         f"Cannot compact {target.name}: because",
         "if the table is insert-only, give --table-kind insert-only",
     )
     found = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
     if found is not None:
-        raise RefusedError(f"{cannot} {path} is {found}, and a full ACID table is ORC; {instead}")
+        raise RefusedError(f"{cannot} {file.path} is {found}, and a full ACID table is ORC; {instead}")
     if not head.startswith(MAGIC):
-        raise CorruptError(f"{cannot} {path} does not begin as an ORC file does; {instead}")
+        raise CorruptError(f"{cannot} {file.path} does not begin as an ORC file does; {instead}")

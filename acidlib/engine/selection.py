@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from acidlib.engine.runner import Done
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target
+from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import listing_task
 from acidlib.errors import AcidError, MissingError
 from acidlib.model.listing import Listing
-from acidlib.model.requests import CompactionType
-from acidlib.planning.enough import not_enough
-from acidlib.planning.state import AcidState
 from acidlib.settings import duration_text
-from acidlib.storage.claims import CLAIM_FILE
-from acidlib.storage.staging import STAGING_PREFIX
 
 
 class Order(enum.Enum):
@@ -82,48 +78,38 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """A target with its one listing and the figures that order it.
+class PassedOver:
+    """A place that a job is about and leaves alone, and why."""
 
-    `error` when it could not be looked at, `skipped` says why it is left alone: it has changed too lately.
+    target: Target
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlisted:
+    """A place of which nothing is known yet; `error` says why where it could not be listed.
+
+    In an order and in a budget it counts as one that holds nothing.
     """
 
     target: Target
-    listing: Listing | None
-    state: AcidState | None = None
+    error: AcidError | None = None
     deltas: int = 0
+    delta_bytes: int = 0
     bytes: int = 0
     modified: float = 0.0
-    error: AcidError | None = None
-    skipped: str | None = None
-
-    def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
-        """Why a compaction would be refused because the place is compact already; None when it is not, or not known.
-
-        automatic  an initiator asked for it, nobody by name
-        """
-        if self.state is None or self.listing is None:
-            return None
-        generation, insert_only = self.target.generation(self.listing), self.target.is_insert_only
-        return not_enough(self.state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
-
-    @property
-    def leaves_nothing(self) -> bool:
-        """Whether there is nothing obsolete for a cleaner, and no staging that an unfinished publication may lie in."""
-        if self.state is None or self.listing is None or self.state.obsolete or self.state.aborted:
-            return False
-        return not any(path.startswith(STAGING_PREFIX) for path in self.listing.directories)
-
-    @property
-    def is_claimed(self) -> bool:
-        """Whether somebody was at work there when it was listed, or died there."""
-        return self.listing is not None and any(file.path == CLAIM_FILE for file in self.listing.files)
 
 
-def look_at(services: Services, targets: Sequence[Target], selection: Selection) -> list[Looked]:
-    """List every target in one Spark job and measure it; those that are not idle long enough are marked `skipped`."""
+Looked = ListedPlace | Unlisted
+Place = TypeVar("Place", bound=Looked)
+
+
+def look_at(
+    services: Services, targets: Sequence[Target], idle_seconds: float | None
+) -> tuple[list[Looked], list[PassedOver]]:
+    """List every target in one Spark job; those that have changed within `idle_seconds` are passed over."""
     if not targets:
-        return []
+        return [], []
     services.progress.start(f"listing {len(targets)} locations", len(targets))
     try:
         found: list[Done[Listing]] = services.runner.run(
@@ -134,16 +120,30 @@ def look_at(services: Services, targets: Sequence[Target], selection: Selection)
         )
     finally:
         services.progress.finish()
-    looked = [_measured(target, done) for target, done in zip(targets, found, strict=True)]
-    if selection.idle_seconds is None:
-        return looked
-    idle, now = selection.idle_seconds, services.clock()
-    return [one if one.error is not None else replace(one, skipped=_too_young(one, idle, now)) for one in looked]
+    looked, passed_over = [], []
+    now = services.clock()
+    for target, done in zip(targets, found, strict=True):
+        place = _listed(target, done)
+        reason = None
+        if idle_seconds is not None and done.value is not None:
+            reason = _too_young(done.value, idle_seconds, now)
+        if reason is None or isinstance(place, Unlisted):
+            looked.append(place)
+        else:
+            passed_over.append(PassedOver(target=target, reason=reason))
+    return looked, passed_over
 
 
-def _too_young(one: Looked, idle_seconds: float, now: float) -> str | None:
+def _listed(target: Target, done: Done[Listing]) -> Looked:
+    try:
+        return target.listed(done.get())
+    except AcidError as error:
+        return Unlisted(target=target, error=error)
+
+
+def _too_young(listing: Listing, idle_seconds: float, now: float) -> str | None:
     """Why a place has not been idle for so long, by its newest file; None when it has."""
-    newest = None if one.listing is None else one.listing.newest_file()
+    newest = listing.newest_file()
     if newest is None or newest.modified <= now - idle_seconds:
         return None
     try:
@@ -153,31 +153,11 @@ def _too_young(one: Looked, idle_seconds: float, now: float) -> str | None:
     return f"something in it is younger than {duration_text(idle_seconds)}: {newest.path}, modified {when}"
 
 
-def _measured(target: Target, done: Done[Listing]) -> Looked:
-    if done.error is not None:
-        return Looked(target=target, listing=None, error=done.error)
-    listing = done.get()
-    try:
-        state = target.state(listing)
-    except AcidError as error:
-        return Looked(target=target, listing=listing, error=error)
-    names = {delta.path for delta in state.deltas}
-    newest = listing.newest_file()
-    return Looked(
-        target=target,
-        listing=listing,
-        state=state,
-        deltas=len(state.deltas),
-        bytes=sum(file.length for file in listing.files if file.directory in names),
-        modified=0.0 if newest is None else newest.modified,
-    )
-
-
-def ordered(looked: Iterable[Looked], order: Order) -> list[Looked]:
+def ordered(looked: Iterable[Place], order: Order) -> list[Place]:
     """Most urgent first; equal ones by name, so that the same input gives the same order."""
     keys: dict[Order, Callable[[Looked], float]] = {
         Order.DELTAS: lambda one: -one.deltas,
-        Order.BYTES: lambda one: -one.bytes,
+        Order.BYTES: lambda one: -one.delta_bytes,
         Order.AGE: lambda one: one.modified,
         Order.NAME: lambda _: 0,
     }
@@ -199,26 +179,22 @@ class Spending:
         self.stopped = self._late() if is_free else self._reason(one)
         if self.stopped is None and not is_free:
             self._partitions += 1
-            self._bytes += _input_bytes(one)
+            self._bytes += one.bytes
         return self.stopped is None
 
     def unspent(self, one: Looked) -> None:
         """What was let start did not come to that."""
         self._partitions -= 1
-        self._bytes -= _input_bytes(one)
+        self._bytes -= one.bytes
 
     def _reason(self, one: Looked) -> str | None:
         budget = self._budget
         if budget.partitions is not None and self._partitions >= budget.partitions:
             return f"--max-partitions {budget.partitions} is reached"
-        if budget.bytes is not None and self._partitions and self._bytes + _input_bytes(one) > budget.bytes:
+        if budget.bytes is not None and self._partitions and self._bytes + one.bytes > budget.bytes:
             return f"--max-bytes {budget.bytes} is reached"
         return self._late()
 
     def _late(self) -> str | None:
         late = self._budget.deadline is not None and self._clock() >= self._budget.deadline
         return "the time budget is spent" if late else None
-
-
-def _input_bytes(one: Looked) -> int:
-    return 0 if one.listing is None else sum(file.length for file in one.listing.files)

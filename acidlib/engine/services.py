@@ -12,6 +12,9 @@ from acidlib.storage.claims import Claim, claim
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.staging import revoke_others
 
+WORKER_PREFIX = "acidlib-"
+"""Every worker id, and every private pool, of this engine begins with it."""
+
 
 class Progress(Protocol):
     """Tells a person how far the work is; on standard error."""

@@ -129,7 +129,10 @@ def _first_line(error: Exception) -> str:
 
 
 class SparkSession:
-    """A Spark context for one run of a job. Options and defaults of spark-submit win over `conf`."""
+    """A Spark context for one run of a job, started when something has to run on it.
+
+    So what cannot be done is refused before that. Options and defaults of spark-submit win over `conf`.
+    """
 
     def __init__(self, *, name: str, conf: dict[str, str]) -> None:
         submitted = _GATEWAY in os.environ
@@ -142,14 +145,30 @@ class SparkSession:
         self._context: SparkContext | None = None
         self._lock = threading.Lock()
 
-    def __enter__(self) -> SparkRunner:
+    def run(
+        self,
+        work: Callable[[Any, str], Value],
+        items: Sequence[Any],
+        *,
+        group: str,
+        on_progress: Callable[[int], None],
+    ) -> list[Done[Value]]:
+        """See Runner."""
+        return SparkRunner(self._started()).run(work, items, group=group, on_progress=on_progress) if items else []
+
+    def _started(self) -> SparkContext:
         with self._lock:
+            if self._context is not None:
+                return self._context
             if str(self._conf.get("spark.master", "local[*]")).startswith("local"):
                 # workers on this machine need this environment, and Spark would look for any python3
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             self._context = SparkContext.getOrCreate(self._conf)
             self._context.setLogLevel("ERROR")
-        return SparkRunner(self._context)
+            return self._context
+
+    def __enter__(self) -> SparkSession:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
-from acidlib.engine.attempts import FILES
 from acidlib.engine.backend import Taken
 from acidlib.engine.services import Services
-from acidlib.engine.target import OUTPUTS, PUBLISHED_MS, Target
+from acidlib.engine.target import Target
 from acidlib.errors import AcidError, UnknownOutcomeError
+from acidlib.model.request_facts import NO_FACTS, RequestFacts
+from acidlib.model.requests import State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.points import Point, passing
-from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Outcome
 from acidlib.storage.claims import Claim
@@ -53,8 +54,8 @@ class SqlHold:
         return True
 
     def _awaits_cleaning(self) -> bool:
-        location = self._taken.target.location
-        return any(other.property(LOCATION) == location for other in self._queue.ready_for_cleaning())
+        others = self._queue.at_location(self._taken.target.location)
+        return any(other.state is State.READY_FOR_CLEANING for other in others)
 
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Nothing else has to be had: nobody else writes or reads, as the caller stated."""
@@ -86,11 +87,11 @@ class SqlHold:
     def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
         """Refused and failed requests go to the history, conflicts back to the queue unless they were named."""
         worker, now_ms = self._services.worker_id, self._services.now_ms()
-        noted = None if note is None else {FILES: note}
+        noted = RequestFacts(files=note)
         if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
-            self._queue.mark_refused(self._id, reason, now_ms, worker_id=worker, properties=noted)
+            self._queue.mark_refused(self._id, reason, now_ms, worker_id=worker, facts=noted)
         elif outcome is Outcome.FAILED:
-            self._queue.mark_failed(self._id, reason, now_ms, worker_id=worker, properties=noted)
+            self._queue.mark_failed(self._id, reason, now_ms, worker_id=worker, facts=noted)
         elif outcome is Outcome.CONFLICT:
             self.abandon()
         return None
@@ -106,11 +107,11 @@ class SqlHold:
 
     def _mark_compacted(self, directories: tuple[str, ...]) -> None:
         now_ms = self._services.now_ms()
-        properties = {OUTPUTS: ",".join(directories), PUBLISHED_MS: str(now_ms), **self._properties(directories)}
-        self._queue.mark_compacted(self._id, self._services.worker_id, now_ms, properties=properties)
+        facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms)
+        self._queue.mark_compacted(self._id, self._services.worker_id, now_ms, facts=facts)
         passing(Point.MARKED)
 
-    def _properties(self, directories: tuple[str, ...]) -> dict[str, str]:
+    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """What else the cleaner has to know."""
         del directories
-        return {}
+        return NO_FACTS

@@ -6,54 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.standalone import StatedWriteIds
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, detect_generation
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import Database, Partition, Storage, Table, row_type
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.enough import not_enough
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
-from acidlib.queue.rules import LOCATION
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer, Settings
+from acidlib.storage.claims import CLAIM_FILE
+from acidlib.storage.staging import STAGING_PREFIX
 from acidlib.storage.witness import witness_of
 
-WRITE_IDS, HIVE_VERSION, TABLE_KIND, VISIBILITY, COLUMNS = (
-    "acidlib.write.ids",
-    "acidlib.hive.version",
-    "acidlib.table.kind",
-    "acidlib.visibility.txn",
-    "acidlib.columns",
-)
 POSITIONAL, CASE_SENSITIVE = "orc.force.positional.evolution", "orc.schema.evolution.case.sensitive"
 FULL, INSERT_ONLY = "full", "insert-only"
 """Kinds of transactional tables, as `--table-kind` names them."""
-
-EVIDENCE = "acidlib.evidence"
-"""Property: which transactions and locks existed when each directory was published, or first seen."""
-
-TABLE_ID = "acidlib.table.id"
-"""Property: which table, at which place, the evidence is of."""
-
-LOCK_TRIES = "acidlib.lock.tries"
-"""Property: how often two renames could not be made because readers held the table."""
-
-WITNESS = "acidlib.witness"
-"""Property, without a metastore: a file by which the place is known again, see `storage.witness`."""
-
-METASTORE = "acidlib.metastore"
-"""Property of a request in our own queue that was made for a metastore: its URIs."""
-
-OUTPUTS, PUBLISHED_MS, FIRST_SEEN, DELTAS, BYTES, REASON = (
-    "acidlib.outputs",
-    "acidlib.published.ms",
-    "acidlib.first.seen",
-    "acidlib.deltas",
-    "acidlib.bytes",
-    "acidlib.reason",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +106,6 @@ class Target:
         stated = self.understanding.write_ids or StatedWriteIds()
         return stated.of(self.database, self.table, listing)
 
-    def state(self, listing: Listing) -> AcidState:
-        """The state of the place as a compactor sees it; RefusedError when nothing states what is committed."""
-        return acid_state(
-            listing,
-            self.write_ids(listing).for_compactor(),
-            generation=self.generation(listing),
-            txns=self.understanding.txns,
-            ignore_empty_files=True,
-        )
-
     def settings(self, common: Settings) -> Settings:
         """The settings that hold here: those of the run, then the database's properties, then the table's."""
         if self.facts is None:
@@ -175,14 +137,92 @@ class Target:
             return otherwise
         return rewrite_settings(self.facts.table, self.request_properties, generation=generation, otherwise=otherwise)
 
-    def as_listed(self, listing: Listing) -> Target:
-        """The same target, understood for good as this listing shows it: what is written later is not committed."""
-        fixed = replace(
-            self.understanding,
-            write_ids=StatedWriteIds(single=self.write_ids(listing)),
-            generation=self.generation(listing),
+    def listed(self, listing: Listing) -> ListedPlace:
+        """The target as a listing shows it, for good: what is written later is not committed.
+
+        RefusedError when nothing states what is committed.
+        """
+        generation, write_ids = self.generation(listing), self.write_ids(listing)
+        fixed = replace(self.understanding, write_ids=StatedWriteIds(single=write_ids), generation=generation)
+        return ListedPlace(
+            target=replace(self, understanding=fixed),
+            listing=listing,
+            generation=generation,
+            write_ids=write_ids,
+            state=acid_state(
+                listing,
+                write_ids.for_compactor(),
+                generation=generation,
+                txns=fixed.txns,
+                ignore_empty_files=True,
+            ),
         )
-        return replace(self, understanding=fixed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPlace:
+    """A target with one listing of it, and all that follows from the two.
+
+    write_ids  the reader's list
+    state      as a compactor sees the place
+    """
+
+    target: Target
+    listing: Listing
+    generation: Generation
+    write_ids: ValidWriteIdList
+    state: AcidState
+
+    @property
+    def deltas(self) -> int:
+        """How many deltas a reader has to merge."""
+        return len(self.state.deltas)
+
+    @property
+    def delta_bytes(self) -> int:
+        """Bytes of the files in these deltas."""
+        names = {delta.path for delta in self.state.deltas}
+        return sum(file.length for file in self.listing.files if file.directory in names)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.length for file in self.listing.files)
+
+    @property
+    def modified(self) -> float:
+        """When the newest file was modified, in epoch seconds; 0 without one."""
+        newest = self.listing.newest_file()
+        return 0.0 if newest is None else newest.modified
+
+    @property
+    def holds_staging(self) -> bool:
+        """Whether an unfinished publication may lie there."""
+        return any(path.startswith(STAGING_PREFIX) for path in self.listing.directories)
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether there is nothing obsolete for a cleaner, and no unfinished publication."""
+        return not (self.state.obsolete or self.state.aborted or self.holds_staging)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether somebody was at work there when it was listed, or died there."""
+        return any(file.path == CLAIM_FILE for file in self.listing.files)
+
+    def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
+        """Why a compaction would be refused because the place is compact already; None when it is not.
+
+        automatic  an initiator asked for it, nobody by name
+        """
+        insert_only = self.target.is_insert_only
+        return not_enough(self.state, kind, generation=self.generation, insert_only=insert_only, automatic=automatic)
+
+    def held_as(self, target: Target) -> ListedPlace:
+        """The same listing for the target as it is held now; what is committed stays as of before the listing."""
+        before = self.target.understanding
+        held = replace(target.understanding, write_ids=before.write_ids, generation=before.generation, txns=before.txns)
+        return replace(self, target=replace(target, understanding=held))
 
 
 def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwise: bool) -> bool:
@@ -192,58 +232,48 @@ def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwis
     return otherwise if text is None else text.lower() == "true"  # as OrcConf.getBoolean understands it
 
 
-def request_of(target: Target, kind: CompactionType, listing: Listing, *, initiator: str) -> CompactionRequest:
+def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> CompactionRequest:
     """A request that says everything a later worker and cleaner need: they never guess anew."""
-    generation, write_ids = target.generation(listing), target.write_ids(listing)
-    properties = [
-        (LOCATION, target.location),
-        (WRITE_IDS, write_ids.format()),
-        (HIVE_VERSION, str(int(generation))),
-        (WITNESS, witness_of(listing, write_ids.for_compactor().high_water_mark, generation)),
-    ]
-    if target.understanding.table_kind is not None:
-        properties.append((TABLE_KIND, target.understanding.table_kind))
-    if target.understanding.columns is not None:
-        properties.append((COLUMNS, target.understanding.columns))
-    if target.understanding.visibility_txn is not None:
-        properties.append((VISIBILITY, str(target.understanding.visibility_txn)))
+    target, mark = place.target, place.write_ids.for_compactor().high_water_mark
+    facts = RequestFacts(
+        location=target.location,
+        write_ids=place.write_ids,
+        generation=place.generation,
+        witness=witness_of(place.listing, mark, place.generation),
+        table_kind=target.understanding.table_kind,
+        columns=target.understanding.columns,
+        visibility_txn=target.understanding.visibility_txn,
+    )
     return CompactionRequest(
         id=0,
         database=target.database,
         table=target.table,
         partition=target.partition,
         type=kind,
-        properties=tuple(properties),
+        facts=facts,
         initiator_id=initiator,
     )
 
 
 def target_of(request: CompactionRequest) -> Target:
     """The target of a queued request, understood as it was when it was queued. RefusedError when it does not say so."""
-    location, write_ids = request.property(LOCATION), request.property(WRITE_IDS)
-    if location is None or write_ids is None:
+    request.require_understood("compact")
+    facts = request.facts
+    if facts.location is None or facts.write_ids is None:
         raise RefusedError(
             f"Cannot compact {request.full_name}: because request {request.id} does not say where it lies and what is "
             "committed in it"
         )
-    visibility = request.property(VISIBILITY)
-    try:
-        generation = Generation(int(request.property(HIVE_VERSION) or 3))
-        visibility_txn = int(visibility) if visibility else None
-    except ValueError as error:
-        raise RefusedError(
-            f"Cannot compact {request.full_name}: because request {request.id} is not understood: {error}"
-        ) from None
     return Target(
         database=request.database,
         table=request.table,
         partition=request.partition,
-        location=location,
+        location=facts.location,
         understanding=Understanding(
-            write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)),
-            generation=generation,
-            table_kind=request.property(TABLE_KIND),
-            columns=request.property(COLUMNS),
-            visibility_txn=visibility_txn,
+            write_ids=StatedWriteIds(single=facts.write_ids),
+            generation=facts.generation or Generation.HIVE3,
+            table_kind=facts.table_kind,
+            columns=facts.columns,
+            visibility_txn=facts.visibility_txn,
         ),
     )

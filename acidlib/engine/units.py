@@ -1,25 +1,48 @@
-"""Running the units of a wave: most in one go; the rewriting of a large bucket in parts that other tasks share."""
+"""Running the units of a wave, large buckets in parts that several tasks share, and collecting what they made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from acidlib.engine.runner import Done
-from acidlib.engine.tasks import UnitTask, join_parts_task, plan_bucket_task, run_unit_task
-from acidlib.model.units import BucketJoin, BucketPlan, PartUnit, Unit, UnitResult
+from acidlib.engine.tasks import (
+    BucketJoinTask,
+    PartTask,
+    UnitTask,
+    join_parts_task,
+    plan_bucket_task,
+    run_part_task,
+    run_unit_task,
+)
+from acidlib.model.units import Unit, UnitResult
+from acidlib.planning.inputs import CompactionInputs
 from acidlib.planning.stripes import shares
+from acidlib.rewrite.parts import BucketJoin, BucketPlan, PartUnit
+from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.records import StagedDirectory, StagedFile
+from acidlib.storage.staging import accept_attempt, add_output_directory
 
 Run = Callable[[Callable[[Any, str], Any], Sequence[Any], str], list[Done[Any]]]
 """Runs a function over items as one Spark job; with a text for people about what they are."""
 
 Key = tuple[int, int]
 """The number of a unit, and of a part of it; or one of the two below."""
-Items = dict[Key, tuple[Callable[[UnitTask, str], Any], UnitTask]]
-"""What a job runs: functions, and what each is given."""
 _WHOLE, _PLAN = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One item of a job: a function, what it is given, and its input bytes."""
+
+    work: Callable[[Any, str], Any]
+    task: Any
+    length: int
+
+
+_Items = dict[Key, _Item]
 
 # what planning a bucket and joining its parts take of the time of rewriting it (bench.shared_bucket)
 PLANNING, JOINING = 0.04, 0.07
@@ -31,40 +54,69 @@ def run_units(run: Run, units: Sequence[UnitTask]) -> list[Done[UnitResult]]:
     A bucket that is worth it takes three jobs: it is planned, its parts run, and it is joined. The first and the last
     would leave most cores idle, so the smallest of the other units run beside them; the rest runs beside the parts.
     """
-    large = [number for number, one in enumerate(units) if _is_large(one)]
+    large = {number: bucket for number, one in enumerate(units) if (bucket := _large_bucket(one)) is not None}
     others = sorted(set(range(len(units))).difference(large), key=lambda number: units[number].length)
     weight = sum(units[number].length for number in large)
     beside_plans = _smallest(units, others, PLANNING * weight)
     beside_joins = _smallest(units, others[len(beside_plans) :], JOINING * weight)
     others = others[len(beside_plans) + len(beside_joins) :]
 
-    def whole(numbers: Iterable[int]) -> Items:
-        return {(number, _WHOLE): (run_unit_task, units[number]) for number in numbers}
+    def whole(numbers: Iterable[int]) -> _Items:
+        return {(number, _WHOLE): _Item(run_unit_task, units[number], units[number].length) for number in numbers}
 
-    planning: Items = {(number, _PLAN): (plan_bucket_task, units[number]) for number in large}
+    planning = {
+        (number, _PLAN): _Item(plan_bucket_task, unit, units[number].length) for number, (unit, _) in large.items()
+    }
     found = _largest_first(run, planning | whole(beside_plans), "plans")
-    plans = {number: found[number, _PLAN] for number in large}
-    parts = {number: _parts(units[number], plan) for number, plan in plans.items()}
+    plans: dict[int, Done[BucketPlan]] = {number: found[number, _PLAN] for number in large}
+    parts = {number: _parts(plan) for number, plan in plans.items()}
     others += [number for number in large if plans[number].error is None and not parts[number]]
     if not any(parts.values()):
         others, beside_joins = others + beside_joins, []
-    rewriting: Items = {
-        (number, place): (run_unit_task, replace(units[number], work=part))
-        for number in large
+    rewriting = {
+        (number, place): _Item(run_part_task, PartTask(part=part, staging=staging), part.length)
+        for number, (_, staging) in large.items()
         for place, part in enumerate(parts[number])
     }
     found |= _largest_first(run, rewriting | whole(others), "files")
-    joining: Items = {}
-    for number in large:
+    joining: _Items = {}
+    for number, (_, staging) in large.items():
         results = [found[number, place] for place in range(len(parts[number]))]
         failed = next((result for result in (plans[number], *results) if result.error is not None), None)
         if failed is not None:
             found[number, _WHOLE] = Done(error=failed.error)
         elif results:
             join = BucketJoin(plan=plans[number].get(), parts=tuple(result.get() for result in results))
-            joining[number, _WHOLE] = (join_parts_task, replace(units[number], work=join))
+            task = BucketJoinTask(join=join, staging=staging)
+            joining[number, _WHOLE] = _Item(join_parts_task, task, units[number].length)
     found |= _largest_first(run, joining | whole(beside_joins), "joined files")
     return [found[number, _WHOLE] for number in range(len(units))]
+
+
+def collect_results(
+    fs: FileSystem, staging: str, inputs: CompactionInputs, results: Sequence[UnitResult]
+) -> tuple[StagedDirectory, ...]:
+    """Move the files of the attempts that count to where they are published from.
+
+    See `filled_directories`.
+    """
+    staged = []
+    for path in filled_directories(inputs, results):
+        add_output_directory(fs, staging, path)
+        files = []
+        for result in results:
+            if result.directory == path and result.path is not None:
+                accept_attempt(fs, staging, result.path, path, result.file_name)
+                files.append(StagedFile(name=result.file_name, length=result.length))
+        staged.append(StagedDirectory(name=path, files=tuple(files)))
+    return tuple(staged)
+
+
+def filled_directories(inputs: CompactionInputs, results: Sequence[UnitResult]) -> tuple[str, ...]:
+    """Those of the planned directories that have rows or events; the first one where none has, for one is needed."""
+    planned = [output.path for output in inputs.outputs]
+    filled = [path for path in planned if any(result.has_content for result in results if result.directory == path)]
+    return tuple(filled or planned[:1])
 
 
 def _smallest(units: Sequence[UnitTask], numbers: Sequence[int], length: float) -> list[int]:
@@ -73,31 +125,27 @@ def _smallest(units: Sequence[UnitTask], numbers: Sequence[int], length: float) 
     return [number for number, total in zip(numbers, reached, strict=True) if total <= length]
 
 
-def _is_large(one: UnitTask) -> bool:
+def _large_bucket(one: UnitTask) -> tuple[Unit, str] | None:
+    """The unit and the staging directory of a bucket that several tasks share; None of what one task makes."""
     unit = one.unit
     if one.staging is None or not isinstance(unit, Unit) or unit.is_delete:
-        return False
-    return 0 < 2 * unit.settings.part_bytes <= one.length
+        return None
+    return (unit, one.staging) if 0 < 2 * unit.settings.part_bytes <= one.length else None
 
 
-def _parts(one: UnitTask, plan: Done[BucketPlan]) -> list[PartUnit]:
+def _parts(plan: Done[BucketPlan]) -> list[PartUnit]:
     if plan.error is not None:
         return []
-    assert isinstance(one.unit, Unit)
-    actions, filters = plan.get().actions, plan.get().filters
-    return [
-        PartUnit(unit=one.unit, numbers=numbers, actions=tuple(actions[number] for number in numbers), filters=filters)
-        for numbers in shares(actions, one.unit.settings.part_bytes)
-    ]
+    found = plan.get()
+    return [found.part(numbers) for numbers in shares(found.actions, found.unit.settings.part_bytes)]
 
 
-def _call(item: tuple[Callable[[UnitTask, str], Any], UnitTask], attempt: str) -> Any:
-    work, task = item
-    return work(task, attempt)
+def _call(item: _Item, attempt: str) -> Any:
+    return item.work(item.task, attempt)
 
 
-def _largest_first(run: Run, items: Items, what: str) -> dict[Key, Done[Any]]:
+def _largest_first(run: Run, items: _Items, what: str) -> dict[Key, Done[Any]]:
     """Run tasks of one job in the order of their input bytes."""
-    order = sorted(items, key=lambda key: -items[key][1].length)
+    order = sorted(items, key=lambda key: -items[key].length)
     done = run(_call, [items[key] for key in order], what) if items else []
     return dict(zip(order, done, strict=True))

@@ -1,1 +1,1 @@
-"""Catalogs and transactions: standalone, where the caller says what is committed, or a metastore of Hive 3.1 or 4."""
+"""A metastore of Hive 3.1 or 4: its catalog, transactions, locks and compactions as typed calls."""

@@ -1,67 +1,250 @@
-"""Databases, tables and partitions out of a metastore's answers.
+"""The calls that read databases, tables and partitions, and settings of the server, and the values of their answers.
 
-The answers of both Thrift libraries have the same member names, so one set of functions reads both.
+Hive 3.1 is asked through hmsclient, Hive 4 through our own interface with the calls that Hive's own client of 4.0 to
+4.2 uses (4.0.0 lacks `fetch_partition_names_req`, 4.0.1 dropped `get_table`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from acidlib.metastore.idl import need
+from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
+
+from acidlib.errors import CorruptError, RefusedError, RetryError
+from acidlib.metastore.failover import Calls
+from acidlib.metastore.idl import required
+from acidlib.metastore.options import CATALOG
+from acidlib.model.partitions import PartitionName
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableColumn
 
+_TABLES_PER_CALL = 300
+_PARTITIONS_PER_CALL = 500
+# without these a server hides insert-only tables behind an error (Hive `ClientCapability`)
+_CAPABILITIES = [1, 2]
+_HIVE3_CAPABILITIES = hive3_types.ClientCapabilities(_CAPABILITIES)
+_NO_OBJECT = "NoSuchObjectException"
+_NO_DATABASE = "UnknownDBException"
 
-def read_database(answer: Any, call: str) -> Database:
+
+class CatalogCalls(Calls):
+    """Reads of the catalog; all of them are repeated when a connection is lost.
+
+    The answers of both Thrift libraries have the same member names, so that one set of functions reads both.
+    """
+
+    def database_names(self) -> tuple[str, ...]:
+        """All databases, in lower case."""
+        return _lower(self._names("list the databases", "get_all_databases"))
+
+    def database(self, name: str) -> Database | None:
+        """A database with its properties; None if there is none of this name."""
+        name = name.lower()
+        action = f"read the database {name}"
+        if self._is_hive4:
+            request = self._types.GetDatabaseRequest(name=name, catalogName=CATALOG)
+            call, answer = "get_database_req", self._read(action, "get_database_req", request, missing=_NO_OBJECT)
+        else:
+            call, answer = "get_database", self._client.hive3_call(action, "get_database", name, missing=_NO_OBJECT)
+        if answer is None:
+            # servers report some failures of their own as "no such database"
+            if name in self.database_names():
+                raise RetryError(f"Cannot {action}: because the metastore lists it but does not give it")
+            return None
+        return _database_of(answer, call)
+
+    def table_names(self, database: str) -> tuple[str, ...]:
+        """All tables and views of a database, in lower case.
+
+        Raises RefusedError when there is no such database: a metastore answers with an empty list.
+        """
+        database = database.lower()
+        names = _lower(self._names(f"list the tables of {database}", "get_all_tables", database))
+        if not names and self.database(database) is None:
+            raise RefusedError(f"Cannot list the tables of {database}: because there is no such database")
+        return names
+
+    def tables(self, database: str, names: Sequence[str]) -> tuple[Table, ...]:
+        """The tables of these names; names that do not exist are left out, so are all if the database does not."""
+        database = database.lower()
+        found = []
+        for batch in _batches(dict.fromkeys(_lower(names)), _TABLES_PER_CALL):
+            action = f"read {len(batch)} tables of {database}"
+            call = "get_table_objects_by_name_req"
+            if self._is_hive4:
+                request = self._types.GetTablesRequest(
+                    dbName=database, tblNames=batch, catName=CATALOG, capabilities=self._capabilities()
+                )
+                answer = self._read(action, call, request, missing=_NO_DATABASE)
+            else:
+                request = hive3_types.GetTablesRequest(database, batch, _HIVE3_CAPABILITIES)
+                answer = self._client.hive3_call(action, call, request, missing=_NO_DATABASE)
+            if answer is None:
+                return ()
+            found += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
+        return tuple(found)
+
+    def table(self, database: str, name: str) -> Table | None:
+        """A table or view; None if there is none of this name."""
+        database, name = database.lower(), name.lower()
+        action = f"read the table {database}.{name}"
+        call = "get_table_req"
+        if self._is_hive4:
+            request = self._types.GetTableRequest(
+                dbName=database, tblName=name, catName=CATALOG, capabilities=self._capabilities()
+            )
+            answer = self._read(action, call, request, missing=_NO_OBJECT)
+        else:
+            request = hive3_types.GetTableRequest(database, name, _HIVE3_CAPABILITIES)
+            answer = self._client.hive3_call(action, call, request, missing=_NO_OBJECT)
+        return None if answer is None else _table_of(required(answer.table, call, "table"), call)
+
+    def partition_names(self, database: str, table: str) -> tuple[str, ...]:
+        """All partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.
+
+        Raises RefusedError when there is no such table: Hive 4 answers with an empty list, Hive 3.1 with an error.
+        """
+        database, table = database.lower(), table.lower()
+        action = f"list the partitions of {database}.{table}"
+        try:
+            names = self._partition_names(action, database, table)
+        except RetryError:
+            if self.table(database, table) is not None:
+                raise
+            names = ()
+        if not names and self.table(database, table) is None:
+            raise RefusedError(f"Cannot {action}: because there is no such table")
+        return names
+
+    def partitions(self, table: Table, names: Sequence[str]) -> dict[str, Partition]:
+        """The partitions of these names, by name; names that do not exist are left out.
+
+        Raises CorruptError for a name that is not of the form `k=v/k2=v2`.
+        """
+        found: dict[str, Partition] = {}
+        for batch in _batches(dict.fromkeys(names), _PARTITIONS_PER_CALL):
+            found.update(self._partitions(table, batch))
+        return found
+
+    def config_value(self, key: str, default: str) -> str:
+        """The value of a setting as this server sees it, `default` if it has none.
+
+        Servers give settings that begin with hive, metastore, hdfs or mapred; other keys are refused (RefusedError).
+        A key the server's Hive does not know, and one that is not set, give `default` alike.
+        """
+        answer = self._read(f"read the setting {key} of the metastore", "get_config_value", key, default)
+        return str(answer)
+
+    def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
+        read = self._read if self._is_hive4 else self._client.hive3_call
+        return list(required(read(action, call, *arguments), call, "success"))
+
+    def _partition_names(self, action: str, database: str, table: str) -> tuple[str, ...]:
+        if self._is_hive4:
+            request = self._types.PartitionsRequest(catName=CATALOG, dbName=database, tblName=table, maxParts=-1)
+            answer = self._read_if_known(action, "fetch_partition_names_req", request)
+            if answer is not None:
+                return tuple(answer)
+        return tuple(self._names(action, "get_partition_names", database, table, -1))
+
+    def _partitions(self, table: Table, names: list[str]) -> Iterator[tuple[str, Partition]]:
+        # a metastore answers with values, not names, and values can be written as a name in more than one way
+        by_values = {tuple(value for _, value in PartitionName.parse(name).pairs): name for name in names}
+        if len(by_values) < len(names):
+            for name in names:
+                yield from self._partitions(table, [name])
+            return
+        action = f"read {len(names)} partitions of {table.full_name}"
+        call = "get_partitions_by_names_req" if self._is_hive4 else "get_partitions_by_names"
+        try:
+            if self._is_hive4:
+                request = self._types.GetPartitionsByNamesRequest(
+                    db_name=table.database, tbl_name=table.name, names=names
+                )
+                rows = self._read(action, call, request).partitions
+            else:
+                rows = self._client.hive3_call(action, call, table.database, table.name, names)
+        except RefusedError:
+            # the two generations have different exceptions for a table that does not exist, neither of its own
+            if self.table(table.database, table.name) is not None:
+                raise
+            return
+        for row in rows:
+            partition = _partition_of(row, call)
+            found = by_values.get(partition.values)
+            if found is None:
+                raise CorruptError(
+                    f"Cannot read the answer of {call}: because it has a partition of {table.full_name} that was not "
+                    f"asked for, with the values {partition.values}"
+                )
+            yield found, partition
+
+    def _capabilities(self) -> Any:
+        return self._types.ClientCapabilities(values=_CAPABILITIES)
+
+
+def _lower(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in names)
+
+
+def _batches(names: dict[str, None], size: int) -> Iterator[list[str]]:
+    rest = list(names)
+    for start in range(0, len(rest), size):
+        yield rest[start : start + size]
+
+
+def _database_of(answer: Any, call: str) -> Database:
     """A database. Raises CorruptError when a field is missing, as all functions here do."""
     return Database(
-        name=need(answer.name, call, "name").lower(), properties=dict(need(answer.parameters, call, "parameters"))
+        name=required(answer.name, call, "name").lower(),
+        properties=dict(required(answer.parameters, call, "parameters")),
     )
 
 
-def read_table(answer: Any, call: str) -> Table:
+def _table_of(answer: Any, call: str) -> Table:
     """A table or a view."""
-    kind = need(answer.tableType, call, "tableType")
+    kind = required(answer.tableType, call, "tableType")
     number = getattr(answer, "id", None)
     return Table(
-        database=need(answer.dbName, call, "dbName").lower(),
-        name=need(answer.tableName, call, "tableName").lower(),
+        database=required(answer.dbName, call, "dbName").lower(),
+        name=required(answer.tableName, call, "tableName").lower(),
         kind=kind,
         owner=answer.owner,
-        created=need(answer.createTime, call, "createTime"),
-        # a managed table always has a place of its own; views and tables of other systems need not
-        storage=_storage(need(answer.sd, call, "sd"), call, has_location=kind == MANAGED_TABLE),
+        created=required(answer.createTime, call, "createTime"),
+        # a managed table always has a location; views and tables of other systems need not
+        storage=_storage_of(required(answer.sd, call, "sd"), call, has_location=kind == MANAGED_TABLE),
         id=number if number is not None and number > 0 else None,
-        partition_keys=_columns(need(answer.partitionKeys, call, "partitionKeys"), call, "partitionKeys"),
-        properties=dict(need(answer.parameters, call, "parameters")),
+        partition_keys=_columns(required(answer.partitionKeys, call, "partitionKeys"), call, "partitionKeys"),
+        properties=dict(required(answer.parameters, call, "parameters")),
     )
 
 
-def read_partition(answer: Any, call: str) -> Partition:
+def _partition_of(answer: Any, call: str) -> Partition:
     """A partition."""
     return Partition(
-        values=tuple(need(answer.values, call, "values")),
-        storage=_storage(need(answer.sd, call, "sd"), call, has_location=True),
-        created=need(answer.createTime, call, "createTime"),
-        properties=dict(need(answer.parameters, call, "parameters")),
+        values=tuple(required(answer.values, call, "values")),
+        storage=_storage_of(required(answer.sd, call, "sd"), call, has_location=True),
+        created=required(answer.createTime, call, "createTime"),
+        properties=dict(required(answer.parameters, call, "parameters")),
     )
 
 
-def _storage(answer: Any, call: str, *, has_location: bool) -> Storage:
-    location = need(answer.location, call, "sd.location") if has_location else answer.location or ""
-    sort_columns = need(answer.sortCols, call, "sd.sortCols")
+def _storage_of(answer: Any, call: str, *, has_location: bool) -> Storage:
+    location = required(answer.location, call, "sd.location") if has_location else answer.location or ""
+    sort_columns = required(answer.sortCols, call, "sd.sortCols")
     return Storage(
         location=location,
-        columns=_columns(need(answer.cols, call, "sd.cols"), call, "sd.cols"),
+        columns=_columns(required(answer.cols, call, "sd.cols"), call, "sd.cols"),
         input_format=answer.inputFormat,
-        serde=need(answer.serdeInfo, call, "sd.serdeInfo").serializationLib,
-        bucket_columns=tuple(need(answer.bucketCols, call, "sd.bucketCols")),
-        buckets=need(answer.numBuckets, call, "sd.numBuckets"),
-        sort_columns=tuple(need(order.col, call, "sd.sortCols.col") for order in sort_columns),
+        serde=required(answer.serdeInfo, call, "sd.serdeInfo").serializationLib,
+        bucket_columns=tuple(required(answer.bucketCols, call, "sd.bucketCols")),
+        buckets=required(answer.numBuckets, call, "sd.numBuckets"),
+        sort_columns=tuple(required(order.col, call, "sd.sortCols.col") for order in sort_columns),
     )
 
 
 def _columns(answer: Any, call: str, path: str) -> tuple[TableColumn, ...]:
     return tuple(
-        TableColumn(name=need(column.name, call, f"{path}.name"), type=need(column.type, call, f"{path}.type"))
+        TableColumn(name=required(column.name, call, f"{path}.name"), type=required(column.type, call, f"{path}.type"))
         for column in answer
     )

@@ -1,34 +1,168 @@
-"""Compaction requests out of a metastore's answers, and into its calls.
+"""The calls about compactions: the queue and the history, and the calls of a worker (Hive 4).
 
 Source of the numbers: Hive `CompactionType`; of the letters and words, `TxnStore`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from acidlib.errors import RefusedError
+from acidlib.metastore.failover import Calls, Effect
 from acidlib.metastore.idl import missing_field
-from acidlib.metastore.values import OtherRequest, ShownRequest
+from acidlib.metastore.values import Accepted, OtherRequest, ShownRequest, ShownRequests
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map, parse_map
 
-KINDS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}
-_NAMES = {number: name for name, number in KINDS.items()}
+
+class CompactionCalls(Calls):
+    """Compactions. `compact`, `find_next_compaction`, `mark_*` and `abort_compactions` are never repeated once sent."""
+
+    def compact(self, request: CompactionRequest, *, initiator_version: str | None = None) -> Accepted:
+        """Puts a request for a table or partition in the queue, unless there is one already: see `Accepted`.
+
+        Of `request` the names, the type, the properties and `run_as` count, on Hive 4 also `initiator_id` and `pool`.
+        Raises UnknownOutcomeError when the answer is lost: look at the queue.
+        """
+        call = "compact2"
+        asked = self._types.CompactionRequest(
+            dbname=request.database.lower(),
+            tablename=request.table.lower(),
+            partitionname=request.partition,
+            type=_TYPE_NUMBERS[request.type.name],
+            runas=request.run_as,
+            properties=dict(request.properties) or None,
+        )
+        if self._is_hive4:
+            asked.initiatorId = request.initiator_id
+            asked.initiatorVersion = initiator_version
+            asked.poolName = request.pool
+        answer = self._client.call(
+            f"request a compaction of {request.full_name}", call, asked, effect=Effect.NOT_IDEMPOTENT
+        )
+        return Accepted(
+            id=answer.id, accepted=answer.accepted, state=_state_or_none(answer.state), reason=answer.errormessage
+        )
+
+    def show_compactions(self) -> tuple[ShownRequest, ...]:
+        """The queue and the history, newest first, but for the rows that are `others` in `show_all_compactions`."""
+        return self.show_all_compactions().requests
+
+    def show_all_compactions(self) -> ShownRequests:
+        """The queue and the history, newest first; `others` are those of unknown types and states."""
+        call = "show_compact"
+        answer = self._read("read the compactions", call, self._types.ShowCompactRequest())
+        rows = sorted((_shown_request(row, call) for row in answer.compacts), key=lambda row: row.id, reverse=True)
+        return ShownRequests(
+            requests=tuple(row for row in rows if isinstance(row, ShownRequest)),
+            others=tuple(row for row in rows if isinstance(row, OtherRequest)),
+        )
+
+    def find_compaction(self, request_id: int) -> ShownRequest | None:
+        """One row of the queue or of the history; None when it is not there, or of an unknown type or state."""
+        call = "show_compact"
+        asked = self._types.ShowCompactRequest(id=request_id) if self._is_hive4 else self._types.ShowCompactRequest()
+        answer = self._read(f"read the compaction {request_id}", call, asked)
+        rows = (_shown_request(row, call) for row in answer.compacts if row.id == request_id)
+        return next((row for row in rows if isinstance(row, ShownRequest)), None)
+
+    def find_next_compaction(self, worker_id: str, worker_version: str, pool: str | None) -> ShownRequest | None:
+        """Claims the oldest request of a pool, or of no pool, for a worker; None when nothing waits (Hive 4 only).
+
+        A request of a type that this library does not know is refused in the queue, with the reason, and the next one
+        taken. Raises UnknownOutcomeError when the answer is lost: a request may then be in state working for this
+        worker, until the server takes it back after `hive.compactor.worker.timeout`.
+        """
+        action = "take a compaction from the queue"
+        self._require_hive4(action)
+        call = "find_next_compact2"
+        asked = self._types.FindNextCompactRequest(workerId=worker_id, workerVersion=worker_version, poolName=pool)
+        while True:
+            found = self._client.call(action, call, asked, effect=Effect.NOT_IDEMPOTENT).ci
+            if found is None:
+                return None
+            request = _claimed_request(found, worker_id, call)
+            if isinstance(request, ShownRequest):
+                return request
+            found.errorMessage = f"compactions of type {request.kind} are not supported by this worker"
+            self._client.call(f"refuse compaction {request.id}", "mark_refused", found, effect=Effect.NOT_IDEMPOTENT)
+
+    def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
+        """Notes the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
+        action = f"note transaction {txn_id} for compaction {request.id} of {request.full_name}"
+        self._require_hive4(action)
+        info = _compaction_info(request, self._types)
+        self._client.call(action, "update_compactor_state", info, txn_id, effect=Effect.IDEMPOTENT)
+
+    def mark_compacted(self, request: CompactionRequest) -> None:
+        """Moves a request from working to ready for cleaning (Hive 4 only); the server does not check whose it is."""
+        self._mark("mark_compacted", "compacted", request)
+
+    def mark_failed(self, request: CompactionRequest) -> None:
+        """Moves a request to the history as failed, with its `error_message` (Hive 4 only)."""
+        self._mark("mark_failed", "failed", request)
+
+    def mark_not_initiated(self, request: CompactionRequest) -> None:
+        """Writes a failed compaction that never was in the queue into the history (Hive 4 only).
+
+        Source: Hive 4 `CompactionTxnHandler.markFailed`, which takes the id 0 for that.
+        """
+        action = f"note that no compaction of {request.full_name} was initiated"
+        self._require_hive4(action)
+        info = _compaction_info(replace(request, id=0), self._types)
+        self._client.call(action, "mark_failed", info, effect=Effect.NOT_IDEMPOTENT)
+
+    def mark_refused(self, request: CompactionRequest) -> None:
+        """Moves a request to the history as refused, with its `error_message` (Hive 4 only)."""
+        self._mark("mark_refused", "refused", request)
+
+    def mark_cleaned(self, request: CompactionRequest) -> None:
+        """Moves a request to the history as succeeded and forgets the transactions it covers (Hive 4 only).
+
+        All aborted write ids up to `highest_write_id` are forgotten, whether or not their files are deleted.
+        """
+        self._mark("mark_cleaned", "cleaned", request)
+
+    def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
+        """Aborts requests that are waiting in the queue, and returns for each id what the server says (Hive 4 only)."""
+        action = f"abort the compactions {', '.join(map(str, ids))}"
+        self._require_hive4(action)
+        if not ids:
+            return {}
+        asked = self._types.AbortCompactionRequest(compactionIds=list(ids))
+        answer = self._client.call(action, "abort_Compactions", asked, effect=Effect.NOT_IDEMPOTENT)
+        return {
+            number: ": ".join(part for part in (row.status, row.message) if part)
+            for number, row in answer.abortedcompacts.items()
+        }
+
+    def _mark(self, call: str, word: str, request: CompactionRequest) -> None:
+        action = f"mark compaction {request.id} of {request.full_name} as {word}"
+        self._require_hive4(action)
+        if request.id <= 0:
+            # the server takes 0 for a row of its own making and writes a new one into the history
+            raise RefusedError(f"Cannot {action}: because it has no id of the queue")
+        self._client.call(action, call, _compaction_info(request, self._types), effect=Effect.NOT_IDEMPOTENT)
 
 
-def shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
+_TYPE_NUMBERS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}
+_TYPE_NAMES = {number: name for name, number in _TYPE_NUMBERS.items()}
+
+
+def _shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
     """A row of SHOW COMPACTIONS. A time of 0 and Hive 3.1's job id `None` stand for what is not known."""
     if row.id is None:
         raise missing_field(call, "compacts.id")
-    kind, state = _kind(row.type), state_or_none(row.state)
+    kind, state = _type_or_none(row.type), _state_or_none(row.state)
     if kind is None or state is None:
         return OtherRequest(
             id=row.id,
             database=row.dbname.lower(),
             table=row.tablename.lower(),
             partition=row.partitionname,
-            kind=_kind_name(row.type),
+            kind=_type_name(row.type),
             state=row.state,
         )
     return ShownRequest(
@@ -57,19 +191,19 @@ def shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
     )
 
 
-def claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | OtherRequest:
+def _claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | OtherRequest:
     """A request that the server handed out to a worker. Raises CorruptError or RefusedError when it cannot be read.
 
-    Hive 4.0 tells its id, names, type, properties and pool, but not who asked for it to be run as whom, nor its times.
+    Hive 4.0 gives its id, names, type, properties and pool, but not the user it is to run as, nor its times.
     """
-    kind = _kind(info.type)
+    kind = _type_or_none(info.type)
     if kind is None:
         return OtherRequest(
             id=info.id,
             database=info.dbname,
             table=info.tablename,
             partition=info.partitionname,
-            kind=_kind_name(info.type),
+            kind=_type_name(info.type),
             state="working",
         )
     return ShownRequest(
@@ -93,14 +227,14 @@ def claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | Othe
     )
 
 
-def info_of(request: CompactionRequest, types: Any) -> Any:
-    """The structure by which the server is told of a request."""
+def _compaction_info(request: CompactionRequest, types: Any) -> Any:
+    """The structure that stands for a request in calls."""
     return types.CompactionInfoStruct(
         id=request.id,
         dbname=request.database,
         tablename=request.table,
         partitionname=request.partition,
-        type=KINDS[request.type.name],
+        type=_TYPE_NUMBERS[request.type.name],
         runas=request.run_as,
         properties=format_map(dict(request.properties)) if request.properties else None,
         state=request.state.value,
@@ -114,7 +248,7 @@ def info_of(request: CompactionRequest, types: Any) -> Any:
     )
 
 
-def state_or_none(text: str) -> State | None:
+def _state_or_none(text: str) -> State | None:
     """The state of a letter or a word; None for one that is not known."""
     try:
         return State.parse(text)
@@ -122,12 +256,12 @@ def state_or_none(text: str) -> State | None:
         return None
 
 
-def _kind(number: int) -> CompactionType | None:
-    return CompactionType.__members__.get(_kind_name(number))
+def _type_or_none(number: int) -> CompactionType | None:
+    return CompactionType.__members__.get(_type_name(number))
 
 
-def _kind_name(number: int) -> str:
-    return _NAMES.get(number, f"number {number}")
+def _type_name(number: int) -> str:
+    return _TYPE_NAMES.get(number, f"number {number}")
 
 
 def _properties(text: str | None, call: str) -> tuple[tuple[str, str], ...]:

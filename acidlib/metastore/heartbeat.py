@@ -1,8 +1,8 @@
-"""Heartbeats: one thread that keeps the transactions and locks of a run alive, and tells when one of them is lost.
+"""Heartbeats: one thread that keeps the transactions and locks of a run alive, and says when one of them is lost.
 
 The metastore aborts a transaction, and drops a lock without one, that had no heartbeat for its timeout (Hive
-`AcidHouseKeeperService`). A beat that arrives while it looks for dead ones may come too late, hence an interval of at
-most half of the timeout. Who holds something asks `Beat.assert_alive` right before anything becomes visible.
+`AcidHouseKeeperService`). A heartbeat that arrives while it looks for dead ones may come too late, hence an interval of
+at most half of the timeout. `Lease.assert_alive` is to be asked right before anything becomes visible.
 """
 
 from __future__ import annotations
@@ -17,18 +17,115 @@ from types import TracebackType
 from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
-from acidlib.metastore.beat import Beat, Clock, reason_of
-from acidlib.metastore.endpoint import ConnectionOptions
-
-__all__ = ["Beat", "Connection", "Heartbeater", "Rounds", "heartbeat_options"]
+from acidlib.metastore.options import ConnectionOptions
 
 RETRIES_PER_TIMEOUT = 30
 LONGEST_RETRY_SECONDS = 5.0
-SHARE_OF_ONE_CALL = 8
+CALLS_PER_TIMEOUT = 8
+
+Clock = Callable[[], float]
 
 
-class Connection(Protocol):
-    """What a heartbeat needs of a metastore; `Hms` is one.
+class Lease:
+    """How long one transaction or lock is ours: for a timeout after each heartbeat. Once lost, it stays lost."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        txn_id: int | None,
+        lock_id: int | None,
+        since: float,
+        timeout_seconds: float,
+        clock: Clock,
+    ) -> None:
+        """Made by `Heartbeater.register`. Transaction and lock were alive at `since`, a time of `clock`."""
+        self.name = name
+        self.timeout_seconds = timeout_seconds
+        self._txn_id = txn_id
+        self._lock_id = lock_id
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._extended_at = since
+        self._lost: tuple[type[AcidError], str] | None = None
+        self._last_failure = ""
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no more heartbeats are sent for it, because it was stopped or lost."""
+        with self._mutex:
+            return self._stopped or self._lost is not None
+
+    @property
+    def ids(self) -> tuple[int | None, int | None]:
+        """Transaction and lock."""
+        with self._mutex:
+            return self._txn_id, self._lock_id
+
+    def watch_lock(self, lock_id: int) -> None:
+        """From now on heartbeats are for this lock of the transaction too."""
+        with self._mutex:
+            self._lock_id = lock_id
+
+    def assert_alive(self) -> None:
+        """Raises ConflictError, from then on always, when the metastore has said that transaction or lock do not exist.
+
+        Raises RetryError when no heartbeat has reached the metastore for longer than its timeout: then they may not
+        exist any more either. For a lock without transaction that is final too, because another compactor may by then
+        have taken its place; a transaction is asked again, because its commit is what decides.
+        """
+        with self._mutex:
+            if self._lost is not None:
+                kind, text = self._lost
+                raise kind(text)
+            silent = self._clock() - self._extended_at
+            if silent > self.timeout_seconds:
+                raise RetryError(self._silence(silent))
+
+    def stop(self) -> None:
+        """No further heartbeats; to be called after commit, abort or unlock have returned. May be called again."""
+        with self._mutex:
+            self._stopped = True
+
+    def extend(self, sent_at: float) -> None:
+        """A heartbeat that was sent at this moment has arrived."""
+        with self._mutex:
+            if self._stopped or self._lost is not None:
+                return
+            silent = sent_at - self._extended_at
+            if self._txn_id is None and silent > self.timeout_seconds:
+                self._lost = (RetryError, self._silence(silent))
+                return
+            self._extended_at = sent_at
+            self._last_failure = ""
+
+    def note_failure(self, error: BaseException) -> None:
+        """A heartbeat failed, which says nothing about transaction and lock."""
+        with self._mutex:
+            self._last_failure = f" ({reason_of(error)})"
+
+    def mark_lost(self, kind: type[AcidError], reason: str) -> None:
+        """Transaction or lock do not exist any more. The first such error counts, and none after `stop`."""
+        with self._mutex:
+            if not self._stopped and self._lost is None:
+                self._lost = (kind, f"Cannot go on with {self.name}: because {reason}")
+
+    def _silence(self, seconds: float) -> str:
+        return (
+            f"Cannot go on with {self.name}: because no heartbeat has reached the metastore for {seconds:.0f} s, "
+            f"longer than its timeout of {self.timeout_seconds:g} s{self._last_failure}"
+        )
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says after "because", for the message of another error."""
+    text = str(error) if isinstance(error, AcidError) else f"{type(error).__name__}: {error}"
+    return text.partition(": because ")[2] or text
+
+
+class HeartbeatConnection(Protocol):
+    """What heartbeats need of a metastore; `Hms` is one.
 
     A call should end by itself and soon, and not be repeated inside: see `heartbeat_options`.
     """
@@ -37,90 +134,95 @@ class Connection(Protocol):
         """Raises ConflictError when transaction or lock are lost, any other error when it is not known."""
 
     def close(self) -> None:
-        """Give the connection up."""
+        """End the connection."""
 
 
-class Rounds:
-    """Which beat is due when, and the sending of it; without a thread of its own.
+class HeartbeatSchedule:
+    """Which heartbeat is due when, and the sending of it; without a thread of its own.
 
-    Beats go by their time, the oldest first. One that fails goes behind all others that are due, so that one which
+    The one that is due for longest is sent first. One that fails goes behind all others that are due, so that one which
     hangs for as long as a call may does not keep the others waiting for more than that.
     """
 
     def __init__(
-        self, connect: Callable[[], Connection], *, interval_seconds: float, timeout_seconds: float, clock: Clock
+        self,
+        connect: Callable[[], HeartbeatConnection],
+        *,
+        interval_seconds: float,
+        timeout_seconds: float,
+        clock: Clock,
     ) -> None:
         """See `Heartbeater`."""
         self._connect = connect
         self._clock = clock
         self._interval = interval_seconds
         self._retry = min(interval_seconds, timeout_seconds / RETRIES_PER_TIMEOUT, LONGEST_RETRY_SECONDS)
-        self._connection: Connection | None = None
-        self._guard = threading.Lock()
+        self._connection: HeartbeatConnection | None = None
+        self._mutex = threading.Lock()
         self._order = count()
-        self._due: list[tuple[float, int, Beat]] = []  # a heap; the one that is being sent stays on its top
+        self._due: list[tuple[float, int, Lease]] = []  # a heap; the one that is being sent stays on its top
 
-    def add(self, beat: Beat) -> None:
-        """A beat that is due at once; from any thread."""
-        with self._guard:
-            heappush(self._due, (self._clock(), next(self._order), beat))
+    def add(self, lease: Lease) -> None:
+        """A heartbeat for this lease is due at once. May be called from any thread."""
+        with self._mutex:
+            heappush(self._due, (self._clock(), next(self._order), lease))
 
-    def step(self) -> float | None:
-        """Send the beat that is due and return 0; else return the seconds until one is, None without any."""
-        with self._guard:
+    def send_due(self) -> float | None:
+        """Send the heartbeat that is due and return 0; else return the seconds until one is, None without any lease."""
+        with self._mutex:
             while self._due and self._due[0][2].stopped:
                 heappop(self._due)
             if not self._due:
                 return None
-            due, _, beat = self._due[0]
+            due, _, lease = self._due[0]
             wait = due - self._clock()
         if wait > 0:
             return wait
-        self._send(beat)
+        self._send(lease)
         return 0.0
 
     def end(self, kind: type[AcidError], reason: str) -> None:
-        """Close the connection; what has a beat counts as lost."""
+        """Close the connection; all leases count as lost."""
         self._disconnect()
-        with self._guard:
+        with self._mutex:
             ended, self._due = self._due, []
-        for _, _, beat in ended:
-            beat.lose(kind, reason)
+        for _, _, lease in ended:
+            lease.mark_lost(kind, reason)
 
-    def _send(self, beat: Beat) -> None:
-        """Only the metastore's own word that something is gone is final; all else is tried again."""
+    def _send(self, lease: Lease) -> None:
+        """A lease is lost when the metastore says that its transaction or lock does not exist; all else is retried."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
         except Exception as error:  # whatever is wrong in there must not end the heartbeats of everything else
-            self._put_off_all(error)
+            self._postpone_all(error)
             return
         sent_at = self._clock()
-        txn_id, lock_id = beat.ids
+        txn_id, lock_id = lease.ids
         try:
             self._connection.heartbeat(txn_id=txn_id, lock_id=lock_id)
         except ConflictError as error:
-            beat.lose(ConflictError, f"the metastore has given it up: {reason_of(error)}")
+            lease.mark_lost(ConflictError, f"the metastore has given it up: {reason_of(error)}")
         except Exception as error:  # as above
-            beat.missed(error)
+            lease.note_failure(error)
             self._disconnect()
-            self._put_off(beat, self._clock() + self._retry)
+            self._postpone(lease, self._clock() + self._retry)
         else:
-            beat.beaten(sent_at)
-            self._put_off(beat, sent_at + self._interval)
+            lease.extend(sent_at)
+            self._postpone(lease, sent_at + self._interval)
 
-    def _put_off(self, beat: Beat, due: float) -> None:
-        with self._guard:
-            heapreplace(self._due, (due, next(self._order), beat))
+    def _postpone(self, lease: Lease, due: float) -> None:
+        with self._mutex:
+            heapreplace(self._due, (due, next(self._order), lease))
 
-    def _put_off_all(self, error: Exception) -> None:
-        """Without a connection: nobody is beaten before the next attempt to make one."""
-        with self._guard:
+    def _postpone_all(self, error: Exception) -> None:
+        """Without a connection: no heartbeat is sent before the next attempt to make one."""
+        with self._mutex:
             now = self._clock()
-            for due, _, beat in self._due:
+            for due, _, lease in self._due:
                 if due <= now:
-                    beat.missed(error)
-            self._due = [(max(due, now + self._retry), order, beat) for due, order, beat in self._due]
+                    lease.note_failure(error)
+            self._due = [(max(due, now + self._retry), order, lease) for due, order, lease in self._due]
             heapify(self._due)
 
     def _disconnect(self) -> None:
@@ -131,27 +233,34 @@ class Rounds:
 
 
 class Heartbeater:
-    """Beats everything that is registered, from one daemon thread over one connection of its own.
+    """Sends the heartbeats of all that is registered, from one daemon thread over one connection of its own.
 
     Use it as a context manager. Thread and connection are made when first needed.
     """
 
     def __init__(
-        self, connect: Callable[[], Connection], *, interval_seconds: float, timeout_seconds: float, clock: Clock
+        self,
+        connect: Callable[[], HeartbeatConnection],
+        *,
+        interval_seconds: float,
+        timeout_seconds: float,
+        clock: Clock,
     ) -> None:
-        """`timeout_seconds` is the metastore's for transactions, `clock` tells seconds that never go back.
+        """`timeout_seconds` is the metastore's for transactions, `clock` gives seconds that never go back.
 
         Raises RefusedError when the interval is more than half of the timeout.
         """
         if not 0 < interval_seconds <= timeout_seconds / 2:
             raise RefusedError(
-                f"Cannot beat every {interval_seconds:g} s: because the interval has to be at most half of the "
-                f"metastore's transaction timeout, {timeout_seconds:g} s"
+                f"Cannot send a heartbeat every {interval_seconds:g} s: because the interval has to be at most half of "
+                f"the metastore's transaction timeout, {timeout_seconds:g} s"
             )
         self.timeout_seconds = timeout_seconds
         self._clock = clock
-        self._rounds = Rounds(connect, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds, clock=clock)
-        self._guard = threading.Lock()
+        self._schedule = HeartbeatSchedule(
+            connect, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds, clock=clock
+        )
+        self._mutex = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._ended: str | None = None
@@ -161,13 +270,13 @@ class Heartbeater:
         """The clock of the heartbeats."""
         return self._clock()
 
-    def register(self, *, txn_id: int | None, lock_id: int | None, name: str, since: float | None = None) -> Beat:
-        """Keep a transaction, a lock, or a transaction with its lock alive; `name` says for people what it is.
+    def register(self, *, txn_id: int | None, lock_id: int | None, name: str, since: float | None = None) -> Lease:
+        """Keep a transaction, a lock, or a transaction with its lock alive; `name` is what messages call it.
 
-        `since` is `now` as it was before the metastore was asked for it. The first beat is sent at once. Raises
-        DefectError after the end.
+        `since` is `now` as it was before the metastore was asked for it. The first heartbeat is sent at once.
+        Raises DefectError after `close`.
         """
-        beat = Beat(
+        lease = Lease(
             name=name,
             txn_id=txn_id,
             lock_id=lock_id,
@@ -175,19 +284,19 @@ class Heartbeater:
             timeout_seconds=self.timeout_seconds,
             clock=self._clock,
         )
-        with self._guard:
+        with self._mutex:
             if self._ended is not None:
                 raise DefectError(f"Cannot keep {name} alive: because {self._ended}")
-            self._rounds.add(beat)
+            self._schedule.add(lease)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="acidlib-heartbeat", daemon=True)
                 self._thread.start()
         self._wake.set()
-        return beat
+        return lease
 
     def close(self) -> None:
         """End the thread and its connection. What is still registered counts as lost from now on."""
-        with self._guard:
+        with self._mutex:
             self._ended = self._ended or "its heartbeats were ended"
         self._wake.set()
         if self._thread is not None:
@@ -202,30 +311,30 @@ class Heartbeater:
         self.close()
 
     def _run(self) -> None:
-        """The thread: it never ends silently."""
+        """The thread; when it ends, all leases are lost."""
         kind: type[AcidError] = RetryError
         try:
             while True:
                 self._wake.clear()
                 if self._ended is not None:
                     return
-                wait = self._rounds.step()
+                wait = self._schedule.send_due()
                 if wait != 0:
                     self._wake.wait(wait)
         except BaseException as error:
             kind = DefectError
-            with self._guard:
+            with self._mutex:
                 self._ended = f"its heartbeats ended by an unexpected {type(error).__name__}: {error}"
         finally:
-            self._rounds.end(kind, self._ended or "")
+            self._schedule.end(kind, self._ended or "")
 
 
 def heartbeat_options(options: ConnectionOptions, timeout_seconds: float) -> ConnectionOptions:
     """The options for the heartbeats' connection to a metastore with this timeout: calls end soon and only once.
 
-    While one call hangs nothing else is beaten, and repeating is done by `Rounds`.
+    While one call hangs no other heartbeat is sent, and repeating is done by `HeartbeatSchedule`.
     """
-    longest = timeout_seconds / SHARE_OF_ONE_CALL
+    longest = timeout_seconds / CALLS_PER_TIMEOUT
     return replace(
         options,
         attempts=1,

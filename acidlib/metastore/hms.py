@@ -7,41 +7,36 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from acidlib.metastore.caller import Caller
-from acidlib.metastore.catalog_calls import CatalogCalls
-from acidlib.metastore.compaction_calls import CompactionCalls
-from acidlib.metastore.endpoint import ConnectionOptions, parse_endpoints
-from acidlib.metastore.lock_calls import LockCalls
-from acidlib.metastore.txn_calls import TransactionCalls
+from acidlib.metastore.catalog import CatalogCalls
+from acidlib.metastore.compactions import CompactionCalls
+from acidlib.metastore.failover import FailoverClient
+from acidlib.metastore.locks import LockCalls
+from acidlib.metastore.options import ConnectionOptions, parse_endpoints
+from acidlib.metastore.transactions import TransactionCalls
 
 
 class Hms(CatalogCalls, TransactionCalls, LockCalls, CompactionCalls):
     """One connection to one metastore, with failover over several URIs; not thread safe: one per thread.
 
-    Calls that leave nothing behind, or the same once or twice, are repeated over new connections when one is lost; the
-    others raise UnknownOutcomeError once something was sent. All calls raise RetryError when no metastore can be
-    reached or the server failed, ConflictError when a transaction or lock is gone, RefusedError for what the server
-    refuses or has not, CorruptError for an answer that is not whole.
+    Calls that change nothing, or the same once or twice, are repeated over new connections when one is lost; the others
+    raise UnknownOutcomeError once something was sent. All calls raise RetryError when no metastore can be reached or
+    the server failed, ConflictError when a transaction or lock does not exist any more, RefusedError for what the
+    server refuses or does not know, CorruptError for an answer that is not whole.
     """
 
     @property
     def version(self) -> str:
-        """The version the server tells: `3.0` from Hive 3.0 and 3.1, its own from Hive 4; "" from one that does not."""
-        return self._caller.version
+        """The version the server reports: `3.0` from Hive 3.0 and 3.1, its own from Hive 4; "" if none."""
+        return self._client.version
 
     @property
     def uri(self) -> str:
         """The URI that is connected to, or was last."""
-        return self._caller.endpoint.uri
-
-    def another(self) -> Hms:
-        """A second connection with the same options, for another thread; raises what `connect` raises."""
-        caller = self._caller
-        return Hms(Caller(caller.endpoints, caller.options, user=caller.user, host=caller.host, sleep=caller.sleep))
+        return self._client.endpoint.uri
 
     def close(self) -> None:
         """Ends the connection; a later call opens a new one."""
-        self._caller.close()
+        self._client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -65,4 +60,4 @@ def connect(
     Raises RetryError when none can be reached, RefusedError for a URI that makes no sense and for servers that are
     no metastore of Hive 3.1 or 4, do not let us in, or show a certificate that does not pass.
     """
-    return Hms(Caller(parse_endpoints(uris), options, user=user, host=host, sleep=sleep))
+    return Hms(FailoverClient(parse_endpoints(uris), options, user=user, host=host, sleep=sleep))

@@ -28,8 +28,8 @@ def missing_field(call: str, field: str) -> CorruptError:
     return CorruptError(f"Cannot read the answer of {call}: because field {field} is missing")
 
 
-def need(value: Any, call: str, field: str) -> Any:
-    """The value itself; raises CorruptError when it is None."""
+def required(value: Any, call: str, field: str) -> Any:
+    """The value of a field that has to be there; raises CorruptError when it is None."""
     if value is None:
         raise missing_field(call, field)
     return value

@@ -1,4 +1,4 @@
-"""Decisions about locks: what our own are called, who stands in whose way, and which of ours are dead; no I/O.
+"""Decisions about locks: what our own are called, which block which, and which of ours have dead owners; no I/O.
 
 Source: Hive `TxnHandler.lock`, and the widths of table HIVE_LOCKS in Hive 3.1.
 """
@@ -9,29 +9,29 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import unquote
 
-from acidlib.metastore.values import HeldLock, LockType
+from acidlib.metastore.values import HeldLock, LockComponent, LockType
 
 PLACES = "acidlib.places"
-"""The database, which no Hive database can be called, under which a compactor holds the place it works on."""
+"""The database of the locks by which a compactor holds the place it works on; no Hive database can have this name."""
 
 AGENT = "acidlib"
-"""Every lock of ours is told by an agent that begins with it."""
+"""The agent of every lock of ours begins with it."""
 
 AGENT_WIDTH, TABLE_WIDTH, PARTITION_WIDTH = 128, 128, 767
 DEAD_AFTER_TIMEOUTS = 2
-"""A lock counts as dead after so many timeouts without a heartbeat; its owner gives itself up after one."""
+"""A lock counts as dead after so many timeouts without a heartbeat; its owner has stopped relying on it after one."""
 
 SHOWN_LOCKS = 5
 
 
 def agent_text(agent: str, token: str = "") -> str:
-    """The agent that a lock is told by: at most 128 characters, of which `token` makes it one of a kind."""
+    """The agent that Hive shows for a lock: at most 128 characters, of which `token` makes it unique."""
     named = agent if agent.startswith(AGENT) else f"{AGENT} {agent}"
     return f"{named[: AGENT_WIDTH - len(token) - 1]} {token}".rstrip()
 
 
 def lock_token(process: str, unique: str) -> str:
-    """What ends the agent of a lock: the identity of its process, if it is known, and what makes it one of a kind."""
+    """The end of the agent of a lock: the identity of its process, if it is known, and what makes it unique."""
     return f"{process}:{unique}" if process else unique
 
 
@@ -47,36 +47,28 @@ def place_partition(partition: str | None) -> str | None:
     """The name that stands for a partition; the same for equal partitions only.
 
     Hive 3.1 puts the whole name of a partition into lower case in its locks, values included, so two partitions that
-    differ in case alone would be one. The result has to look like a partition's name: Hive 4 takes it apart.
+    differ in case alone would be one. The result has to look like a partition's name, because Hive 4 parses it.
     """
     if partition is None:
         return None
-    known_as = f"{partition}/{AGENT}={_digest(partition)[:16]}"
-    if not partition.isascii() or len(known_as) > PARTITION_WIDTH:
+    with_digest = f"{partition}/{AGENT}={_digest(partition)[:16]}"
+    if not partition.isascii() or len(with_digest) > PARTITION_WIDTH:
         return f"{AGENT}={_digest(partition)}"
-    return partition if partition == partition.lower() else known_as
+    return partition if partition == partition.lower() else with_digest
 
 
-def in_the_way(
-    locks: Iterable[HeldLock],
-    *,
-    lock_id: int,
-    type: LockType,
-    database: str,
-    table: str,
-    partition: str | None,
-) -> tuple[HeldLock, ...]:
-    """The locks that a SHARED_READ or EXCLUSIVE lock with this id has to wait for, by id.
+def blocking_locks(locks: Iterable[HeldLock], wanted: LockComponent, *, lock_id: int) -> tuple[HeldLock, ...]:
+    """The locks that a wanted SHARED_READ or EXCLUSIVE lock, of this id, has to wait for, by id.
 
-    Only older locks count, waiting ones too. A shared lock of the whole database does not stand in anybody's way.
+    Only older locks count, waiting ones too. A shared lock of the whole database blocks nobody.
     """
     found = {
         lock.lock_id: lock
         for lock in locks
         if lock.lock_id < lock_id
-        and lock.database.lower() == database.lower()
-        and _meets(lock, table, partition)
-        and (type is LockType.EXCLUSIVE or lock.type is LockType.EXCLUSIVE)
+        and lock.database.lower() == wanted.database.lower()
+        and _overlaps(lock, wanted)
+        and (wanted.type is LockType.EXCLUSIVE or lock.type is LockType.EXCLUSIVE)
         and not (lock.table is None and lock.type is LockType.SHARED_READ)
     }
     return tuple(found[one] for one in sorted(found))
@@ -87,8 +79,8 @@ def dead_locks(
 ) -> tuple[HeldLock, ...]:
     """Our locks whose owners are dead: without a transaction, and without a heartbeat for two timeouts or a process.
 
-    `now_ms` is by the clock of the server's database; `has_ended` tells of a process by its identity. Hive 3.1 drops
-    such locks by itself only where its initiator runs.
+    `now_ms` is by the clock of the server's database; `has_ended` is asked with the identity of a process. Hive 3.1
+    drops such locks by itself only where its initiator runs.
     """
     limit = DEAD_AFTER_TIMEOUTS * timeout_seconds * 1000
     return tuple(
@@ -100,12 +92,12 @@ def dead_locks(
     )
 
 
-def holders(locks: Sequence[HeldLock]) -> str:
-    """Who holds these locks, for people."""
-    told = [_holder(lock) for lock in locks[:SHOWN_LOCKS]]
+def describe_holders(locks: Sequence[HeldLock]) -> str:
+    """Who holds these locks, for messages; at most five of them."""
+    described = [_describe(lock) for lock in locks[:SHOWN_LOCKS]]
     if len(locks) > SHOWN_LOCKS:
-        told.append(f"{len(locks) - SHOWN_LOCKS} more")
-    return ", ".join(told) or "a lock that is gone by now"
+        described.append(f"{len(locks) - SHOWN_LOCKS} more")
+    return ", ".join(described) or "a lock that is gone by now"
 
 
 def _process(lock: HeldLock) -> str:
@@ -113,7 +105,7 @@ def _process(lock: HeldLock) -> str:
     return process if colon else ""
 
 
-def _holder(lock: HeldLock) -> str:
+def _describe(lock: HeldLock) -> str:
     parts = [f"{lock.type.name} by {lock.user} on {lock.host}"]
     if lock.txn_id:
         parts.append(f"transaction {lock.txn_id}")
@@ -122,16 +114,18 @@ def _holder(lock: HeldLock) -> str:
     return f"lock {lock.lock_id} ({', '.join(parts)})"
 
 
-def _meets(lock: HeldLock, table: str, partition: str | None) -> bool:
-    if lock.table is None:
+def _overlaps(lock: HeldLock, wanted: LockComponent) -> bool:
+    if lock.table is None or wanted.table is None:
         return True
-    if lock.table.lower() != table.lower():
+    if lock.table.lower() != wanted.table.lower():
         return False
-    return lock.partition is None or partition is None or _plain(lock.partition) == _plain(partition)
+    if lock.partition is None or wanted.partition is None:
+        return True
+    return _comparable(lock.partition) == _comparable(wanted.partition)
 
 
-def _plain(partition: str) -> str:
-    """A partition's name as both generations tell it: 3.1 in lower case, 4 with the escapes escaped once more."""
+def _comparable(partition: str) -> str:
+    """A partition's name of either generation: Hive 3.1 has it in lower case, Hive 4 with escapes escaped again."""
     return unquote(unquote(partition)).lower()
 
 

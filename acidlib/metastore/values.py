@@ -1,4 +1,4 @@
-"""What a metastore says about transactions, locks and requests, as values; no I/O.
+"""Transactions, locks and requests of compactions as a metastore reports them; values without I/O.
 
 Source of the names and numbers: Hive `hive_metastore.thrift`.
 """
@@ -13,7 +13,7 @@ from acidlib.model.txnids import ValidTxnList
 
 
 class LockState(enum.Enum):
-    """What became of the request for a lock; the value is the number on the wire."""
+    """The state of a request for a lock; the value is the number on the wire."""
 
     ACQUIRED = 1
     WAITING = 2
@@ -107,8 +107,8 @@ class OpenTxns:
 class Accepted:
     """The answer to a request for a compaction.
 
-    Of a request that is refused as a duplicate, Hive 3.1 tells the id and the state of the one that is there already;
-    Hive 4 tells the id -1, the state refused, and a `reason` that names the other one.
+    Of a request that is refused as a duplicate, Hive 3.1 gives the id and the state of the one that is there already;
+    Hive 4 gives the id -1, the state refused, and a `reason` that names the other one.
     """
 
     id: int
@@ -119,7 +119,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRequest(CompactionRequest):
-    """A row of the queue or of the history with what only a metastore tells; all of it is None on Hive 3.1.
+    """A row of the queue or of the history with what only a metastore has of it; all of it is None on Hive 3.1.
 
     `bucket_count` and `order_by` are of a rebalance, and known only of a request that was handed out.
     """
@@ -132,9 +132,9 @@ class ShownRequest(CompactionRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRequest:
-    """A row of the queue or of the history of a kind or state that this library does not know, in Hive's words.
+    """A row of the queue or of the history of a type or state that this library does not know, in Hive's words.
 
-    It counts as somebody's work on its table or partition unless `state` says otherwise.
+    It counts as work on its table or partition unless `state` says otherwise.
     """
 
     id: int
@@ -152,7 +152,7 @@ class OtherRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRequests:
-    """All rows of the queue and of the history, newest first: those that are understood, and the others."""
+    """All rows of the queue and of the history, newest first: those of known types and states, and the others."""
 
     requests: tuple[ShownRequest, ...]
     others: tuple[OtherRequest, ...] = ()

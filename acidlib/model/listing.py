@@ -46,14 +46,17 @@ class Listing:
     """All files and directories under `location`, hidden ones (markers, side files) included.
 
     `directories` are relative paths, empty directories included. `compacted_bases` are the relative paths of base
-    directories whose `_metadata_acid` names the data format `compacted`; the listing reads those few files (Hive 3.1
-    throws on any other format; Hive 4 knows `truncated` and `dropped` too, neither of which is a compacted base).
+    directories whose `_metadata_acid` names the data format `compacted`; whoever lists reads those few files (Hive 3.1
+    throws on any other format, Hive 4 knows `truncated` and `dropped` too, and neither of these is a compacted base).
+    `modified` is when the location itself was modified, as it stood before it was listed, in epoch seconds; None where
+    that is not known.
     """
 
     location: str
     files: tuple[ListedFile, ...]
     directories: tuple[str, ...] = ()
     compacted_bases: frozenset[str] = frozenset()
+    modified: float | None = None
 
     def by_directory(self) -> Mapping[str, tuple[ListedFile, ...]]:
         """The files directly in each directory that has any, in the order of the listing; "" is the location."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
+from acidlib.model.request_facts import NO_FACTS, RequestFacts
 
 
 class CompactionType(enum.Enum):
@@ -58,11 +59,6 @@ class State(enum.Enum):
             return "attempted"
         return _LABELS[self]
 
-    @property
-    def is_in_queue(self) -> bool:
-        """Whether a request of this state is in the queue (else it is history)."""
-        return self in _IN_QUEUE
-
     @classmethod
     def parse(cls, text: str) -> State:
         """The state of a letter or a shown name; raises RefusedError for anything else."""
@@ -82,16 +78,16 @@ _LABELS = {
     State.REFUSED: "refused",
     State.ABORTED: "aborted",
 }
-_IN_QUEUE = frozenset({State.INITIATED, State.WORKING, State.READY_FOR_CLEANING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
     """One row of the queue or of the history. Times are epoch milliseconds; unknown is None.
 
-    `properties` are key and value pairs in their order. `highest_write_id` is the high-water mark recorded when the
-    request was claimed; the cleaner computes what is obsolete for it and nothing newer. `txn_id` is the transaction of
-    the compaction, `next_txn_id` the highest id that existed when it committed (both Hive 4).
+    `properties` are key and value pairs in their order, as whoever asked for the compaction gave them; `facts` are what
+    this library notes. `highest_write_id` is the high-water mark recorded when the request was claimed; the cleaner
+    computes what is obsolete for it and nothing newer. `txn_id` is the transaction of the compaction, `next_txn_id` the
+    highest id that existed when it committed (both Hive 4).
     """
 
     id: int
@@ -101,6 +97,7 @@ class CompactionRequest:
     type: CompactionType
     state: State = State.INITIATED
     properties: tuple[tuple[str, str], ...] = ()
+    facts: RequestFacts = NO_FACTS
     worker_id: str | None = None
     start_ms: int | None = None
     end_ms: int | None = None
@@ -127,6 +124,11 @@ class CompactionRequest:
         """`database.table` or `database.table.partition`, as Hive's messages have it."""
         return ".".join(part for part in self.entity if part is not None)
 
-    def property(self, key: str) -> str | None:
-        """The value of a property, None without it."""
-        return dict(self.properties).get(key)
+    def require_understood(self, action: str, *facts: str) -> None:
+        """Raises RefusedError, "Cannot `action` ...", where one of these facts (of all, unless some are named) is
+        stored and not understood.
+        """
+        problems = [why for name, why in self.facts.problems.items() if name in facts or not facts]
+        if problems:
+            told = "; ".join(problems)
+            raise RefusedError(f"Cannot {action} {self.full_name}: because request {self.id} is not understood: {told}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acidlib.model.generation import Generation
@@ -20,16 +19,30 @@ class FileForm(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlushLength:
+    """The side file of a data file that a streaming writer left open, or has open still.
+
+    path, length  of the side file, relative to the location, and in bytes as listed
+    data_length   of the data file as listed: what lies behind the length noted in the side file may not be read
+    """
+
+    path: str
+    length: int
+    data_length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
     """One input data file.
 
-    path       absolute path, or URI, of the file
+    path       relative to the location of its table or partition
     directory  name of its base, delta or delete_delta directory; "" for an original file
-    length     logical length in bytes (that of the side file where one exists)
+    length     logical length in bytes: as listed, until a `flush_length` is read, and then what that notes
     bucket     number from the file's name
-    form       what the rows look like
+    form       what its name says of its rows; only its columns are proof, with which a reader compares it
     write_id, statement_id  of rows without ACID columns: their synthetic keys (0 and 0 for original files)
     aborted    every write id of its directory is aborted: none of its rows stays, so it need not be readable
+    modified   epoch seconds, as listed
     """
 
     path: str
@@ -40,6 +53,8 @@ class DataFile:
     write_id: int = 0
     statement_id: int = 0
     aborted: bool = False
+    modified: float = 0.0
+    flush_length: FlushLength | None = None
 
 
 class JoinWay(enum.Enum):
@@ -52,18 +67,18 @@ class JoinWay(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
-    """What a look into a file of an insert-only table tells.
+class JoinFacts:
+    """What decides with which other files a file of an insert-only table is joined.
 
-    way   how it may be joined with others; WHOLE: it is copied as it is
-    like  files of one way may become one file where these texts are equal, too
-    why   why it is copied whole, or what files that are joined must have in common; else None
-    share  how much of what one file may hold it takes up, at most 1
+    way        how it may be joined; WHOLE: it is copied as it is
+    group_key  files of one way become one file only where these are equal
+    reason     why it is copied whole, or what files that are joined must have in common; else None
+    share      how much of what one file may hold it takes up, at most 1
     """
 
     way: JoinWay
-    like: str = ""
-    why: str | None = None
+    group_key: str = ""
+    reason: str | None = None
     share: float = 0.0
 
 
@@ -99,7 +114,7 @@ class RewriteSettings:
                       commas, or `*` (orc.bloom.filter.columns)
     bloom_fpp         share of false positives in bloom filters, above 0 and below 1 (orc.bloom.filter.fpp); None =
                       as in the inputs, else Hive's default
-    stated            which of stride, block_bytes and compression somebody asked for by name: they win over what the
+    stated            which of stride, block_bytes and compression were set by name: they win over what the
                       inputs have. Another codec or stride cannot stand in one file with it, so stripes that have one
                       are recoded; a smaller block is not worth that, so blocks of the inputs may still be larger
     """
@@ -119,13 +134,14 @@ class RewriteSettings:
 class Unit:
     """One bucket file to make.
 
+    location     of the table or partition: the paths of its files are relative to it
     directory    name of the result's directory, e.g. base_0000005
     bucket       number of the file
     is_delete    the result holds delete events (the delete half of a minor compaction), else rows
     inputs       in merged order: base or originals first, then deltas
     deletes      files that may hold delete events for this bucket; applied when `collapse`
     collapse     major: deleted rows go, and the events with them; minor: all committed events stay
-    schema       the input whose columns are the table's where `row_type` does not tell them
+    schema       the input whose columns are the table's where there is no `row_type`
     keep_empty   a file is written even when no row is left (Hive 3.1 does)
     write_ids    the compactor's list: rows of aborted ids go
     row_type     the table's columns as Hive's text `struct<name:type,...>`, which are the result's. None = there are
@@ -133,6 +149,7 @@ class Unit:
     matching     how the table's readers find its columns in files
     """
 
+    location: str
     directory: str
     bucket: int
     is_delete: bool
@@ -157,13 +174,15 @@ class Unit:
 class JoinUnit:
     """One file of an insert-only table to make.
 
+    location   of the table or partition: the paths of its files are relative to it
     directory  name of the result's directory
     file_name  of the result, such as 000000_0
     bucket     number that the inputs' names have, 0 where a name has none
     inputs     in order: base or originals first, then deltas; one alone where `way` is WHOLE
-    why        why the inputs are not joined with others of their bucket, else None
+    reason     why the inputs are not joined with others of their bucket, else None
     """
 
+    location: str
     directory: str
     file_name: str
     bucket: int
@@ -171,7 +190,7 @@ class JoinUnit:
     inputs: tuple[DataFile, ...]
     generation: Generation
     settings: RewriteSettings
-    why: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,59 +297,3 @@ class UnitResult:
     def has_content(self) -> bool:
         """Whether the file holds anything; one whose rows are not counted does."""
         return self.events_out > 0 if self.is_delete else self.rows_out is None or self.rows_out > 0
-
-
-RowKey = tuple[int, int, int]
-"""Write id, bucket property and row id of a row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketPlan:
-    """What becomes of the stripes of a bucket, in order, as one task found it for those that carry it out.
-
-    planned  the result as far as it is known before
-    filters  the columns of the result that have bloom filters, and their size; empty where no column is encoded
-    """
-
-    unit: Unit
-    actions: tuple[StripeAction, ...]
-    planned: UnitResult
-    filters: Mapping[int, FilterSize]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartUnit:
-    """Some of the rewriting of a bucket: the `actions` with these numbers in the plan, in order; its `filters`."""
-
-    unit: Unit
-    numbers: tuple[int, ...]
-    actions: tuple[StripeAction, ...]
-    filters: Mapping[int, FilterSize]
-
-    @property
-    def length(self) -> int:
-        """Input bytes."""
-        return sum(action.length for action in self.actions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartResult:
-    """A file of rewritten stripes, proved by itself.
-
-    stripes  for each action's number the first and last key of its stripe, or None where no row was left
-    matched  rows that the delete events hit
-    """
-
-    path: str
-    length: int
-    stripes: tuple[tuple[int, tuple[RowKey, RowKey] | None], ...]
-    matched: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketJoin:
-    """The rest of the work on a bucket: copied stripes and those of the parts, under one footer."""
-
-    plan: BucketPlan
-    parts: tuple[PartResult, ...]

@@ -20,6 +20,7 @@ Where this differs from Hive on purpose:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -39,7 +40,7 @@ from acidlib.model.names import (
     side_file_name,
 )
 from acidlib.model.requests import CompactionType
-from acidlib.model.units import FileForm
+from acidlib.model.units import DataFile, FileForm, FlushLength
 from acidlib.planning.enough import not_enough, refused_message
 from acidlib.planning.state import AcidState
 
@@ -65,23 +66,6 @@ class Publication(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputFile:
-    """One data file: `path` relative to the location, `length` in bytes and `modified` (epoch seconds) as listed.
-
-    Its `form` is what its name makes it; only the file's own columns are proof, so a reader of it compares. With a
-    `side_file` (relative path, and its own length) it is readable up to the last length noted in that only.
-    """
-
-    path: str
-    length: int
-    modified: float
-    bucket: int
-    form: FileForm
-    side_file: str | None = None
-    side_length: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InputDirectory:
     """One input; `path` is relative to the location, empty for original files, `name` is None for them.
 
@@ -94,7 +78,7 @@ class InputDirectory:
     role: Role
     path: str
     name: BaseDir | DeltaDir | None
-    files: tuple[InputFile, ...]
+    files: tuple[DataFile, ...] = ()
     lone_side_files: tuple[str, ...] = ()
     wholly_aborted: bool = False
 
@@ -207,7 +191,7 @@ def _removable(
     own_txn: int,
     knows_txns: bool,  # noqa: FBT001 - private, and passed on by one caller
 ) -> bool:
-    """Whether a cleaning may be asked for: not because of a directory that nobody knows to be committed."""
+    """Whether a cleaning may be requested: not because of a directory that is not known to be committed."""
     if not (state.obsolete or state.aborted):
         return False
     names: dict[str, BaseDir | DeltaDir] = {delta.path: delta.name for delta in state.deltas}
@@ -290,8 +274,7 @@ def _assemble(
         directories.append(files.originals(state.originals))
     for delta in state.deltas:
         role = Role.DELETE_DELTA if delta.name.is_delete else Role.DELTA
-        directory = files.directory(role, delta.path, delta.name)
-        directories.append(replace(directory, wholly_aborted=delta.wholly_aborted))
+        directories.append(files.directory(role, delta.path, delta.name, wholly_aborted=delta.wholly_aborted))
     names = [delta.name for delta in state.deltas]
     return CompactionInputs(
         kind=done,
@@ -323,35 +306,39 @@ class _Files:
         for path in paths if self._insert_only else ():
             if "/" in path and not path.startswith(UNION_SUBDIRECTORY):
                 raise RefusedError(f"Cannot compact {path}: because it lies in a directory that is none of a UNION ALL")
-        files = [self._input(self._by_path[path]) for path in paths]
-        kept = tuple(file for file in files if file is not None)
-        if acid := [file.path for file in kept if file.form is FileForm.EVENTS]:
+        directory = self._with_files(
+            InputDirectory(role=Role.ORIGINALS, path="", name=None), [self._by_path[path] for path in paths]
+        )
+        if acid := [file.path for file in directory.files if file.form is FileForm.EVENTS]:
             raise CorruptError(f"Cannot compact {acid[0]}: because it is a bucket file outside of any ACID directory")
-        return InputDirectory(role=Role.ORIGINALS, path="", name=None, files=kept)
+        return directory
 
-    def directory(self, role: Role, path: str, name: BaseDir | DeltaDir) -> InputDirectory:
-        """The files of one base, delta or delete delta directory, in path order."""
+    def directory(
+        self, role: Role, path: str, name: BaseDir | DeltaDir, *, wholly_aborted: bool = False
+    ) -> InputDirectory:
+        """One base, delta or delete delta directory with its files, in path order."""
+        directory = InputDirectory(role=role, path=path, name=name, wholly_aborted=wholly_aborted)
         if self._insert_only:
-            return self._any_names(role, path, name)
+            return self._with_files(directory, self._any_names(role, path))
         for nested in self._nested:
             if nested.startswith(path + "/") and not is_hidden(nested[len(path) + 1 :]):
                 raise CorruptError(f"Cannot compact {path}: because it holds a directory, {nested}")
         listed = sorted(self._by_directory.get(path, ()), key=lambda file: uri_order(file.path))
-        files = [self._input(file) for file in listed if not is_aside(file)]
-        kept = tuple(file for file in files if file is not None)
-        if role is Role.DELETE_DELTA and (raw := [file.path for file in kept if file.form is FileForm.ORIGINAL]):
+        directory = self._with_files(directory, [file for file in listed if not is_aside(file)])
+        raw = [file.path for file in directory.files if file.form is FileForm.ORIGINAL]
+        if role is Role.DELETE_DELTA and raw:
             raise CorruptError(
                 f"Cannot compact {raw[0]}: because a delete delta never holds files without ACID columns"
             )
-        lone = [
+        lone = tuple(
             file.path
             for file in listed
             if isinstance(parse_file(file.name), SideFile)
             and file.path.removesuffix(SIDE_FILE_SUFFIX) not in self._by_path
-        ]
-        return InputDirectory(role=role, path=path, name=name, files=kept, lone_side_files=tuple(lone))
+        )
+        return replace(directory, lone_side_files=lone)
 
-    def _any_names(self, role: Role, path: str, name: BaseDir | DeltaDir) -> InputDirectory:
+    def _any_names(self, role: Role, path: str) -> list[ListedFile]:
         """The files of a directory of an insert-only table, those of a UNION ALL's branches below it included."""
         if role is Role.DELETE_DELTA:
             raise CorruptError(f"Cannot compact {path}: because an insert-only table never has a delete delta")
@@ -362,42 +349,48 @@ class _Files:
                     f"Cannot compact {path}: because it holds a directory, {nested}, as list bucketing makes them"
                 )
         listed = sorted(self._listing.files_under(path), key=lambda file: uri_order(file.path))
-        files = [self._input(file) for file in listed if not has_hidden_part(file.path)]
-        return InputDirectory(role=role, path=path, name=name, files=tuple(file for file in files if file is not None))
+        return [file for file in listed if not has_hidden_part(file.path)]
 
-    def _input(self, file: ListedFile) -> InputFile | None:
+    def _with_files(self, directory: InputDirectory, listed: Iterable[ListedFile]) -> InputDirectory:
+        """The directory with those of the files that have bytes."""
+        files = []
+        for file in listed:
+            side = None if self._insert_only else self._by_path.get(side_file_name(file.path))
+            if file.length == 0 and side is None:
+                self.empty.append(file.path)
+            else:
+                files.append(self._input(directory, file, side))
+        return replace(directory, files=tuple(files))
+
+    def _input(self, directory: InputDirectory, file: ListedFile, side: ListedFile | None) -> DataFile:
+        bucket, form = self._bucket_and_form(file)
+        noted = None
+        if side is not None:
+            noted = FlushLength(path=side.path, length=side.length, data_length=file.length)
+        return DataFile(
+            path=file.path,
+            directory=directory.path,
+            length=file.length,
+            bucket=bucket,
+            form=form,
+            write_id=directory.synthetic_write_id,
+            statement_id=directory.synthetic_statement,
+            aborted=directory.wholly_aborted,
+            modified=file.modified,
+            flush_length=noted,
+        )
+
+    def _bucket_and_form(self, file: ListedFile) -> tuple[int, FileForm]:
+        """What a name says. LOAD DATA keeps names: in an insert-only table a file without a number is in bucket 0."""
         if self._insert_only:
-            return self._plain(file)
-        side = side_file_name(file.path)
-        has_side = side in self._by_path
-        if file.length == 0 and not has_side:
-            self.empty.append(file.path)
-            return None
+            parsed = parse_file(file.name.partition(".")[0])
+            return parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0, FileForm.ORIGINAL
         parsed = parse_file(file.name)
         if not isinstance(parsed, BucketFile | OriginalFile):
             raise CorruptError(
                 f"Cannot compact {file.path}: because its name tells no bucket, and its rows would be lost"
             )
-        return InputFile(
-            path=file.path,
-            length=file.length,
-            modified=file.modified,
-            bucket=parsed.bucket,
-            form=FileForm.EVENTS if isinstance(parsed, BucketFile) else FileForm.ORIGINAL,
-            side_file=side if has_side else None,
-            side_length=self._by_path[side].length if has_side else None,
-        )
-
-    def _plain(self, file: ListedFile) -> InputFile | None:
-        """A file of an insert-only table. LOAD DATA keeps a file's name; one without a number is in bucket 0."""
-        if file.length == 0:
-            self.empty.append(file.path)
-            return None
-        parsed = parse_file(file.name.partition(".")[0])
-        bucket = parsed.bucket if isinstance(parsed, BucketFile | OriginalFile) else 0
-        return InputFile(
-            path=file.path, length=file.length, modified=file.modified, bucket=bucket, form=FileForm.ORIGINAL
-        )
+        return parsed.bucket, FileForm.EVENTS if isinstance(parsed, BucketFile) else FileForm.ORIGINAL
 
 
 def is_aside(file: ListedFile) -> bool:

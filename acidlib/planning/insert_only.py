@@ -18,10 +18,9 @@ from itertools import count
 from acidlib.model.generation import Generation
 from acidlib.model.names import OriginalFile
 from acidlib.model.tables import Storage
-from acidlib.model.units import Contents, DataFile, JoinUnit, JoinWay, RewriteSettings
+from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, RewriteSettings
 from acidlib.planning.eligible import ORC_INPUT_FORMAT
 from acidlib.planning.inputs import CompactionInputs
-from acidlib.planning.units import data_file
 
 PARQUET_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 TEXT_INPUT_FORMAT = "org.apache.hadoop.mapred.TextInputFormat"
@@ -49,35 +48,30 @@ def ways_of(storage: Storage | None, properties: Mapping[str, str]) -> frozenset
     return frozenset({way})
 
 
-def input_files(inputs: CompactionInputs, location: str) -> tuple[DataFile, ...]:
+def input_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
     """The files whose rows stay, in order: none of a directory whose write ids are all aborted."""
-    return tuple(
-        data_file(location, directory, file, {})
-        for directory in inputs.directories
-        if not directory.wholly_aborted
-        for file in directory.files
-    )
+    return tuple(file for directory in inputs.directories for file in directory.files if not file.aborted)
 
 
 def join_units(
     inputs: CompactionInputs,
-    contents: Mapping[str, Contents],
+    facts: Mapping[str, JoinFacts],
     *,
     location: str,
     generation: Generation,
     settings: RewriteSettings,
 ) -> tuple[JoinUnit, ...]:
-    """The files to make. `contents`: what each input holds, by absolute path.
+    """The files to make. `facts` of each input, by its path.
 
     A bucket's first file is named as Hive's writers name it, further ones as Hive names copies of it.
     """
     groups: list[_Group] = []
     latest: dict[tuple[int, JoinWay, str], _Group] = {}
-    for file in input_files(inputs, location):
-        found = contents[file.path]
-        key = (file.bucket, found.way, file.path if found.way is JoinWay.WHOLE else found.like)
+    for file in input_files(inputs):
+        found = facts[file.path]
+        key = (file.bucket, found.way, file.path if found.way is JoinWay.WHOLE else found.group_key)
         if key not in latest or latest[key].share + found.share > 1:
-            latest[key] = _Group(contents=found)
+            latest[key] = _Group(facts=found)
             groups.append(latest[key])
         latest[key].files.append(file)
         latest[key].share += found.share
@@ -85,14 +79,15 @@ def join_units(
     (output,) = inputs.outputs
     return tuple(
         JoinUnit(
+            location=location,
             directory=output.path,
             file_name=_name(group.files[0], next(copies[group.files[0].bucket])),
             bucket=group.files[0].bucket,
-            way=group.contents.way,
+            way=group.facts.way,
             inputs=tuple(group.files),
             generation=generation,
             settings=settings,
-            why=group.contents.why,
+            reason=group.facts.reason,
         )
         for group in groups
     )
@@ -102,7 +97,7 @@ def join_units(
 class _Group:
     """Files that become one; `share` of what it may hold."""
 
-    contents: Contents
+    facts: JoinFacts
     files: list[DataFile] = field(default_factory=list)
     share: float = 0.0
 

@@ -13,7 +13,8 @@ from acidlib.model.listing import ListedFile, Listing, has_hidden_part
 from acidlib.model.names import BaseDir, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
-from acidlib.planning.inputs import CompactionInputs, InputFile, Role, is_aside
+from acidlib.model.units import DataFile, FlushLength
+from acidlib.planning.inputs import CompactionInputs, Role, is_aside
 from acidlib.planning.state import AcidState, NotTaken
 
 
@@ -50,9 +51,9 @@ def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
             now = found.get(file.path)
             if now is None:
                 return f"the input {file.path} is gone"
-            if file.side_file is not None:
+            if file.flush_length is not None:
                 # a streaming writer may still append behind the length its side file notes
-                if _went_on(file, found):
+                if _went_on(file, file.flush_length, found):
                     return f"the streaming writer of {file.path} has gone on since the inputs were listed"
                 continue
             if now.length != file.length:
@@ -64,12 +65,12 @@ def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
     return None
 
 
-def _went_on(file: InputFile, found: Mapping[str, ListedFile]) -> bool:
+def _went_on(file: DataFile, side: FlushLength, found: Mapping[str, ListedFile]) -> bool:
     """Whether rows were noted in the side file, or the writer has closed its file behind what was noted."""
-    noted = found.get(file.side_file or "")
+    noted = found.get(side.path)
     if noted is None:
-        return found[file.path].length != file.length
-    return noted.length != file.side_length
+        return found[file.path].length != side.data_length
+    return noted.length != side.length
 
 
 def _grown_input(listing: Listing, inputs: CompactionInputs) -> str | None:

@@ -77,9 +77,9 @@ def _summary(group: list[StripeFacts]) -> str:
 
 def _dropped(stripes: list[StripeFacts]) -> str:
     deleted, aborted = sum(s.deleted for s in stripes), sum(s.aborted for s in stripes)
-    gone = [f"{count} {what}" for count, what in ((deleted, "deleted"), (aborted, "aborted")) if count]
+    counts = [f"{count} {what}" for count, what in ((deleted, "deleted"), (aborted, "aborted")) if count]
     rows = "row" if deleted + aborted == 1 else "rows"
-    return f"{rows} to leave out: {', '.join(gone)}"
+    return f"{rows} to leave out: {', '.join(counts)}"
 
 
 def shares(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:

@@ -1,9 +1,10 @@
 """Reading a queue and its history."""
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import ColumnElement, Connection, and_
+from sqlalchemy import ColumnElement, Connection, and_, true
 
 from acidlib.errors import CorruptError
 from acidlib.model.generation import Generation
@@ -12,8 +13,10 @@ from acidlib.queue.database import Database
 from acidlib.queue.dialects import database_now_ms
 from acidlib.queue.rows import RequestTable, Unreadable
 from acidlib.queue.rules import failed_attempts_reason, same_entity
-from acidlib.queue.statements import has_id, in_state, of_entity, of_table
+from acidlib.queue.statements import has_id, in_state, mentions, of_entity, of_table, states_location
 from acidlib.queue.tables import open_tables
+
+_Condition = Callable[[Connection, RequestTable], ColumnElement[bool]]
 
 
 class QueueReader:
@@ -72,9 +75,26 @@ class QueueReader:
 
     def show(self) -> tuple[CompactionRequest, ...]:
         """All rows of the queue and the history, newest first, read at one moment."""
-        with self._database.reading("read", one_moment=True) as connection:
-            rows = self._requests(connection, self._tables.queue) + self._requests(connection, self._tables.history)
-        return tuple(sorted(rows, key=lambda row: row.id, reverse=True))
+        return self._shown(lambda *_: true())
+
+    def in_states(self, *states: State) -> tuple[CompactionRequest, ...]:
+        """The rows of the queue and the history in one of these states, newest first, read at one moment."""
+        letters = [state.value for state in states]
+        return self._shown(lambda _, table: table.column("STATE").in_(letters))
+
+    def of_entity(self, request: CompactionRequest) -> tuple[CompactionRequest, ...]:
+        """The rows of the queue and the history about a request's table and partition, newest first."""
+        return self._shown(lambda connection, table: of_entity(connection, table, request))
+
+    def at_location(self, location: str) -> tuple[CompactionRequest, ...]:
+        """The rows of the queue and the history whose facts state this location, whatever they name, newest first."""
+        found = self._shown(lambda _, table: states_location(table, location))
+        return tuple(row for row in found if row.facts.location == location)
+
+    def below_location(self, location: str) -> tuple[CompactionRequest, ...]:
+        """The rows of the queue and the history whose facts state this location or one below it, newest first."""
+        found = self._shown(lambda _, table: mentions(table, location))
+        return tuple(row for row in found if f"{row.facts.location or ''}/".startswith(f"{location}/"))
 
     def unreadable(self) -> tuple[Unreadable, ...]:
         """The rows that are not understood, newest first."""
@@ -115,6 +135,15 @@ class QueueReader:
 
     def _now_ms(self, connection: Connection, callers_ms: int) -> int:
         return callers_ms if self._tables.metastore is None else database_now_ms(connection)
+
+    def _shown(self, wanted: _Condition) -> tuple[CompactionRequest, ...]:
+        with self._database.reading("read", one_moment=True) as connection:
+            rows = [
+                row
+                for table in (self._tables.queue, self._tables.history)
+                for row in self._requests(connection, table, wanted(connection, table))
+            ]
+        return tuple(sorted(rows, key=lambda row: row.id, reverse=True))
 
     def _queued(self, wanted: ColumnElement[bool]) -> list[CompactionRequest]:
         with self._database.reading("read") as connection:

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Column, Row, Select, Table, select
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.model.request_facts import split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map, parse_map
 from acidlib.queue.schema import HISTORY_FIELDS, QUEUE_FIELDS
@@ -78,10 +79,10 @@ class RequestTable:
         if self.of_hive:
             # Hive writes 0 for what it does not know
             values |= {field: values[field] or None for field in ("start_ms", "highest_write_id")}
-        values["properties"] = tuple(
-            (key, value) for key, value in properties.items() if key is not None and value is not None
+        facts, others = split_properties(
+            {key: value for key, value in properties.items() if key is not None and value is not None}
         )
-        return CompactionRequest(**values)
+        return CompactionRequest(**values | {"properties": tuple(others.items()), "facts": facts})
 
     def unreadable(self, row: Row[Any]) -> Unreadable | None:
         """What is known of a row that is not understood; None for any other."""
@@ -101,6 +102,8 @@ class RequestTable:
         Raises RefusedError when one is longer than its column.
         """
         wanted = set(fields) or set(self._fields.values())
+        if "facts" in wanted:
+            wanted.add("properties")
         if not self.has("ERROR_MESSAGE") and "error_message" in wanted:
             wanted.add("properties")
         return {
@@ -129,8 +132,8 @@ class RequestTable:
         return value
 
     def _properties_text(self, request: CompactionRequest) -> str | None:
-        """The text of the properties; none for no properties, as Hive stores it."""
-        entries: dict[str | None, str | None] = dict(request.properties)
+        """The text of properties and facts; none where there is neither, as Hive stores it."""
+        entries: dict[str | None, str | None] = dict([*request.properties, *request.facts.properties().items()])
         if request.error_message is not None and not self.has("ERROR_MESSAGE"):
             limit = self._limits.get(f"{self._prefix}_TBLPROPERTIES")
             error = _fitting(entries, request.error_message, limit)

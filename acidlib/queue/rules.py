@@ -9,12 +9,6 @@ from dataclasses import dataclass
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 
-LOCATION = "location"
-PROCESS = "acidlib.process"
-"""Property of a request that a run made for itself, of what was named: its process. If it waits, the run has ended."""
-
-DAY_MS = 86_400_000
-
 Entity = tuple[str, str, str | None, str | None]
 
 
@@ -22,17 +16,16 @@ Entity = tuple[str, str, str | None, str | None]
 class Retention:
     """How many history rows to keep per entity and state, and after how many milliseconds the unhappy ones may go.
 
-    The defaults are those of Hive's `metastore.compactor.history.retention.*`. `failed` is raised to
-    `failed_threshold`, else the failed-attempt rule could never count that far. A `timeout_ms` of None lets nothing go
-    by its age, as in Hive 3.1.
+    `failed` is raised to `failed_threshold`, else the failed-attempt rule could never count that far. A `timeout_ms` of
+    None lets nothing go by its age, as in Hive 3.1.
     """
 
-    succeeded: int = 3
-    failed: int = 3
-    did_not_initiate: int = 2
-    refused: int = 3
-    timeout_ms: int | None = 7 * DAY_MS
-    failed_threshold: int = 2
+    succeeded: int
+    failed: int
+    did_not_initiate: int
+    refused: int
+    timeout_ms: int | None
+    failed_threshold: int
 
     def quota(self, state: State) -> int | None:
         """The number of rows to keep of a state; None keeps all."""
@@ -47,14 +40,14 @@ class Retention:
 
 def entity_of(request: CompactionRequest) -> Entity:
     """What a request is about. Without a metastore two tables of one name may lie at different locations."""
-    return request.database, request.table, request.partition, request.property(LOCATION)
+    return request.database, request.table, request.partition, request.facts.location
 
 
 def same_entity(one: CompactionRequest, other: CompactionRequest) -> bool:
     """Whether two requests are about the same place; a request that names no location means any."""
     if one.entity != other.entity:
         return False
-    here, there = one.property(LOCATION), other.property(LOCATION)
+    here, there = one.facts.location, other.facts.location
     return here is None or there is None or here == there
 
 
@@ -81,7 +74,7 @@ def makes_room(waiting: CompactionRequest, request: CompactionRequest) -> bool:
     """
     return (
         waiting.state is State.INITIATED
-        and waiting.property(PROCESS) is not None
+        and waiting.facts.process is not None
         and waiting.type is not request.type
         and same_entity(waiting, request)
     )

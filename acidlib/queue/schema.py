@@ -5,7 +5,7 @@ those of transactions that cleaning touches) and, of what Hive 4 added, the colu
 epoch milliseconds.
 """
 
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table, Text, UniqueConstraint
 from sqlalchemy.dialects import mysql
 
 METADATA = MetaData()
@@ -51,12 +51,21 @@ def _request_columns(prefix: str) -> list[Column[object]]:
     ]
 
 
+def _by_table(prefix: str) -> UniqueConstraint:
+    """An index by database and table, which every kind of database makes with the table; what it demands always holds.
+
+    Tables that were made without it go on without.
+    """
+    return UniqueConstraint(f"{prefix}_DATABASE", f"{prefix}_TABLE", f"{prefix}_ID")
+
+
 COMPACTION_QUEUE = Table(
     "COMPACTION_QUEUE",
     METADATA,
     *_request_columns("CQ"),
     Column("CQ_CLEANER_START", _Long),
     Column("CQ_RETRY_RETENTION", _Long, nullable=False, server_default="0"),
+    _by_table("CQ"),
 )
 
 COMPLETED_COMPACTIONS = Table(
@@ -64,6 +73,7 @@ COMPLETED_COMPACTIONS = Table(
     METADATA,
     *_request_columns("CC"),
     Column("CC_END", _Long),
+    _by_table("CC"),
 )
 
 NEXT_COMPACTION_QUEUE_ID = Table("NEXT_COMPACTION_QUEUE_ID", METADATA, Column("NCQ_NEXT", _Long, nullable=False))

@@ -5,13 +5,13 @@ leaves to the caller: a worker may end only what is still its own. Times are epo
 but in a metastore's database its own clock counts instead, for Hive compares with it.
 """
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, and_, delete, insert, update
 
 from acidlib.errors import RefusedError
+from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.cleaned import CHUNK
 from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, next_id
@@ -56,7 +56,7 @@ class SqlQueue(QueueReader):
         With a `worker_id` it is that worker's at once. A waiting one that `makes_room` is ended as refused.
 
         Its `highest_write_id`, if given, is the current high-water mark: a request that is ready for cleaning with the
-        same one refuses it. The location property, if both name one, is part of what "the same place" means.
+        same one refuses it. The location, if both state one, is part of what "the same place" means.
         """
         tables = self._tables
         wanted = self._named(request)
@@ -111,21 +111,19 @@ class SqlQueue(QueueReader):
         """Records the user that the worker compacts as."""
         self._change(request_id, worker_id, run_as=user)
 
-    def set_properties(self, request_id: int, worker_id: str | None, properties: Mapping[str, str]) -> None:
-        """Adds or replaces properties of a request that the worker owns; without one, of one ready for cleaning."""
-        self._change(request_id, worker_id, merge=properties)
+    def set_facts(self, request_id: int, worker_id: str | None, facts: RequestFacts) -> None:
+        """Adds or replaces facts of a request that the worker owns; without one, of one ready for cleaning."""
+        self._change(request_id, worker_id, facts=facts)
 
-    def mark_compacted(
-        self, request_id: int, worker_id: str, now_ms: int, *, properties: Mapping[str, str] | None = None
-    ) -> None:
-        """The result is visible: ready for cleaning since `now_ms`, with what the cleaner needs in `properties`.
+    def mark_compacted(self, request_id: int, worker_id: str, now_ms: int, *, facts: RequestFacts = NO_FACTS) -> None:
+        """The result is visible: ready for cleaning since `now_ms`, with what the cleaner needs in `facts`.
 
         Raises `ConflictError` unless the request is still being worked on by this worker.
         """
         self._change(
             request_id,
             worker_id,
-            merge=properties,
+            facts=facts,
             state=State.READY_FOR_CLEANING,
             worker_id=None,
             commit_ms=now_ms,
@@ -142,10 +140,10 @@ class SqlQueue(QueueReader):
         now_ms: int,
         *,
         worker_id: str | None,
-        properties: Mapping[str, str] | None = None,
+        facts: RequestFacts = NO_FACTS,
     ) -> None:
-        """Moves a request to the history as failed, with more properties: by its worker, with None by the cleaner."""
-        self._complete(request_id, State.FAILED, now_ms, reason=reason, worker_id=worker_id, merge=properties)
+        """Moves a request to the history as failed, with more facts: by its worker, with None by the cleaner."""
+        self._complete(request_id, State.FAILED, now_ms, reason=reason, worker_id=worker_id, facts=facts)
 
     def mark_refused(
         self,
@@ -154,10 +152,10 @@ class SqlQueue(QueueReader):
         now_ms: int,
         *,
         worker_id: str | None,
-        properties: Mapping[str, str] | None = None,
+        facts: RequestFacts = NO_FACTS,
     ) -> None:
         """Moves a request to the history as refused; see `mark_failed`."""
-        self._complete(request_id, State.REFUSED, now_ms, reason=reason, worker_id=worker_id, merge=properties)
+        self._complete(request_id, State.REFUSED, now_ms, reason=reason, worker_id=worker_id, facts=facts)
 
     def mark_cleaned(self, request_id: int, now_ms: int, *, up_to: int | None = None) -> None:
         """Moves a request that was ready for cleaning to the history as succeeded.
@@ -279,12 +277,10 @@ class SqlQueue(QueueReader):
                 now = self._now_ms(connection, now_ms)
                 move(connection, tables, guard, row.id, State.REFUSED, reason=reason, now_ms=now)
 
-    def _change(
-        self, request_id: int, owner: str | None, *, merge: Mapping[str, str] | None = None, **fields: object
-    ) -> None:
+    def _change(self, request_id: int, owner: str | None, *, facts: RequestFacts = NO_FACTS, **fields: object) -> None:
         queue = self._tables.queue
         self._database.write(
-            "write to", lambda connection: change_one(connection, queue, request_id, owner, merge=merge, **fields)
+            "write to", lambda connection: change_one(connection, queue, request_id, owner, facts=facts, **fields)
         )
 
     def _complete(
@@ -296,7 +292,7 @@ class SqlQueue(QueueReader):
         reason: str | None,
         worker_id: str | None,
         up_to: int | None = None,
-        merge: Mapping[str, str] | None = None,
+        facts: RequestFacts = NO_FACTS,
     ) -> None:
         """Queue row to history row in one transaction; the queue row must be where the caller believes it to be."""
         tables = self._tables
@@ -304,7 +300,7 @@ class SqlQueue(QueueReader):
         def work(connection: Connection) -> None:
             now = self._now_ms(connection, now_ms)
             complete(
-                connection, tables, request_id, worker_id, state, reason=reason, now_ms=now, up_to=up_to, merge=merge
+                connection, tables, request_id, worker_id, state, reason=reason, now_ms=now, up_to=up_to, facts=facts
             )
 
         self._database.write("write to", work)

@@ -1,13 +1,14 @@
 """Conditions on rows of the queue, and changes of one row that are made only if it is what the caller believes."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, update
 
 from acidlib.errors import ConflictError
+from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.stringable import format_map
 from acidlib.queue.cleaned import forget_writes
 from acidlib.queue.dialects import equals
 from acidlib.queue.rows import RequestTable
@@ -48,6 +49,17 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
     )
 
 
+def states_location(table: RequestTable, location: str) -> ColumnElement[bool]:
+    """The rows whose facts state this location; some databases find those of another case as well."""
+    stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
+    return mentions(table, format_map(stored).partition(":")[2])
+
+
+def mentions(table: RequestTable, text: str) -> ColumnElement[bool]:
+    """The rows with a text anywhere in properties or facts; some databases find it in another case as well."""
+    return table.column("TBLPROPERTIES").contains(text, autoescape=True)
+
+
 def read_one(connection: Connection, table: RequestTable, guard: ColumnElement[bool]) -> CompactionRequest | None:
     """The request of the row that `guard` names, which stays locked for this transaction; None without it."""
     row = connection.execute(table.select().where(guard).with_for_update()).one_or_none()
@@ -61,10 +73,10 @@ def change_one(
     owner: str | None,
     /,
     *,
-    merge: Mapping[str, str] | None = None,
+    facts: RequestFacts = NO_FACTS,
     **fields: Any,
 ) -> None:
-    """Sets fields of a request that is `owned`, and adds or replaces properties. Raises ConflictError if it is not.
+    """Sets fields of a request that is `owned`, and adds or replaces facts. Raises ConflictError if it is not.
 
     What the table has no column for is not kept; the columns of other fields are not written.
     """
@@ -72,8 +84,8 @@ def change_one(
     before = read_one(connection, table, guard)
     if before is None:
         raise not_ours(request_id)
-    if merge:
-        fields["properties"] = tuple({**dict(before.properties), **merge}.items())
+    if facts != NO_FACTS:
+        fields["facts"] = before.facts.updated(facts)
     values = table.values(replace(before, **fields), *fields)
     if values:
         require_one(connection.execute(update(table.table).where(guard).values(values)).rowcount, request_id)
@@ -89,15 +101,15 @@ def complete(
     reason: str | None,
     now_ms: int,
     up_to: int | None = None,
-    merge: Mapping[str, str] | None = None,
+    facts: RequestFacts = NO_FACTS,
 ) -> None:
-    """Queue row to history row, with properties added or replaced; the queue row must be `owned`.
+    """Queue row to history row, with facts added or replaced; the queue row must be `owned`.
 
     The order of the statements is Hive's. In a metastore a success also forgets the writes that are merged, up to a
     write id: the row's, or the one given.
     """
     guard = owned(tables.queue, request_id, worker_id)
-    request = move(connection, tables, guard, request_id, state, reason=reason, now_ms=now_ms, merge=merge)
+    request = move(connection, tables, guard, request_id, state, reason=reason, now_ms=now_ms, facts=facts)
     if state is State.SUCCEEDED and tables.metastore is not None:
         forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
 
@@ -111,7 +123,7 @@ def move(
     *,
     reason: str | None,
     now_ms: int,
-    merge: Mapping[str, str] | None = None,
+    facts: RequestFacts = NO_FACTS,
 ) -> CompactionRequest:
     """Queue row to history row, if `guard` holds for it, else ConflictError; returns it as it was in the queue."""
     queue, history = tables.queue, tables.history
@@ -120,8 +132,7 @@ def move(
         raise not_ours(request_id)
     request = queue.request(row)
     require_one(connection.execute(delete(queue.table).where(guard)).rowcount, request_id)
-    properties = tuple({**dict(request.properties), **(merge or {})}.items())
-    done = replace(request, state=state, end_ms=now_ms, error_message=reason, properties=properties)
+    done = replace(request, state=state, end_ms=now_ms, error_message=reason, facts=request.facts.updated(facts))
     connection.execute(insert(history.table).values({**history.values(done), **queue.meta_info(row)}))
     return request
 

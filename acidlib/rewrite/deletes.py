@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,9 @@ from acidlib.model.units import DataFile
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
-from acidlib.orc.source import DataFiles
-from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows, open_inputs
-from acidlib.rewrite.keys import Keys, event_order, gather
+from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
+from acidlib.rewrite.keys import KeyRange, Keys, event_order, gather
+from acidlib.rewrite.stripe_keys import StripeKeys, aborted_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,20 +48,24 @@ class DeleteEvents:
 
 
 def read_deletes(
-    files: tuple[DataFile, ...], bucket: int, write_ids: ValidWriteIdList, data: DataFiles
+    inputs: OpenInputs, bucket: int, write_ids: ValidWriteIdList, near: Sequence[KeyRange] | None = None
 ) -> DeleteEvents:
-    """All delete events of a bucket.
+    """All delete events of a bucket; with `near` at least those whose keys are in one of these ranges.
 
     Unbucketed tables of Hive 3.1 may keep them in a file of any number, so every file that may hold some is read and
     the bucket is decoded from each key (Hive BucketCodec).
     """
-    with open_inputs(files, data) as inputs:
-        events = _room(bucket, inputs.files)
-        for file in inputs.files:
-            for stripe in _stripes_with_rows(file):
-                if bucket in stripe.buckets():
-                    events.add(stripe, write_ids)
-        empty = inputs.empty
+    stripes = [
+        stripe
+        for file in inputs.files
+        for stripe in _stripes_with_rows(file)
+        if near is None or overlaps(stripe.known_range(), near)
+    ]
+    events = _room(bucket, sum(stripe.rows for stripe in stripes), inputs.files)
+    for stripe in stripes:
+        if bucket in stripe.buckets():
+            events.add(stripe, write_ids)
+        stripe.forget()
     keys, current = events.sorted()
     fresh = _first_of_equal(keys, current)
     duplicates = int(np.count_nonzero(~fresh))
@@ -73,13 +77,30 @@ def read_deletes(
         events_in=events.read,
         aborted=events.aborted,
         duplicates=duplicates,
-        empty_files=empty,
+        empty_files=inputs.empty,
     )
 
 
-def _room(bucket: int, files: Sequence[OpenInput]) -> _Events:
+def key_range(file: OpenInput) -> KeyRange | None:
+    """Bounds of the keys of a delete file's events, or None without true statistics of them."""
+    low, high = None, None
+    for stripe in _stripes_with_rows(file):
+        found = stripe.known_range()
+        if found is None:
+            return None
+        low = found[0] if low is None else min(low, found[0])
+        high = found[1] if high is None else max(high, found[1])
+    return None if low is None or high is None else (low, high)
+
+
+def overlaps(found: KeyRange | None, others: Iterable[KeyRange]) -> bool:
+    """Whether keys within the one range may be in one of the others; where it is not known, they may."""
+    return found is None or any(found[0] <= high and low <= found[1] for low, high in others)
+
+
+def _room(bucket: int, events: int, files: Sequence[OpenInput]) -> _Events:
     try:
-        return _Events(bucket, sum(file.tail.rows for file in files))
+        return _Events(bucket, events)
     except MemoryError:
         largest = max(files, key=lambda file: file.tail.rows)
         raise CorruptError(
@@ -124,12 +145,11 @@ class _Events:
             chosen = _events_of(self._bucket, ids.keys.buckets)
         except CorruptError as error:
             raise CorruptError(f"Cannot compact {stripe.where}: {error}") from None
-        gone = aborted_rows(stripe, write_ids)
-        stripe.forget()
+        aborted = aborted_rows(stripe, write_ids)
         self.read += int(np.count_nonzero(chosen))
-        if gone is not None:
-            self.aborted += int(np.count_nonzero(chosen & gone))
-            chosen &= ~gone
+        if aborted is not None:
+            self.aborted += int(np.count_nonzero(chosen & aborted))
+            chosen &= ~aborted
         start = self._count
         self._count += int(np.count_nonzero(chosen))
         everything = self._count - start == len(chosen)
@@ -162,9 +182,9 @@ def _first_of_equal(keys: Keys, current: Longs) -> Mask:
     return first
 
 
-def event_buckets(file: DataFile, data: DataFiles) -> frozenset[int]:
+def event_buckets(file: DataFile, place: InputFiles) -> frozenset[int]:
     """The buckets that the events of one delete file belong to."""
-    with open_inputs((file,), data) as inputs:
+    with open_inputs((file,), place) as inputs:
         found: set[int] = set()
         for opened in inputs.files:
             for stripe in _stripes_with_rows(opened):

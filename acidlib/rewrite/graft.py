@@ -14,8 +14,9 @@ from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.statistics_merge import copied_columns, copied_statistics
 from acidlib.orc.stripe import StripeReader, null_column
 from acidlib.orc.writer import FileOptions, OrcWriter
-from acidlib.rewrite.inputs import OpenInput, StripeKeys
+from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.recode import encode_row_ids, encoding_options, group_bounds
+from acidlib.rewrite.stripe_keys import StripeKeys
 
 
 def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> str | None:
@@ -23,18 +24,16 @@ def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: Stripe
 
     None when that cannot be done, or when the stripe has the result's columns as they are.
     """
-    source = alignment.source
-    assert source is not None
     present = [part.source for part in alignment.children if part.source is not None]
     missing = len(alignment.children) > len(present)
     added = [name for name, is_added in (("row ids", not file.acid), ("columns", missing)) if is_added]
     what = [f"{' and '.join(added)} that are added"] if added else []
-    if len(present) < len(source.children):
+    if len(present) < len(file.row.children):
         what.append("columns that the table does not have")
     if present != sorted(present, key=lambda node: node.column):
         what.append("the order of columns")
     copyable = all(part.copyable for part in alignment.children if part.source is not None)
-    if not what or not copyable or reader.is_nullable(source.column):
+    if not what or not copyable or reader.is_nullable(file.row.column):
         return None
     return ", ".join(what) if stripe_statistics_are_true(file.tail, number) else None
 
@@ -53,8 +52,7 @@ def graft(writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Align
     columns: list[int | EncodedColumn] = []
     columns += range(ROW_COLUMN) if file.acid else _row_ids(keys, options, reader.timezone)
     row = options.root.children[ROW_COLUMN - 1]
-    assert alignment.source is not None
-    columns.append(alignment.source.column)
+    columns.append(file.row.column)
     for node, part in zip(row.children, alignment.children, strict=True):
         if part.source is None:
             columns += _nulls(node, reader, options)

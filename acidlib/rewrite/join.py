@@ -11,11 +11,10 @@ from acidlib.model.units import DataFile, JoinUnit, JoinWay, PlannedAction, Unit
 from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import check_joined, join_files
-from acidlib.rewrite.figures import planned
-from acidlib.rewrite.inputs import open_inputs
+from acidlib.rewrite.inputs import InputFiles, open_inputs
 from acidlib.rewrite.join_orc import check_orc, plan_orc, write_orc
 from acidlib.rewrite.join_text import join_text
-from acidlib.rewrite.sink import dropped_if_wrong, new_file
+from acidlib.rewrite.output import new_file, removed_on_error, result_of_actions
 
 Clock = Callable[[], float]
 
@@ -31,23 +30,24 @@ def run_join(unit: JoinUnit, data: DataFiles, path: str | None, clock: Clock) ->
 
 
 def _run_orc(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
-    with open_inputs(unit.inputs, data) as inputs:
+    with open_inputs(unit.inputs, InputFiles(unit.location, data)) as inputs:
         if not inputs.files:
-            return planned(unit, (), ())
+            return result_of_actions(unit, (), ())
         options, actions = plan_orc(unit, inputs.files)
         rows = sum(file.tail.rows for file in inputs.files)
-        result = replace(planned(unit, actions, inputs.files), empty_files=inputs.empty)
+        result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty)
         if path is None:
             return result
         with new_file(data, path) as sink:
             write_orc(sink, inputs.files, options, actions)
-    with dropped_if_wrong(sink):
+    with removed_on_error(sink):
         check_orc(path, sink.position, rows, len(actions), data)
     return replace(result, path=path, length=sink.position)
 
 
 def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
-    footers = [_footer(file, data) for file in unit.inputs]
+    place = InputFiles(unit.location, data)
+    footers = [_footer(file, place) for file in unit.inputs]
     rows = sum(footer.rows for footer in footers)
     result = replace(
         _result(unit),
@@ -62,45 +62,43 @@ def _run_parquet(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResul
         return result
     with new_file(data, path) as sink:
         join_files(sink, footers, data)
-    with dropped_if_wrong(sink), closing(data.open(path, sink.position)) as source:
+    with removed_on_error(sink), closing(data.open(path, sink.position)) as source:
         check_joined(source, footers)
     return replace(result, path=path, length=sink.position)
 
 
-def _footer(file: DataFile, data: DataFiles) -> Footer:
-    with closing(data.open(file.path, file.length)) as source:
+def _footer(file: DataFile, place: InputFiles) -> Footer:
+    with closing(place.open(file)) as source:
         return read_footer(source)
 
 
 def _run_bytes(unit: JoinUnit, data: DataFiles, path: str | None) -> UnitResult:
-    """Files whose rows are not looked at: one copied, or several of text joined."""
+    """Files whose rows are not read: one copied, or several of text joined."""
+    place = InputFiles(unit.location, data)
     size = sum(file.length for file in unit.inputs)
     lines = unit.way is JoinWay.LINES
-    reason = "text, joined by lines" if lines else unit.why or "copied as it is"
+    reason = "text, joined by lines" if lines else unit.reason or "copied as it is"
     result = replace(
         _result(unit),
         rows_in=None,
         rows_out=None,
         bytes_copied=size,
-        actions=tuple(_whole(file.path, file.length, reason) for file in unit.inputs),
+        actions=tuple(_whole(place.full_path(file), file.length, reason) for file in unit.inputs),
     )
     if path is None:
         return result
     with new_file(data, path) as sink:
         if lines:
-            join_text(unit.inputs, data, sink)
+            join_text(unit.inputs, place, sink)
         else:
-            _copy_whole(unit, data, sink)
+            _copy_whole(unit, place, sink)
     return replace(result, path=path, length=sink.position)
 
 
-def _copy_whole(unit: JoinUnit, data: DataFiles, sink: SinkFile) -> None:
+def _copy_whole(unit: JoinUnit, place: InputFiles, sink: SinkFile) -> None:
     (file,) = unit.inputs
-    source = data.open(file.path, file.length)
-    try:
+    with closing(place.open(file)) as source:
         sink.copy(source, 0, source.length)
-    finally:
-        source.close()
     if sink.position != file.length:
         raise CorruptError(
             f"Cannot publish {unit.directory}/{unit.file_name}: because {sink.position} bytes of {file.length} were "

@@ -46,7 +46,7 @@ def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[FileOptions, 
     for index, file in enumerate(inputs):
         for number, stripe in enumerate(file.tail.stripes):
             if stripe.rows:
-                # opened even if it will be copied: nobody looks for unknown kinds below a new footer
+                # read even if it will be copied: readers expect no unknown kinds of streams below the result's footer
                 reader = StripeReader(file.source, file.tail, number)
                 fact = StripeFacts(
                     file=index,

@@ -9,14 +9,16 @@ from __future__ import annotations
 import bz2
 import gzip
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, cast
 
 from isal import igzip_lib
 
 from acidlib.errors import CorruptError
 from acidlib.model.units import DataFile
-from acidlib.orc.source import ByteSource, DataFiles, SinkFile
+from acidlib.orc.source import ByteSource, SinkFile
 from acidlib.planning.insert_only import extension
+from acidlib.rewrite.inputs import InputFiles
 
 _PIECE = 1 << 20
 _DAMAGE: tuple[type[Exception], ...] = (
@@ -27,19 +29,16 @@ _DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-def join_text(files: tuple[DataFile, ...], data: DataFiles, sink: SinkFile) -> None:
+def join_text(files: tuple[DataFile, ...], place: InputFiles, sink: SinkFile) -> None:
     """Append every file. A last line without an end gets one, or the next file's first line would become part of it.
 
     Compressed files stay as they are; they are inflated to see how they end, which shows whether they are whole, too.
     Raises CorruptError for a compressed file that is damaged or cut.
     """
     for file in files:
-        source = data.open(file.path, file.length)
-        try:
+        with closing(place.open(file)) as source:
             last, newline = _last(source)
             sink.copy(source, 0, source.length)
-        finally:
-            source.close()
         if last not in (b"", b"\n"):
             sink.write(newline)
 

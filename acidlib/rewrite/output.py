@@ -1,25 +1,48 @@
-"""What a result file is made of beside its rows: its options, the ACID footer metadata, and the proof of the whole."""
+"""A result file beside its rows: that it is there whole or not at all, its options, its figures, and its proof."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from acidlib.errors import CorruptError
 from acidlib.model.generation import Generation
-from acidlib.model.units import RewriteSettings
+from acidlib.model.units import JoinUnit, PlannedAction, RewriteSettings, StripeAction, Unit, UnitResult
 from acidlib.orc.proto import Calendar, Compression
 from acidlib.orc.schema import TypeNode
+from acidlib.orc.source import DataFiles, SinkFile
 from acidlib.orc.statistics_rules import StatisticsRules
 from acidlib.orc.tail import JAVA_WRITER, ORC_14, ORC_135, ORC_517, Tail
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.inputs import KEY_INDEX
-from acidlib.rewrite.keys import Key
+from acidlib.points import Point, passing
+from acidlib.rewrite.inputs import OpenInput
 
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
 _T = TypeVar("_T")
+
+
+@contextmanager
+def new_file(data: DataFiles, path: str, *, durable: bool = True) -> Iterator[SinkFile]:
+    """A new data file, removed when the block raises; else durable, unless it lasts only until another is made."""
+    file = data.create(path)
+    passing(Point.CREATED)
+    with removed_on_error(file):
+        yield file
+        file.close(durable=durable)
+        passing(Point.CLOSED)
+
+
+@contextmanager
+def removed_on_error(file: SinkFile) -> Iterator[None]:
+    """Remove the file when the block raises."""
+    try:
+        yield
+    except BaseException:
+        file.abort()
+        raise
 
 
 def file_options(
@@ -70,14 +93,43 @@ def _most_bytes(sizes: Iterable[tuple[_T, int]], other: _T) -> _T:
     return totals.most_common(1)[0][0] if totals else other
 
 
-def acid_metadata(last_keys: Iterable[Key], *, inserts: int, deletes: int) -> dict[str, bytes]:
-    """The three entries that Hive's readers look for (Hive OrcRecordUpdater.KeyIndexBuilder, AcidStats)."""
-    entries = "".join(f"{write_id},{bucket},{row_id};" for write_id, bucket, row_id in last_keys)
-    return {
-        "hive.acid.version": b"2",
-        KEY_INDEX: entries.encode(),
-        "hive.acid.stats": f"{inserts},0,{deletes}".encode(),
-    }
+def result_of_actions(unit: Unit | JoinUnit, actions: Sequence[StripeAction], files: Sequence[OpenInput]) -> UnitResult:
+    """The result of a unit of rows as far as it follows from its actions, whose stripes lie in `files`."""
+    facts = [fact for action in actions for fact in action.stripes]
+    copied = [action for action in actions if action.copy]
+    rewritten = [action for action in actions if not action.copy]
+    return UnitResult(
+        directory=unit.directory,
+        file_name=unit.file_name,
+        bucket=unit.bucket,
+        is_delete=False,
+        path=None,
+        length=0,
+        rows_in=sum(fact.rows for fact in facts),
+        rows_deleted=sum(fact.deleted for fact in facts),
+        rows_aborted=sum(fact.aborted for fact in facts),
+        rows_out=sum(fact.kept for fact in facts),
+        bytes_copied=sum(action.length for action in copied),
+        bytes_rewritten=sum(action.length for action in rewritten),
+        stripes_copied=len(copied),
+        stripes_rewritten=sum(len(action.stripes) for action in rewritten),
+        actions=tuple(_shown(action, files) for action in actions),
+    )
+
+
+def _shown(action: StripeAction, files: Sequence[OpenInput]) -> PlannedAction:
+    first = action.stripes[0]
+    return PlannedAction(
+        path=files[first.file].tail.name,
+        first_stripe=first.number,
+        stripes=len(action.stripes),
+        copy=action.copy,
+        bytes=action.length,
+        rows=sum(stripe.rows for stripe in action.stripes),
+        deleted=sum(stripe.deleted for stripe in action.stripes),
+        aborted=sum(stripe.aborted for stripe in action.stripes),
+        reason=action.reason,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,11 @@ import numpy as np
 from acidlib.model.units import DataFile
 from acidlib.orc.source import DataFiles
 from acidlib.orc.tail import Tail, read_tail
+from acidlib.rewrite.acid_footer import key_index
 from acidlib.rewrite.deletes import DeleteEvents
-from acidlib.rewrite.inputs import OpenInput, StripeKeys, key_index
+from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import Key, Keys
+from acidlib.rewrite.stripe_keys import StripeKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,17 +12,17 @@ from acidlib.orc.column import Column, Longs, Mask
 from acidlib.orc.encode import EncodedColumn, EncodingOptions, encode_column
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
-from acidlib.orc.schema import TypeNode
+from acidlib.orc.schema import TypeNode, row_struct
 from acidlib.orc.stripe import StripeReader, null_column
 from acidlib.orc.transform import concat_columns, filter_column
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.inputs import DELETE, INSERT
 from acidlib.rewrite.keys import Keys
+from acidlib.rewrite.stripe_keys import DELETE, INSERT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Part:
-    """One input stripe of a joined one.
+class KeptRows:
+    """The rows of an input stripe that go into a rewritten one.
 
     keep     bool per row, or None when every row stays
     keys, current  id columns of the rows that stay
@@ -41,7 +41,7 @@ def group_bounds(rows: int, stride: int) -> Longs:
     return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
 
 
-def encode_rows(parts: Sequence[Part], options: FileOptions, timezone: str) -> list[EncodedColumn]:
+def encode_rows(parts: Sequence[KeptRows], options: FileOptions, timezone: str) -> list[EncodedColumn]:
     """All columns of the stripe that holds the kept rows of the parts, in order."""
     rows = sum(len(part.keys) for part in parts)
     bounds = group_bounds(rows, options.stride)
@@ -105,7 +105,7 @@ def _encode_ids(
     return encoded
 
 
-def _join_keys(parts: Sequence[Part]) -> Keys:
+def _join_keys(parts: Sequence[KeptRows]) -> Keys:
     return Keys(
         _join([part.keys.write_ids for part in parts]),
         _join([part.keys.buckets for part in parts]),
@@ -117,18 +117,17 @@ def _join(arrays: Sequence[Longs]) -> Longs:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _row_present(part: Part) -> Mask | None:
+def _row_present(part: KeptRows) -> Mask | None:
     """Which rows of an input stripe have a row struct at all; in an original file the root itself is the row."""
-    source = part.alignment.source
-    assert source is not None
-    return part.reader.column(replace(source, children=()), part.rows).present
+    row = row_struct(part.reader.tail.root)
+    return part.reader.column(replace(row, children=()), part.rows).present
 
 
 def _kept(present: Mask | None, keep: Mask | None) -> Mask | None:
     return present if present is None or keep is None else filter_values(present, keep)
 
 
-def _user_column(part: Part, position: int, row_present: Mask | None) -> Column:
+def _user_column(part: KeptRows, position: int, row_present: Mask | None) -> Column:
     slots = part.rows if row_present is None else int(np.count_nonzero(row_present))
     column = part.reader.aligned(part.alignment.children[position], slots)
     if part.keep is None:

@@ -19,16 +19,17 @@ from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.filters import NO_FILTERS, StripeFilters, found_filters, result_columns
 from acidlib.rewrite.graft import regrouped
-from acidlib.rewrite.inputs import OpenInput, StripeKeys, aborted_rows
+from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.recode import walk_timestamps
+from acidlib.rewrite.stripe_keys import StripeKeys, aborted_rows
 
 _CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowStripe:
-    """One input stripe of a bucket with its facts, and its bloom filters as far as they were looked for."""
+    """One input stripe of a bucket with its facts, and those of its bloom filters whose columns the result has."""
 
     keys: StripeKeys
     file: OpenInput
@@ -56,25 +57,25 @@ def row_stripes(
         for number, stripe in enumerate(file.tail.stripes):
             if not stripe.rows:
                 continue
-            # opened even if it will be copied: nobody looks for unknown kinds below a new footer
+            # read even if it will be copied: readers expect no unknown kinds of streams below the result's footer
             reader = StripeReader(file.source, file.tail, number)
             keys = StripeKeys(file, number)
             keys.check()
             check_calendar(file, keys, alignment, options)
-            gone, aborted = dropped_rows(keys, deleted, write_ids)
+            deleted_rows, aborted = dropped_rows(keys, deleted, write_ids)
             regroup = regrouped(file, number, alignment, reader)
             facts = StripeFacts(
                 file=index,
                 number=number,
                 rows=stripe.rows,
                 length=stripe.length,
-                deleted=gone,
+                deleted=deleted_rows,
                 aborted=aborted,
                 timezone=reader.timezone if zones else "UTC",
                 no_copy=why_not_copied(file, keys, alignment, options, regroup),
                 regroup=regroup,
             )
-            keys.box()
+            keys.key_range()
             keys.forget()
             filters = found_filters(reader, columns)
             found.append(RowStripe(keys=keys, file=file, alignment=alignment, facts=facts, filters=filters))
@@ -83,11 +84,11 @@ def row_stripes(
 
 def dropped_rows(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> tuple[int, int]:
     """How many rows of a stripe are deleted, and how many are of aborted write ids (these count only as aborted)."""
-    gone, aborted = row_masks(stripe, deleted, write_ids)
+    deleted_rows, aborted = row_masks(stripe, deleted, write_ids)
     aborted_count = 0 if aborted is None else int(np.count_nonzero(aborted))
-    if gone is None:
+    if deleted_rows is None:
         return 0, aborted_count
-    return int(np.count_nonzero(gone if aborted is None else gone & ~aborted)), aborted_count
+    return int(np.count_nonzero(deleted_rows if aborted is None else deleted_rows & ~aborted)), aborted_count
 
 
 def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) -> tuple[Mask | None, Mask | None]:
@@ -95,7 +96,7 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
     aborted = aborted_rows(stripe, write_ids)
     if not len(deleted):
         return None, aborted
-    near = deleted.between(*stripe.box())
+    near = deleted.between(*stripe.key_range())
     if not len(near):
         return None, aborted
     keys = stripe.ids().keys
@@ -103,8 +104,8 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
         raise RefusedError(
             f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: because its keys do not ascend"
         )
-    gone = keys.matches(near)
-    return (gone if gone.any() else None), aborted
+    deleted_rows = keys.matches(near)
+    return (deleted_rows if deleted_rows.any() else None), aborted
 
 
 def why_not_copied(

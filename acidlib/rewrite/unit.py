@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from acidlib.errors import RefusedError
-from acidlib.model.units import FilterSize, StripeAction, Unit, UnitResult
+from acidlib.model.units import StripeAction, Unit, UnitResult
 from acidlib.orc.alignment import Alignment, align, has_names, names_agree, names_note
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.kernels.vectors import filter_values
@@ -20,17 +20,16 @@ from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.points import Point, passing
+from acidlib.rewrite.acid_footer import acid_metadata
 from acidlib.rewrite.deletes import DeleteEvents, read_deletes
-from acidlib.rewrite.figures import planned
 from acidlib.rewrite.filters import filter_sizes, plan_filters
 from acidlib.rewrite.graft import copy_unchanged, graft
-from acidlib.rewrite.inputs import OpenInput, OpenInputs, open_inputs, read_row_struct
+from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import Key, Keys
-from acidlib.rewrite.output import Proof, acid_metadata, file_options
+from acidlib.rewrite.output import Proof, file_options, new_file, removed_on_error, result_of_actions
 from acidlib.rewrite.readback import read_back
-from acidlib.rewrite.recode import Part, encode_deletes, encode_rows
+from acidlib.rewrite.recode import KeptRows, encode_deletes, encode_rows
 from acidlib.rewrite.rows import RowStripe, row_masks, row_stripes
-from acidlib.rewrite.sink import dropped_if_wrong, new_file
 
 Clock = Callable[[], float]
 
@@ -45,7 +44,8 @@ def run_unit(unit: Unit, data: DataFiles, path: str | None, clock: Clock) -> Uni
     clock: seconds, monotonic.
     """
     start = clock()
-    result = _run_deletes(unit, data, path) if unit.is_delete else _run_rows(unit, data, path)
+    place = InputFiles(unit.location, data)
+    result = _run_deletes(unit, place, data, path) if unit.is_delete else _run_rows(unit, place, data, path)
     passing(Point.PROVED)
     return replace(result, seconds=clock() - start)
 
@@ -63,27 +63,28 @@ class Written:
     matched: int = 0
 
 
-def _run_rows(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
-    deletes, deleted = delete_set(unit, data)
-    with open_bucket(unit, data) as bucket:
-        stripes, actions, filters = plan_rows(unit, bucket, deleted)
+def _run_rows(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
+    deletes, deleted = delete_set(unit, place)
+    with open_bucket(unit, place) as bucket:
+        stripes, actions, options = plan_rows(unit, bucket, deleted)
         result = planned_result(unit, bucket, actions, deletes)
         if path is None or (not result.rows_out and not unit.keep_empty):
             return result
-        options = replace(bucket.options, filters=filters)
         by_facts = {(stripe.facts.file, stripe.facts.number): stripe for stripe in stripes}
         with new_file(data, path) as sink:
             written = _write_rows(sink, unit, options, actions, by_facts, deleted)
-    result = replace(result, path=path, length=sink.position)
-    with dropped_if_wrong(sink):
-        prove_rows(unit, data, result, written, deleted)
-    return result
+    with removed_on_error(sink):
+        prove_rows(unit, data, sink, actions, written, deleted)
+    return replace(result, path=path, length=sink.position)
 
 
-def delete_set(unit: Unit, data: DataFiles) -> tuple[DeleteEvents | None, Keys]:
+def delete_set(unit: Unit, place: InputFiles) -> tuple[DeleteEvents | None, Keys]:
     """The delete events of the bucket, and the keys that they delete; none in a minor compaction."""
-    deletes = read_deletes(unit.deletes, unit.bucket, unit.write_ids, data) if unit.collapse else None
-    return deletes, deletes.deleted_keys() if deletes is not None else Keys.empty()
+    if not unit.collapse:
+        return None, Keys.empty()
+    with open_inputs(unit.deletes, place) as inputs:
+        deletes = read_deletes(inputs, unit.bucket, unit.write_ids)
+    return deletes, deletes.deleted_keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +101,11 @@ class OpenBucket:
 
 
 @contextmanager
-def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
+def open_bucket(unit: Unit, place: InputFiles) -> Iterator[OpenBucket]:
     """Open all inputs of a unit of rows."""
-    with open_inputs(unit.inputs, data) as inputs:
-        target_row = _result_row(unit, data)
-        inputs, alignments = _aligned(inputs, target_row, unit)
+    with open_inputs(unit.inputs, place) as inputs:
+        target_row = _result_row(unit, place)
+        inputs, alignments = _aligned(inputs, target_row, unit, place)
         yield OpenBucket(
             inputs=inputs,
             alignments=alignments,
@@ -115,58 +116,61 @@ def open_bucket(unit: Unit, data: DataFiles) -> Iterator[OpenBucket]:
         )
 
 
-def _result_row(unit: Unit, data: DataFiles) -> TypeNode:
-    """The table's columns where they are told, else those of the unit's `schema` file."""
+def _result_row(unit: Unit, place: InputFiles) -> TypeNode:
+    """The table's columns where they are stated, else those of the unit's `schema` file."""
     if unit.row_type is None:
-        return read_row_struct(unit.schema, data)
-    return parse_row_type(unit.row_type, where=unit.schema.path)
+        return row_struct(place.tail(unit.schema).root)
+    return parse_row_type(unit.row_type, where=place.full_path(unit.schema))
 
 
-def _aligned(inputs: OpenInputs, target_row: TypeNode, unit: Unit) -> tuple[OpenInputs, tuple[Alignment, ...]]:
+def _aligned(
+    inputs: OpenInputs, target_row: TypeNode, unit: Unit, place: InputFiles
+) -> tuple[OpenInputs, tuple[Alignment, ...]]:
     """How the columns of every input fill the table's.
 
-    A writer that was aborted may have known of columns that no committed file has: nobody wants its rows, so that a
-    file of it which does not fit counts as empty.
+    A writer that was aborted may have known of columns that no committed file has. Its rows are left out anyway, so a
+    file of it whose columns do not fit counts as empty.
     """
     files, alignments, empty = [], [], list(inputs.empty)
     for file in inputs.files:
         try:
-            alignments.append(_alignment(target_row, file, unit))
+            alignments.append(_alignment(target_row, file, unit, place))
             files.append(file)
         except RefusedError:
             if not file.file.aborted:
                 raise
-            empty.append(file.file.path)
+            empty.append(file.tail.name)
     return OpenInputs(files=tuple(files), empty=tuple(empty)), tuple(alignments)
 
 
-def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit) -> Alignment:
+def _alignment(target_row: TypeNode, file: OpenInput, unit: Unit, place: InputFiles) -> Alignment:
     """How a file's columns fill the table's; RefusedError for a difference that could change values.
 
-    Where nobody tells the table's columns other names are refused, too: it is not known which of them are the table's.
+    Where the table's columns are not stated, other names are refused too: it is not known which are the table's.
     """
-    row, where = row_struct(file.tail.root), file.tail.name
+    row, where = file.row, file.tail.name
     if unit.row_type is None and not names_agree(target_row, row, named=has_names(row)):
         raise RefusedError(
-            f"Cannot compact {where}: because its columns are {row} and those of {unit.schema.path} are {target_row}, "
-            "and nothing tells which are the table's; state them with --columns 'name type, ...'"
+            f"Cannot compact {where}: because its columns are {row} and those of {place.full_path(unit.schema)} are "
+            f"{target_row}, and nothing tells which are the table's; state them with --columns 'name type, ...'"
         )
     return align(target_row, row, where=where, generation=unit.generation, matching=unit.matching)
 
 
 def _notes(inputs: OpenInputs, target_row: TypeNode, unit: Unit) -> tuple[str, ...]:
-    notes = (names_note(target_row, row_struct(file.tail.root), unit.matching) for file in inputs.files)
+    notes = (names_note(target_row, file.row, unit.matching) for file in inputs.files)
     return tuple(dict.fromkeys(note for note in notes if note is not None))
 
 
 def plan_rows(
     unit: Unit, bucket: OpenBucket, deleted: Keys
-) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...], dict[int, FilterSize]]:
-    """The stripes in the order of their keys, what becomes of them, and the bloom filters of those rewritten."""
+) -> tuple[tuple[RowStripe, ...], tuple[StripeAction, ...], FileOptions]:
+    """The stripes in the order of their keys, what becomes of them, and the result's options with bloom filters."""
     stripes = in_key_order(row_stripes(bucket.inputs.files, bucket.alignments, deleted, unit.write_ids, bucket.options))
     facts, filtered = plan_filters(stripes, bucket.options.root, unit.settings)
     actions = plan_stripes(facts, unit.settings)
-    return stripes, actions, filter_sizes(stripes, filtered, actions, bucket.options, unit.generation, unit.settings)
+    filters = filter_sizes(stripes, filtered, actions, bucket.options, unit.generation, unit.settings)
+    return stripes, actions, replace(bucket.options, filters=filters)
 
 
 def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
@@ -187,7 +191,7 @@ def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
 def _interleaving(stripes: Sequence[RowStripe]) -> tuple[RowStripe, RowStripe] | None:
     """The first neighbours whose keys do not ascend. Bounds decide where they can, else the keys themselves."""
     for before, after in pairwise(stripes):
-        if before.keys.box()[1] >= after.keys.box()[0] and before.keys.last_key() >= after.keys.first_key():
+        if before.keys.key_range()[1] >= after.keys.key_range()[0] and before.keys.last_key() >= after.keys.first_key():
             return before, after
     return None
 
@@ -197,7 +201,7 @@ def planned_result(
 ) -> UnitResult:
     """The result of a unit as it is known before anything is written."""
     inputs = bucket.inputs
-    result = replace(planned(unit, actions, inputs.files), empty_files=inputs.empty, notes=bucket.notes)
+    result = replace(result_of_actions(unit, actions, inputs.files), empty_files=inputs.empty, notes=bucket.notes)
     if deletes is None:
         return result
     return replace(
@@ -213,13 +217,12 @@ def _write_rows(
     sink: SinkFile,
     unit: Unit,
     options: FileOptions,
-    actions: Iterable[StripeAction],
+    actions: Sequence[StripeAction],
     stripes: dict[tuple[int, int], RowStripe],
     deleted: Keys,
 ) -> Written:
     writer = OrcWriter(sink, options)
     written = Written()
-    rows = 0
     for action in actions:
         members = [stripes[fact.file, fact.number] for fact in action.stripes]
         if action.copy:
@@ -227,9 +230,13 @@ def _write_rows(
         else:
             recode_stripes(writer, members, written, options, unit, deleted)
         passing(Point.WRITTEN)
-        rows += sum(fact.kept for fact in action.stripes)
-    writer.finish(acid_metadata(written.last_keys, inserts=rows, deletes=0))
+    writer.finish(acid_metadata(written.last_keys, inserts=rows_kept(actions), deletes=0))
     return written
+
+
+def rows_kept(actions: Iterable[StripeAction]) -> int:
+    """The rows that stay of all stripes."""
+    return sum(fact.kept for action in actions for fact in action.stripes)
 
 
 def copy_one(writer: OrcWriter, stripe: RowStripe, written: Written) -> None:
@@ -239,7 +246,7 @@ def copy_one(writer: OrcWriter, stripe: RowStripe, written: Written) -> None:
     else:
         written.copied.add(writer.stripes)
         copy_unchanged(writer, stripe.file, stripe.facts.number)
-    low = stripe.keys.box()[0]
+    low = stripe.keys.key_range()[0]
     if written.last_keys and low <= written.last_keys[-1]:
         low = stripe.keys.first_key()
     written.first_keys.append(low)
@@ -264,20 +271,20 @@ def recode_stripes(
     written.first_keys.append(parts[0].keys.key(0))
 
 
-def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> Part:
-    gone, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
+def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> KeptRows:
+    deleted_rows, aborted = row_masks(stripe.keys, deleted, unit.write_ids)
     ids = stripe.keys.ids()
     stripe.keys.forget()
-    if gone is not None:
-        written.matched += int(np.count_nonzero(gone if aborted is None else gone & ~aborted))
+    if deleted_rows is not None:
+        written.matched += int(np.count_nonzero(deleted_rows if aborted is None else deleted_rows & ~aborted))
     keep = None
-    if gone is not None or aborted is not None:
+    if deleted_rows is not None or aborted is not None:
         drop = np.zeros(len(ids.keys), dtype=np.bool_)
-        for mask in (gone, aborted):
+        for mask in (deleted_rows, aborted):
             if mask is not None:
                 drop |= mask
         keep = ~drop
-    return Part(
+    return KeptRows(
         reader=StripeReader(stripe.file.source, stripe.file.tail, stripe.facts.number),
         alignment=stripe.alignment,
         rows=stripe.facts.rows,
@@ -287,15 +294,16 @@ def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> Par
     )
 
 
-def prove_rows(unit: Unit, data: DataFiles, result: UnitResult, written: Written, deleted: Keys) -> None:
-    """Check the file as it lies there: its tail, and the id columns of every rewritten stripe."""
-    assert result.path is not None
-    found = read_back(result.path, result.length, data, written.copied, written.last_keys, written.first_keys, deleted)
-    assert result.rows_in is not None
+def prove_rows(
+    unit: Unit, data: DataFiles, sink: SinkFile, actions: Sequence[StripeAction], written: Written, deleted: Keys
+) -> None:
+    """Check the finished file as it lies there: its tail, and the id columns of every rewritten stripe."""
+    found = read_back(sink.name, sink.position, data, written.copied, written.last_keys, written.first_keys, deleted)
+    facts = [fact for action in actions for fact in action.stripes]
     Proof(
-        rows_in=result.rows_in,
-        rows_deleted=result.rows_deleted,
-        rows_aborted=result.rows_aborted,
+        rows_in=sum(fact.rows for fact in facts),
+        rows_deleted=sum(fact.deleted for fact in facts),
+        rows_aborted=sum(fact.aborted for fact in facts),
         rows_out=found.rows,
         matched=written.matched,
         found_again=found.found_again,
@@ -309,10 +317,9 @@ def prove_rows(unit: Unit, data: DataFiles, result: UnitResult, written: Written
 # --- delete events --------------------------------------------------------------------------------------------------
 
 
-def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
-    events = read_deletes(unit.inputs, unit.bucket, unit.write_ids, data)
-    tails = []
-    with open_inputs(unit.inputs, data) as inputs:
+def _run_deletes(unit: Unit, place: InputFiles, data: DataFiles, path: str | None) -> UnitResult:
+    with open_inputs(unit.inputs, place) as inputs:
+        events = read_deletes(inputs, unit.bucket, unit.write_ids)
         tails = [file.tail for file in inputs.files]
     length = sum(file.length for file in unit.inputs)
     result = UnitResult(
@@ -332,14 +339,13 @@ def _run_deletes(unit: Unit, data: DataFiles, path: str | None) -> UnitResult:
     )
     if path is None or (not len(events.keys) and not unit.keep_empty):
         return result
-    root = acid_tree(_result_row(unit, data))
+    root = acid_tree(_result_row(unit, place))
     options = file_options(root, tails, unit.generation, unit.settings)
     with new_file(data, path) as sink:
         last_keys = _write_events(sink, events, options)
-    result = replace(result, path=path, length=sink.position)
-    with dropped_if_wrong(sink):
-        _prove_events(unit, data, result, last_keys, events)
-    return result
+    with removed_on_error(sink):
+        _prove_events(unit, data, sink, last_keys, events)
+    return replace(result, path=path, length=sink.position)
 
 
 def _write_events(sink: SinkFile, events: DeleteEvents, options: FileOptions) -> list[Key]:
@@ -357,15 +363,14 @@ def _slices(total: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, total)) for start in range(0, total, size))
 
 
-def _prove_events(unit: Unit, data: DataFiles, result: UnitResult, last_keys: list[Key], events: DeleteEvents) -> None:
-    assert result.path is not None
-    found = read_back(result.path, result.length, data, set(), last_keys, [], Keys.empty(), events=events)
+def _prove_events(unit: Unit, data: DataFiles, sink: SinkFile, last_keys: list[Key], events: DeleteEvents) -> None:
+    found = read_back(sink.name, sink.position, data, set(), last_keys, [], Keys.empty(), events=events)
     Proof(
-        rows_in=result.events_in,
-        rows_deleted=result.duplicate_events,
-        rows_aborted=result.events_aborted,
+        rows_in=events.events_in,
+        rows_deleted=events.duplicates,
+        rows_aborted=events.aborted,
         rows_out=found.rows,
-        matched=result.duplicate_events,
+        matched=events.duplicates,
         found_again=0,
         ascending=found.ascending,
         stripes=found.stripes,

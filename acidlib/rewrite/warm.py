@@ -117,9 +117,8 @@ def _convert() -> None:
     decimal, wider = (TypeNode(column=1, kind=Kind.DECIMAL, precision=p, scale=p - 28) for p in (30, 38))
     before = _column(number, 3)
     after = as_direct(convert(convert(before, char, number), text, char))
-    assert before.values is not None
-    assert after.data is not None
-    if after.data.tobytes().decode() != "".join(map(str, before.values.tolist())):
+    texts = b"" if after.data is None else after.data.tobytes()
+    if before.values is None or texts.decode() != "".join(map(str, before.values.tolist())):
         raise DefectError("Cannot use the compiled kernels: because numbers are not written as they are")
     convert(_column(decimal, 1), wider, decimal)
 

@@ -31,9 +31,9 @@ class _OpenSources:
         self._sources[source] = None
         self._sources.move_to_end(source)
         if len(self._sources) > MOST_OPEN:
-            next(iter(self._sources)).rest()
+            next(iter(self._sources)).release()
 
-    def gone(self, source: LocalSource) -> None:
+    def released(self, source: LocalSource) -> None:
         """Note that a source has no descriptor any more."""
         self._sources.pop(source, None)
 
@@ -64,7 +64,7 @@ class LocalSource:
             status = os.fstat(self._descriptor)
         found = status.st_dev, status.st_ino
         if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, found):
-            self.rest()
+            self.release()
             if self._identity not in (None, found):
                 raise CorruptError(f"Cannot read {path}: because another file took its place while it was read")
             if not stat.S_ISREG(status.st_mode):
@@ -100,17 +100,17 @@ class LocalSource:
                 data += more
         return data
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Give the descriptor back until the next read."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            self._others.gone(self)
+            self._others.released(self)
             os.close(descriptor)
 
     def close(self) -> None:
         """Close for good; a second call does nothing."""
         self._closed = True
-        self.rest()
+        self.release()
 
 
 class LocalSink:
@@ -163,7 +163,7 @@ class LocalSink:
             os.close(descriptor)
 
     def abort(self) -> None:
-        """Close, if it is open, and remove the file; what fails of that is left to whoever clears the directory."""
+        """Close, if it is open, and remove the file; where that fails it goes with the staging directory."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             with suppress(OSError):

@@ -7,6 +7,7 @@ directories. What is skipped is returned with the reason.
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 
 from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.model.names import is_acid_directory_name, is_hidden
@@ -268,6 +269,14 @@ def _may_hold_levels(fs: FileSystem, path: str) -> bool:
         return bool(_content(fs, path).levels)
     except AcidError:
         return True  # a parent that may not be listed says nothing against the partition's name
+
+
+def name_at(path: str) -> str:
+    """What the table or partition at a path is called, by the path alone: `database.table[.partition]`."""
+    parts = path.rstrip("/").split("/")
+    values = list(takewhile(is_partition_directory, reversed(parts)))[::-1]
+    names = _names("/".join(parts[: len(parts) - len(values)]))
+    return ".".join([*names, *(["/".join(values)] if values else [])])
 
 
 def _names(path: str) -> tuple[str, str]:

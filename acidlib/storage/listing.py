@@ -21,9 +21,11 @@ def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = C
     a directory that is named and never there, `RefusedError` for a symbolic link below it, `CorruptError` for a
     damaged `_metadata_acid`.
     """
+    modified = fs.entry(location, missing=missing).modified
     entries = _listed(fs, location, missing)
     return Listing(
         location=location,
+        modified=modified,
         files=tuple(
             ListedFile(path=entry.path, length=entry.length, modified=entry.modified)
             for entry in entries

@@ -19,6 +19,7 @@ import numpy as np
 
 from acidlib.model.writeids import all_committed
 from acidlib.rewrite.deletes import read_deletes
+from acidlib.rewrite.inputs import InputFiles, open_inputs
 from acidlib.rewrite.keys import Keys
 from acidlib.storage.datafiles import LocalDataFiles
 from bench.make_table import BUCKET, write_deletes
@@ -39,7 +40,8 @@ def read_and_search(directory: Path, events: int) -> tuple[float, float]:
     """Seconds to read and sort them, and to search them stripe by stripe."""
     write_ids = all_committed("t", 1_000_000).for_compactor()
     start = time.perf_counter()
-    deleted = read_deletes(data_files(directory), 0, write_ids, LocalDataFiles()).deleted_keys()
+    with open_inputs(data_files(directory), InputFiles(str(directory), LocalDataFiles())) as inputs:
+        deleted = read_deletes(inputs, 0, write_ids).deleted_keys()
     middle = time.perf_counter()
     found = 0
     for first in range(0, 2 * events, _STRIPE_ROWS):

@@ -18,15 +18,20 @@ from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.model.writeids import all_committed
 from acidlib.orc.column import Column
 from acidlib.orc.stripe import StripeReader
-from acidlib.rewrite.inputs import open_inputs
+from acidlib.rewrite.inputs import InputFiles, open_inputs
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 
 
-def data_files(directory: Path) -> tuple[DataFile, ...]:
-    """The files of a made table, in the order of their names."""
+def data_files(directory: Path, location: Path | None = None) -> tuple[DataFile, ...]:
+    """The files of a made table, in the order of their names; their paths are relative to `location`, if given."""
     return tuple(
-        DataFile(path=str(path), directory=path.parent.name, length=path.stat().st_size, bucket=0)
+        DataFile(
+            path=str(path.relative_to(location or directory)),
+            directory=path.parent.name,
+            length=path.stat().st_size,
+            bucket=0,
+        )
         for path in sorted(directory.glob("*/bucket_00000"))
     )
 
@@ -36,6 +41,7 @@ def unit_of(directory: Path) -> Unit:
     found = data_files(directory)
     rows = [file for file in found if not file.directory.startswith("delete_delta")]
     return Unit(
+        location=str(directory),
         directory="base_0000100",
         bucket=0,
         is_delete=False,
@@ -54,7 +60,7 @@ def unit_of(directory: Path) -> Unit:
 def largest_decoded(unit: Unit) -> int:
     """Bytes of all columns of the largest input stripe, as they are held while they are rewritten."""
     largest = 0
-    with open_inputs(unit.inputs, LocalDataFiles()) as inputs:
+    with open_inputs(unit.inputs, InputFiles(unit.location, LocalDataFiles())) as inputs:
         for file in inputs.files:
             for number, stripe in enumerate(file.tail.stripes):
                 reader = StripeReader(file.source, file.tail, number)

@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from acidlib.engine.command import Size
+from acidlib.engine.options import Size
 from acidlib.engine.runner import Done, attempt
 from acidlib.engine.tasks import UnitTask
 from acidlib.engine.units import run_units
@@ -70,7 +70,7 @@ def _timed(pool: ProcessPoolExecutor, place: Path, units: Sequence[Unit], part_b
 
     staged = [
         UnitTask(
-            work=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
+            unit=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
             staging=create_staging(fs, str(place), unique=uuid.uuid4().hex, owner="bench", now=time.time()),
         )
         for unit in units

@@ -38,7 +38,7 @@ def touching(directory: Path, stripes: int) -> Unit:
         chosen = [number * len(sizes) // stripes for number in range(stripes)]
         keys = [sum(sizes[:number]) + sizes[number] // 2 for number in chosen]
         write_deletes(place / "delete_delta_0000002_0000002_0000" / "bucket_00000", 2, keys)
-    return replace(unit, deletes=data_files(place))
+    return replace(unit, deletes=data_files(place, directory))
 
 
 def _rewriting(unit: Unit, output: Path) -> Callable[[], None]:

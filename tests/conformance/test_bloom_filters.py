@@ -18,10 +18,10 @@ from judges.merge import bucket_property
 from judges.tables import acid_schema, deletes, delta_name, inserts
 
 from acidlib.model.generation import Generation
-from acidlib.model.units import BucketJoin, PartUnit, RewriteSettings
+from acidlib.model.units import RewriteSettings
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits, timestamp_millis
-from acidlib.rewrite.parts import join_parts, plan_bucket, run_part
+from acidlib.rewrite.parts import BucketJoin, join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.datafiles import LocalDataFiles
 from conformance.checks import java_problems, statistics_problems
@@ -361,8 +361,7 @@ def test_several_tasks_make_the_same_file(java: JavaOrc, tmp_path: Path) -> None
     data, whole, joined = LocalDataFiles(), tmp_path / "whole", tmp_path / "joined"
     run_unit(unit, data, str(whole), time.perf_counter)
     found = plan_bucket(unit, data, time.perf_counter)
-    part = PartUnit(unit=unit, numbers=(2,), actions=found.actions[2:], filters=found.filters)
-    made = run_part(part, data, str(tmp_path / "part"), time.perf_counter)
+    made = run_part(found.part([2]), data, str(tmp_path / "part"), time.perf_counter)
     join_parts(BucketJoin(plan=found, parts=(made,)), data, str(joined), time.perf_counter)
     assert joined.read_bytes() == whole.read_bytes()
     assert filtered_columns(joined) == [[8, 9]] * 3

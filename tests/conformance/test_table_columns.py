@@ -224,21 +224,33 @@ def test_names_are_the_tables_and_stripes_are_still_copied(table: HiveTable, tmp
     assert sum(result.stripes_copied for result in made.results) > 0
 
 
+FILE, TABLE = r"/\S*/delta_\w+/bucket_0000\d", r"default\.\w+"
+
+
 @pytest.mark.parametrize(
-    ("row_type", "said"),
+    ("row_type", "where", "said"),
     [
-        ("struct<id:date,value:string>", r"bucket_0000\d: because its column row\.id is int and the table's is date"),
-        ("struct<id:smallint,value:string>", r"column row\.id is int and the table's is short"),
-        ("struct<id:int,value:varchar(5)>", r"column row\.value is string and the table's is varchar\(5\)"),
-        ("struct<id:int,value:interval_day_time>", r"ORC cannot hold its column row\.value of type interval_day_time"),
-        ("struct<id:int,value:text>", r"the type of its column row\.value is not understood from 'text>'"),
+        ("struct<id:date,value:string>", FILE, r"because its column row\.id is int and the table's is date"),
+        ("struct<id:smallint,value:string>", FILE, r"column row\.id is int and the table's is short"),
+        ("struct<id:int,value:varchar(5)>", FILE, r"column row\.value is string and the table's is varchar\(5\)"),
+        (
+            "struct<id:int,value:interval_day_time>",
+            TABLE,
+            r"because ORC cannot hold its column row\.value of type interval_day_time",
+        ),
+        (
+            "struct<id:int,value:text>",
+            TABLE,
+            r"because the type of its column row\.value is not understood from 'text>'",
+        ),
     ],
 )
-def test_what_does_not_align_is_refused_and_nothing_is_left(row_type: str, said: str, tmp_path: Path) -> None:
+def test_what_does_not_align_is_refused_and_nothing_is_left(
+    row_type: str, where: str, said: str, tmp_path: Path
+) -> None:
     table = SIMPLE[0]
     before = rows(table, table.copy(tmp_path / "before"))
-    with pytest.raises(RefusedError, match=said) as caught:
+    with pytest.raises(RefusedError, match=f"^Cannot compact {where}: .*{said}"):
         compact(table, tmp_path / "t", MAJOR, COPY, row_type)
-    assert "/delta_" in str(caught.value)
     assert rows(table, tmp_path / "t") == before
     assert sorted(p.name for p in (tmp_path / "t").iterdir()) == sorted(p.name for p in (tmp_path / "before").iterdir())

@@ -13,10 +13,11 @@ from pathlib import Path
 from pyspark import TaskContext
 from servers.spark import is_executor
 
-from acidlib.engine.tasks import UnitTask, run_unit_task
+from acidlib.engine.tasks import PartTask, UnitTask, run_part_task, run_unit_task
 from acidlib.errors import AcidError
-from acidlib.model.units import PartResult, UnitResult
+from acidlib.model.units import UnitResult
 from acidlib.points import KILL_AT, Point
+from acidlib.rewrite.parts import PartResult
 from integration.spark_tasks import in_the_middle
 
 SLOW = "bucket_00000"
@@ -24,7 +25,7 @@ SLOW = "bucket_00000"
 _PATIENCE_SECONDS = 120.0
 
 
-def mark(task: UnitTask, name: str) -> Path:
+def mark(task: UnitTask | PartTask, name: str) -> Path:
     """Where a mark of this name lies."""
     assert task.staging is not None
     return Path(task.staging).parents[1] / name
@@ -44,7 +45,7 @@ def patient(path: Path) -> None:
         time.sleep(0.02)
 
 
-def chosen(task: UnitTask) -> bool:
+def chosen(task: UnitTask | PartTask) -> bool:
     """Whether this attempt is the one to die. All others wait until it does, so that none is faster than it."""
     try:
         mark(task, "chosen").touch(exist_ok=False)
@@ -63,7 +64,7 @@ def kill_executor() -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def worker_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def worker_killed(task: UnitTask, attempt: str) -> UnitResult:
     """The Python process of the first attempt dies in the middle of its file."""
     if not chosen(task):
         return run_unit_task(task, attempt)
@@ -72,28 +73,32 @@ def worker_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
         return run_unit_task(task, attempt)
 
 
-def executor_killed_once(task: UnitTask, attempt: str) -> UnitResult | PartResult:
-    """The executor of the first attempt dies in the middle of its file."""
+def executor_killed_once(task: UnitTask | PartTask, attempt: str) -> UnitResult | PartResult:
+    """The executor of the first attempt dies in the middle of its file, which may be a part of one."""
     if not chosen(task):
-        return run_unit_task(task, attempt)
+        return _run(task, attempt)
     with in_the_middle(lambda: die(task)):
-        return run_unit_task(task, attempt)
+        return _run(task, attempt)
 
 
-def executor_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def _run(task: UnitTask | PartTask, attempt: str) -> UnitResult | PartResult:
+    return run_part_task(task, attempt) if isinstance(task, PartTask) else run_unit_task(task, attempt)
+
+
+def executor_killed(task: UnitTask, attempt: str) -> UnitResult:
     """The executor of every attempt dies in the middle of its file."""
     with in_the_middle(lambda: die(task)):
         return run_unit_task(task, attempt)
 
 
-def die(task: UnitTask) -> None:
+def die(task: UnitTask | PartTask) -> None:
     """Ends the executor; its Python processes are hung up by their daemon."""
     put(mark(task, "dying"))
     kill_executor()
     time.sleep(_PATIENCE_SECONDS)
 
 
-def outlived(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def outlived(task: UnitTask, attempt: str) -> UnitResult:
     """As `executor_killed_once`, and its Python process goes on when it is told to, and tries once more."""
     if not chosen(task):
         return run_unit_task(task, attempt)
@@ -117,7 +122,7 @@ def outlived(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     os._exit(0)  # there is nobody to tell
 
 
-def slow_at_first(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def slow_at_first(task: UnitTask, attempt: str) -> UnitResult:
     """The first attempt of one file stays in the middle of it; the next waits until it is there."""
     number = _number(task)
     if number != 0:
@@ -133,7 +138,7 @@ def slow_at_first(task: UnitTask, attempt: str) -> UnitResult | PartResult:
         return run_unit_task(task, attempt)
 
 
-def finished_twice(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def finished_twice(task: UnitTask, attempt: str) -> UnitResult:
     """Each of the first two attempts of one file is whole before the other one returns."""
     result, number = run_unit_task(task, attempt), _number(task)
     if number is not None:

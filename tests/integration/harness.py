@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from conformance.hive_tables import FIXTURES
 from judges import merge
 
-from acidlib.engine import worker
+from acidlib.engine import compact_place
 from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.queue.sql import SqlQueue
 from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
@@ -189,13 +189,13 @@ def at_time(monkeypatch: Any, seconds: float) -> None:
 def left_at_publication(monkeypatch: Any) -> dict[str, bytes]:
     """The attempts that lie in staging, beside the accepted ones, whenever a run publishes."""
     found: dict[str, bytes] = {}
-    publish = worker.publish
+    publish = compact_place.publish
 
     def looked(fs, location, staging, directories, **more):
         found.update({path.name: path.read_bytes() for path in Path(staging, "_attempts").iterdir()})
         return publish(fs, location, staging, directories, **more)
 
-    monkeypatch.setattr(worker, "publish", looked)
+    monkeypatch.setattr(compact_place, "publish", looked)
     return found
 
 

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+TWIN = "twin"
+"""The copy that is never compacted."""
 ACID = "stored as orc tblproperties('transactional'='true')"
 PLAIN = "stored as orc tblproperties('transactional'='false')"
 CONVERT = "alter table {t} set tblproperties('EXTERNAL'='FALSE','transactional'='true')"
@@ -52,19 +54,34 @@ class Case:
     """Whether the copies get the files of one table; otherwise every copy gets every statement."""
     raw: bool = False
     """Whether files without ACID columns are left after a minor compaction: Hive's minor compactor refuses them."""
-    auto: str = "major"
-    """What the initiator chooses."""
+    auto: str = ""
+    """What the initiator chooses for a third compacted copy; empty where there is none."""
     counted: bool = False
     """Whether COUNT(*) is asked."""
     probes: Mapping[str, str] = field(default_factory=dict)
     """Conditions that Hive may answer from statistics and indexes, with a name each."""
     afterwards: tuple[str, ...] = ()
     """What Hive writes into the table after the compaction."""
-    by_hive: Mapping[str, str] = field(default_factory=lambda: {"minor": "minor", "major": "major"})
-    """How Hive compacts the copies after that."""
+    by_hive: Mapping[str, str] = field(default_factory=dict)
+    """Into which copies, and how Hive compacts them after that; over all cases every kind follows every kind."""
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Those that are compacted: by hand to a minor compaction, as ALTER TABLE asks for, as the initiator wants."""
+        return ("minor", "major", "auto") if self.auto else ("minor", "major")
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Those that Hive writes afterwards, and the twin."""
+        return (*self.by_hive, TWIN)
+
+    @property
+    def every_copy(self) -> tuple[str, ...]:
+        """All."""
+        return (*self.copies, TWIN)
 
 
 def _steps(*statements: str | Step) -> tuple[Step, ...]:
@@ -94,6 +111,8 @@ CRUD = Case(
         "delete from {t} where id in (4,6)",
         "insert into {t} values (3,'again'),(7,'g')",
     ),
+    auto="major",
+    by_hive={"minor": "minor", "major": "major"},
 )
 
 # id, q, p
@@ -120,6 +139,8 @@ PARTITIONS = Case(
         "on t.id=s.id and t.p=s.p when matched and t.id=6 then delete when matched then update set val='merged' "
         "when not matched then insert values (s.id,'inserted',0.5D,s.p,s.q)",
     ),
+    auto="major",
+    by_hive={"minor": "minor"},
 )
 
 BUCKETS = Case(
@@ -137,7 +158,7 @@ BUCKETS = Case(
         "delete from {t} where id in (4,6,22)",
         "insert into {t} values (31,'z'),(32,'y')",
     ),
-    by_hive={"minor": "major", "major": "minor"},
+    by_hive={"major": "minor"},
 )
 
 # every row of one bucket is deleted
@@ -236,6 +257,7 @@ ABORTED = Case(
     ),
     copied=False,
     probes={"aborted": "id >= 100"},
+    auto="major",
 )
 
 OPEN = Case(
@@ -249,6 +271,7 @@ OPEN = Case(
         "update {t} set val='B' where id=2",
     ),
     probes={"open": "id = 9"},
+    auto="major",
 )
 
 ORIGINALS = Case(
@@ -272,6 +295,7 @@ ORIGINALS = Case(
         "delete from {t} where id in (4,5)",
         "insert into {t} values (8,'h',8.80)",
     ),
+    auto="major",
     by_hive={"minor": "major", "major": "minor"},
 )
 
@@ -308,6 +332,7 @@ EVOLUTION = Case(
         "delete from {t} where id=4",
         "insert into {t} select 6,60L,'six',6.5D,array('w')",
     ),
+    by_hive={"minor": "major"},
 )
 
 EVOLVED_PARTITIONS = Case(
@@ -343,6 +368,7 @@ ALL_DELETED = Case(
         "delete from {t} where id>0",
     ),
     counted=True,
+    auto="major",
 )
 
 LOADED = Case(
@@ -382,7 +408,7 @@ MERGED = Case(
         "merge into {t} t using (select stack(3,2,4,11) as (id)) s on t.id=s.id when matched and t.id=4 then delete "
         "when matched then update set val='later' when not matched then insert values (s.id,'new')",
     ),
-    by_hive={"minor": "major", "major": "minor"},
+    by_hive={"major": "minor"},
 )
 
 # several directories of one write id: one for each branch
@@ -430,6 +456,7 @@ WRITERS = Case(
         "delete from {t} where id % 100 = 0",
         "insert into {t} values (-1,'first'),(99999,'last')",
     ),
+    by_hive={"major": "major"},
 )
 
 # a base of Hive's own below the deltas; the table wants no major compaction for its share of deltas
@@ -450,7 +477,7 @@ OVERWRITTEN = Case(
         "delete from {t} where id=2",
         "insert into {t} values (1,'again')",
     ),
-    by_hive={"minor": "major", "major": "minor"},
+    by_hive={"minor": "major"},
 )
 
 TRUNCATED = Case(
@@ -461,6 +488,7 @@ TRUNCATED = Case(
         "insert into {t} values (3,'c'),(4,'d')",
         "delete from {t} where id=3",
     ),
+    auto="major",
 )
 
 CASES: tuple[Case, ...] = (

@@ -21,12 +21,12 @@ from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.sql import Row, Session
 
-from acidlib.metastore.endpoint import ConnectionOptions
 from acidlib.metastore.hms import connect
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.generation import Generation
 from integration.conftest import started
 from integration.harness import Jobs, Ran, local_session
-from integration.hive4_cases import Case
+from integration.hive4_cases import TWIN, Case
 from integration.hive4_compare import (
     ROWS,
     VECTORS,
@@ -41,10 +41,7 @@ from integration.hive4_compare import (
     shown,
 )
 from integration.hive4_making import (
-    COPIES,
     DATABASE,
-    EVERY_COPY,
-    TWIN,
     Copier,
     Place,
     find_partitions,
@@ -64,7 +61,6 @@ SERVER_SETTINGS = {
     "tez.counters.max": "2000",  # a query of many tables has many
 }
 SESSIONS = 3
-WRITTEN_COPIES = ("minor", "major", TWIN)
 SESSION_SETTINGS = {
     "use:database": DATABASE,
     "hive.optimize.index.filter": "true",
@@ -176,7 +172,7 @@ class Course:
         """The rows of one query of Hive."""
         return self._lanes.submit(lambda session: session.run(statement)).result()
 
-    def places(self, case: Case, copies: Iterable[str] = EVERY_COPY) -> list[Place]:
+    def places(self, case: Case, copies: Iterable[str] | None = None) -> list[Place]:
         """Where the copies of a case lie."""
         return self._copier.places(case, copies)
 
@@ -213,7 +209,7 @@ class Course:
         """What lies at every place now."""
         found = {}
         for case in cases:
-            ids = self._copier.write_ids([table_of(case, copy) for copy in EVERY_COPY])
+            ids = self._copier.write_ids([table_of(case, copy) for copy in case.every_copy])
             for place in self.places(case):
                 valid = ids[place.table]
                 mark = min(valid.min_open - 1, valid.high_water_mark)
@@ -257,7 +253,7 @@ class Course:
     def read_cleaned_by_tasks(self) -> dict[str, Future[Mapping[str, Rows]]]:
         """After our cleaner, row by row by tasks."""
         wait(self.read_cleaned.values())
-        return self._each(self._written_cases, lambda s, case: read(s, _tables(case, COPIES), case.columns, ROWS))
+        return self._each(self._written_cases, lambda s, case: read(s, _tables(case, case.by_hive), case.columns, ROWS))
 
     @cached_property
     def written(self) -> dict[str, Future[Mapping[str, Rows]]]:
@@ -284,7 +280,7 @@ class Course:
             read=self._each(self._written_cases, _read_written),
             left=Left(ran=self._clean(), pictures=self.pictures(self._written_cases), shown=self.show()),
             read_cleaned=self._each(
-                self._written_cases, lambda s, case: fetch(s, _tables(case, WRITTEN_COPIES), case.columns)
+                self._written_cases, lambda s, case: fetch(s, _tables(case, case.written), case.columns)
             ),
         )
 
@@ -317,8 +313,8 @@ def _ask(session: Session, place: Place, kind: str, pool: str | None = None) -> 
     session.run(f"alter table {place.spec} compact '{kind}'" + (f" pool '{pool}'" if pool else ""))
 
 
-def _tables(case: Case, copies: Iterable[str] = EVERY_COPY) -> dict[str, str]:
-    return {copy: table_of(case, copy) for copy in copies}
+def _tables(case: Case, copies: Iterable[str] | None = None) -> dict[str, str]:
+    return {copy: table_of(case, copy) for copy in (case.every_copy if copies is None else copies)}
 
 
 def _read(session: Session, case: Case) -> Reading:
@@ -326,7 +322,7 @@ def _read(session: Session, case: Case) -> Reading:
     indexed = _tables(case, ("minor", "major"))
     return Reading(
         by_batches=read(session, tables, case.columns, VECTORS),
-        row_by_row=fetch(session, _tables(case, COPIES), case.columns),
+        row_by_row=fetch(session, _tables(case, case.copies), case.columns),
         counted=count(session, tables) if case.counted else {},
         probed=probe(session, indexed, case.probes) if case.probes else {},
         expected=count_without_indexes(session, tables[TWIN], case.probes) if case.probes else {},
@@ -334,15 +330,11 @@ def _read(session: Session, case: Case) -> Reading:
 
 
 def _write(session: Session, case: Case) -> dict[str, Rows]:
-    for table in _tables(case, WRITTEN_COPIES).values():
+    for table in _tables(case, case.written).values():
         for statement in case.afterwards:
             session.run(statement.replace("{t}", table))
     return _read_written(session, case)
 
 
-def _fetch_written(session: Session, case: Case) -> dict[str, Rows]:
-    return fetch(session, _tables(case, WRITTEN_COPIES), case.columns)
-
-
 def _read_written(session: Session, case: Case) -> dict[str, Rows]:
-    return read(session, _tables(case, WRITTEN_COPIES), case.columns, VECTORS)
+    return read(session, _tables(case, case.written), case.columns, VECTORS)

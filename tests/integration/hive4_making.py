@@ -14,13 +14,9 @@ from servers.sql import Session
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import TxnType
 from acidlib.model.writeids import ValidWriteIdList
-from integration.hive4_cases import PLAIN, Case, Fate
+from integration.hive4_cases import PLAIN, TWIN, Case, Fate
 
 DATABASE = "hive_tables"
-# the copies of a table: compacted by hand, as ALTER TABLE asks for, as the initiator wants it; and never
-COPIES = ("minor", "major", "auto")
-TWIN = "twin"
-EVERY_COPY = (*COPIES, TWIN)
 _PLAIN_FILES = "plain_files"
 
 
@@ -70,7 +66,7 @@ def make(session: Session, case: Case, plain_files: Path) -> None:
     for name, value in case.settings.items():
         session.run(f"set {name}={value}")
     source = _source(case)
-    for table in {source, *(table_of(case, copy) for copy in EVERY_COPY)} if case.copied else _tables(case):
+    for table in {source, *(table_of(case, copy) for copy in case.every_copy)} if case.copied else _tables(case):
         session.run(case.create.replace("{t}", table))
         for step in case.steps:
             if step.is_ddl or table == source or not case.copied:
@@ -132,10 +128,10 @@ class Copier:
             self._hms.commit_txn(self.open_txn, TxnType.DEFAULT)
             self.open_txn = None
 
-    def places(self, case: Case, copies: Iterable[str] = EVERY_COPY) -> list[Place]:
+    def places(self, case: Case, copies: Iterable[str] | None = None) -> list[Place]:
         """Where the copies of a case lie; every partition on its own."""
         found = []
-        for copy in copies:
+        for copy in case.every_copy if copies is None else copies:
             table = table_of(case, copy)
             root = self.location(table)
             names = self._hms.partition_names(DATABASE, table) if case.partitioned else [None]
@@ -153,7 +149,7 @@ def find_partitions(session: Session, case: Case) -> None:
 
 
 def _tables(case: Case) -> list[str]:
-    return [table_of(case, copy) for copy in EVERY_COPY]
+    return [table_of(case, copy) for copy in case.every_copy]
 
 
 def _source(case: Case) -> str:

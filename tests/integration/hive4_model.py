@@ -23,9 +23,9 @@ from servers.metastore import Metastore
 from servers.sql import Session
 from thriftpy2.rpc import make_client
 
-from acidlib.metastore.endpoint import ConnectionOptions
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import ShownRequest, TxnType
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from integration.metastore_writes import FULL_ACID, NewTable, Writes

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from acidlib.engine.tasks import UnitTask, run_unit_task
-from acidlib.model.units import PartResult, UnitResult
+from acidlib.model.units import UnitResult
 from acidlib.points import Point
 from acidlib.rewrite import parts, unit
 
@@ -39,7 +39,7 @@ def in_the_middle(act: Callable[[], None]) -> Iterator[None]:
         unit.passing = parts.passing = passing
 
 
-def killed_once(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def killed_once(task: UnitTask, attempt: str) -> UnitResult:
     """The worker process dies at the first try, after it has written its file."""
     mark = _beside(task, "_killed_once")
     if not mark.exists():
@@ -49,20 +49,20 @@ def killed_once(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     return run_unit_task(task, attempt)
 
 
-def always_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def always_killed(task: UnitTask, attempt: str) -> UnitResult:
     """The worker process dies whenever it tries."""
     os.kill(os.getpid(), 9)
     return run_unit_task(task, attempt)
 
 
-def some_killed(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def some_killed(task: UnitTask, attempt: str) -> UnitResult:
     """The worker process dies whenever it tries to do one of the partitions."""
     if "dt=2024-01-02" in str(task.staging):
         os.kill(os.getpid(), 9)
     return run_unit_task(task, attempt)
 
 
-def done_twice(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def done_twice(task: UnitTask, attempt: str) -> UnitResult:
     """A second attempt does the same, as under speculation, and one that is not finished has left its half."""
     run_unit_task(task, f"{attempt}-other")
     assert task.staging is not None
@@ -70,7 +70,7 @@ def done_twice(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     return run_unit_task(task, attempt)
 
 
-def described(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def described(task: UnitTask, attempt: str) -> UnitResult:
     """Notes what Spark calls the job it belongs to."""
     context = TaskContext.get()
     assert context is not None
@@ -79,7 +79,7 @@ def described(task: UnitTask, attempt: str) -> UnitResult | PartResult:
     return run_unit_task(task, attempt)
 
 
-def never_done(task: UnitTask, attempt: str) -> UnitResult | PartResult:
+def never_done(task: UnitTask, attempt: str) -> UnitResult:
     """Says that it is in the middle of its file, and does not end."""
 
     def stay() -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from judges import merge
 
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.points import Point
 from acidlib.storage.claims import Claim, claim
@@ -139,7 +140,7 @@ def test_what_another_run_has_taken_costs_no_budget(jobs: Jobs, tmp_path: Path) 
     with jobs.queue() as queue:
         taken = CompactionRequest(
             id=0, database="default", table="t", partition="p=00", type=CompactionType.MAJOR,
-            properties=(("location", str(places.root / "p=00")),),
+            facts=RequestFacts(location=str(places.root / "p=00")),
         )  # fmt: skip
         assert queue.enqueue(taken, now_ms=int(time.time() * 1000), worker_id="another").accepted
     ran = jobs("major_compact", *places.asked, "--order", "name", "--max-partitions", "1")

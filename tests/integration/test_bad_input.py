@@ -496,10 +496,10 @@ def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> N
 def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    from acidlib.engine import worker
+    from acidlib.engine import compact_place
 
     part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
-    real, calls = getattr(worker, step), []
+    real, calls = getattr(compact_place, step), []
 
     def faulty(*args, **more):
         calls.append(step)
@@ -507,7 +507,7 @@ def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
             raise IndexError("a mistake")
         return real(*args, **more)
 
-    monkeypatch.setattr(worker, step, faulty)
+    monkeypatch.setattr(compact_place, step, faulty)
     ran = jobs("major_compact", *NAMED, part, "--order", "name")
     assert ran.status == 3
     assert ran.states == ["ready for cleaning", "failed", "ready for cleaning"]
@@ -517,15 +517,15 @@ def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
 
 def test_a_source_file_that_vanishes(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else's cleaner has taken an input while we read: nothing is published."""
-    from acidlib.engine import worker
+    from acidlib.engine import compact_place
 
-    real = worker.create_staging
+    real = compact_place.create_staging
 
     def vanished(*args, **more):
         shutil.rmtree(crud / "delta_0000002_0000002_0000")
         return real(*args, **more)
 
-    monkeypatch.setattr(worker, "create_staging", vanished)
+    monkeypatch.setattr(compact_place, "create_staging", vanished)
     ran = jobs("major_compact", *NAMED, crud)
     assert (ran.status, ran.states) == (1, ["failed"])
     assert "delta_0000002_0000002_0000" in ran.compactions[0]["reason"]
@@ -533,7 +533,7 @@ def test_a_source_file_that_vanishes(jobs: Jobs, crud: Path, monkeypatch: pytest
 
 
 def test_an_interrupt_gives_everything_back(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from acidlib.engine import worker
+    from acidlib.engine import compact_place
 
     before = tree(crud)
 
@@ -541,7 +541,7 @@ def test_an_interrupt_gives_everything_back(jobs: Jobs, crud: Path, monkeypatch:
         os.kill(os.getpid(), 15)
         raise AssertionError("the signal was not seen")
 
-    monkeypatch.setattr(worker, "publish", interrupted)
+    monkeypatch.setattr(compact_place, "publish", interrupted)
     ran = jobs("major_compact", *NAMED, crud)
     assert ran.status == 1
     assert ran.err.strip().splitlines()[-1].startswith("error: interrupted")

@@ -273,7 +273,7 @@ def test_litter_that_cannot_be_removed_hides_nothing_that_went(jobs: Jobs, crud:
 def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
     jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from acidlib.engine.alone.cleaning import StandaloneCleaning
+    from acidlib.engine.queueing import SqlReadyRequests
     from acidlib.errors import RetryError
 
     other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
@@ -283,7 +283,7 @@ def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
     def failing(*arguments: object) -> None:
         raise RetryError("Cannot write to the queue: because no space is left")
 
-    monkeypatch.setattr(StandaloneCleaning, "failed", failing)
+    monkeypatch.setattr(SqlReadyRequests, "note_failure", failing)
     ran = jobs("cleaner", *NOW)
     states = {Path(entry["location"]).name: entry for entry in ran.document["cleanings"]}
     assert (ran.status, states["crud"]["state"], states["other"]["state"]) == (3, "failed", "succeeded")

@@ -27,8 +27,8 @@ from servers.metastore import Metastore
 from servers.sql import Session, SqlError
 
 from acidlib.errors import ConflictError
-from acidlib.metastore.endpoint import ConnectionOptions
 from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.requests import State
 from acidlib.model.txnids import ValidTxnList
@@ -455,8 +455,6 @@ def finish(service: Service, hiveserver: HiveServer, hms: Hms, places: list[Path
     service.good("major_compact", "--table", TABLE)
     for _ in range(5):
         service.clean()
-    waiting = [row for row in hms.show_compactions() if row.database == "day" and row.state.is_in_queue]
-    assert waiting == []
     assert {row.state for row in hms.show_compactions() if row.database == "day"} <= {State.SUCCEEDED, State.REFUSED}
     for place in places:
         (left,) = [path.name for path in place.iterdir() if path.name[0] not in "_."]

@@ -21,8 +21,8 @@ from judges.plain_rows import insert_only_rows
 from servers.fleet import Servers
 from servers.metastore import Metastore
 
-from acidlib.engine import leftovers, units, worker
-from acidlib.metastore import holds
+from acidlib.engine import compact_place, leftovers, units
+from acidlib.metastore import compactor_locks
 from acidlib.model.generation import Generation
 from acidlib.points import Point
 from acidlib.storage import claims
@@ -62,7 +62,7 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[]
     """Lets something happen once at a point of the next run: `run_unit_task` (at work), `publish` (renames follow)."""
 
     def arrange(point: str, action: Callable[[], object]) -> None:
-        module = units if point == "run_unit_task" else worker
+        module = units if point == "run_unit_task" else compact_place
         original = getattr(module, point)
         left = [action]
 
@@ -763,14 +763,14 @@ def test_two_renames_wait_for_readers(both: Site) -> None:
 
 def test_between_two_renames_nobody_can_start_to_read(both: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     laid = both.lay()
-    publish = worker.publish
+    publish = compact_place.publish
     held = []
 
     def watched(*arguments: Any, **more: Any) -> Any:
         held.append({(lock.dbname, lock.tablename, lock.type, lock.state) for lock in both.client.locks()})
         return publish(*arguments, **more)
 
-    monkeypatch.setattr(worker, "publish", watched)
+    monkeypatch.setattr(compact_place, "publish", watched)
     both.good("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
     exclusive, acquired = 3, 1
     assert (both.database, laid.name, exclusive, acquired) in held[0]
@@ -1028,7 +1028,7 @@ def test_a_table_that_is_made_again_before_it_is_cleaned_loses_nothing(both: Sit
 @pytest.fixture
 def gated(both: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, Gate]]:
     """A metastore that the jobs can be cut off from; what they repeat does not wait long."""
-    monkeypatch.setattr("acidlib.metastore.caller._LONGEST_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("acidlib.metastore.failover._LONGEST_WAIT_SECONDS", 0.1)
     gate = Gate(both.metastore.uri)
     yield replace(both, gate=gate), gate
     gate.cut()
@@ -1196,11 +1196,11 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
     jobs: Jobs, hasty_metastore: Metastore, monkeypatch: pytest.MonkeyPatch, queue: str, moment: str
 ) -> None:
     """On another machine: only time tells that it is dead."""
-    for module in (claims, holds, leftovers):
+    for module in (claims, compactor_locks, leftovers):
         monkeypatch.setattr(module, "has_ended", lambda process: False)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()
-        publish = worker.publish
+        publish = compact_place.publish
 
         def killed(*arguments: Any, **more: Any) -> Any:
             if moment == "after the rename":
@@ -1208,7 +1208,7 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
             os._exit(9)
 
         def run() -> None:
-            monkeypatch.setattr(worker, "publish", killed)
+            monkeypatch.setattr(compact_place, "publish", killed)
             made("major_compact", "--table", laid.full_name)
 
         assert forked(run) == 9

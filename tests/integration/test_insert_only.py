@@ -234,6 +234,7 @@ def test_parquet_of_different_writers(jobs: Jobs, tmp_path: Path) -> None:
 
 def test_text_keeps_its_lines_apart(tmp_path: Path) -> None:
     from acidlib.model.units import DataFile
+    from acidlib.rewrite.inputs import InputFiles
     from acidlib.rewrite.join_text import join_text
     from acidlib.storage.datafiles import LocalDataFiles
 
@@ -243,9 +244,9 @@ def test_text_keeps_its_lines_apart(tmp_path: Path) -> None:
         for number, part in enumerate(parts):
             path = tmp_path / f"{number}{suffix}"
             path.write_bytes(pack(part))
-            files.append(DataFile(path=str(path), directory="", length=path.stat().st_size, bucket=0))
+            files.append(DataFile(path=path.name, directory="", length=path.stat().st_size, bucket=0))
         sink = LocalDataFiles().create(str(tmp_path / f"all{suffix}"))
-        join_text(tuple(files), LocalDataFiles(), sink)
+        join_text(tuple(files), InputFiles(str(tmp_path), LocalDataFiles()), sink)
         sink.close()
         data = (tmp_path / f"all{suffix}").read_bytes()
         text = gzip.decompress(data) if suffix else data

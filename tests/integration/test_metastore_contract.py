@@ -11,10 +11,10 @@ import pytest
 from servers.metastore import Metastore
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.caller import Effect
-from acidlib.metastore.endpoint import ConnectionOptions
+from acidlib.metastore.failover import Effect
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import LockComponent, LockState, LockType, OpenTxn, ShownRequest, TxnType
 from acidlib.model.generation import Generation
 from acidlib.model.names import LONG_MAX
@@ -116,8 +116,8 @@ def test_the_generation_is_found_by_asking(metastore: Metastore, hms: Hms) -> No
 
 
 @HIVE3_AND_4
-def test_another_connection_has_a_life_of_its_own(hms: Hms) -> None:
-    with hms.another() as second:
+def test_a_connection_that_was_closed_is_opened_again(metastore: Metastore, hms: Hms) -> None:
+    with connect([metastore.uri], ConnectionOptions(attempts=2), user="tester", host="here") as second:
         assert second.generation is hms.generation
         second.close()
         assert "default" in second.database_names()
@@ -389,27 +389,6 @@ def test_write_ids_of_250_tables(hms: Hms, database: str, table: str, txns: list
 
 
 @HIVE3_AND_4
-def test_the_end_of_a_transaction(hms: Hms, txns: list[int]) -> None:
-    committed, aborted = opened(hms, txns), opened(hms, txns)
-    hms.commit_txn(committed, TxnType.DEFAULT)
-    hms.abort_txn(aborted, TxnType.DEFAULT)
-    hms.abort_txn(aborted, TxnType.DEFAULT)
-    with pytest.raises(ConflictError, match=rf"^Cannot commit transaction {aborted}: because .*aborted"):
-        hms.commit_txn(aborted, TxnType.DEFAULT)
-    with pytest.raises(ConflictError, match=rf"^Cannot abort transaction {committed}: because "):
-        hms.abort_txn(committed, TxnType.DEFAULT)
-    if hms.generation is Generation.HIVE4:
-        hms.commit_txn(committed, TxnType.DEFAULT)
-    else:
-        # forgotten as soon as it is over
-        with pytest.raises(ConflictError, match="No such transaction"):
-            hms.commit_txn(committed, TxnType.DEFAULT)
-    for end in (hms.commit_txn, hms.abort_txn):
-        with pytest.raises(ConflictError, match="No such transaction"):
-            end(10**12, TxnType.DEFAULT)
-
-
-@HIVE3_AND_4
 def test_hive_3_forgets_even_a_commit_that_has_a_write_id(hms: Hms, database: str, table: str, txns: list[int]) -> None:
     txn_id = opened(hms, txns)
     hms.allocate_write_id(txn_id, database, table)
@@ -421,97 +400,7 @@ def test_hive_3_forgets_even_a_commit_that_has_a_write_id(hms: Hms, database: st
             hms.commit_txn(txn_id, TxnType.DEFAULT)
 
 
-@HIVE3_AND_4
-def test_heartbeats(hms: Hms, txns: list[int], database: str, table: str) -> None:
-    alive, aborted, committed = (opened(hms, txns) for _ in range(3))
-    hms.abort_txn(aborted, TxnType.DEFAULT)
-    hms.commit_txn(committed, TxnType.DEFAULT)
-    hms.heartbeat(txn_id=alive)
-    for txn_id in (aborted, committed, 10**12):
-        with pytest.raises(ConflictError, match=rf"^Cannot keep transaction {txn_id} alive: because "):
-            hms.heartbeat(txn_id=txn_id)
-    with pytest.raises(ConflictError, match=r"^Cannot keep lock 999999999 alive: because No such lock"):
-        hms.heartbeat(lock_id=999_999_999)
-    read = LockComponent(type=LockType.SHARED_READ, database=database, table=table, transactional=True)
-    lock_id, _ = hms.lock([read], txn_id=alive, agent="contract test")
-    hms.heartbeat(txn_id=alive, lock_id=lock_id)
-    hms.abort_txn(alive, TxnType.DEFAULT)
-    with pytest.raises(ConflictError):
-        hms.heartbeat(txn_id=alive, lock_id=lock_id)
-
-
 # ---- locks
-
-
-@HIVE3_AND_4
-def test_locks_without_a_transaction(hms: Hms, database: str, partitioned: str) -> None:
-    partition = "ds=Upper/hr=5"
-    read = LockComponent(
-        type=LockType.SHARED_READ, database=database.upper(), table=partitioned.upper(), partition=partition
-    )
-    write = LockComponent(type=LockType.EXCLUSIVE, database=database, table=partitioned)
-    reader, state = hms.lock([read], txn_id=None, agent="a reader")
-    assert state is LockState.ACQUIRED
-    writer, state = hms.lock([write], txn_id=None, agent="a writer")
-    assert state is LockState.WAITING
-    assert hms.check_lock(writer, txn_id=None) is LockState.WAITING
-
-    held = {lock.lock_id: lock for lock in hms.show_locks(database.upper(), partitioned.upper())}
-    assert sorted(held) == sorted((reader, writer))
-    # in lower case on Hive 3.1
-    kept = partition.lower() if hms.generation is Generation.HIVE3 else partition
-    mine = held[reader]
-    assert (mine.database, mine.table, mine.partition) == (database, partitioned, kept)
-    assert (mine.state, mine.type, mine.txn_id) == (LockState.ACQUIRED, LockType.SHARED_READ, None)
-    assert (mine.user, mine.host, mine.agent) == ("tester", "here", "a reader")
-    assert mine.heartbeat_ms is not None
-    assert mine.acquired_ms is not None
-    assert (held[writer].state, held[writer].acquired_ms) == (LockState.WAITING, None)
-    assert [lock.lock_id for lock in hms.show_locks(database, partitioned, partition)] == [reader]
-    assert {lock.lock_id for lock in hms.show_locks()} >= {reader, writer}
-    assert hms.show_locks("no_such_database") == ()
-
-    hms.heartbeat(lock_id=reader)
-    hms.unlock(reader)
-    assert hms.check_lock(writer, txn_id=None) is LockState.ACQUIRED
-    second, state = hms.lock([read], txn_id=None, agent="a late reader")
-    assert state is LockState.WAITING
-    hms.unlock(second)
-    hms.unlock(writer)
-    hms.unlock(writer)
-    hms.unlock(999_999_999)
-    assert hms.show_locks(database, partitioned) == ()
-    with pytest.raises(ConflictError, match=rf"^Cannot check lock {writer}: because No such lock"):
-        hms.check_lock(writer, txn_id=None)
-
-
-@HIVE3_AND_4
-def test_a_lock_of_a_transaction_ends_with_it(hms: Hms, database: str, table: str, txns: list[int]) -> None:
-    txn_id = opened(hms, txns, TxnType.COMPACTION)
-    read = LockComponent(type=LockType.SHARED_READ, database=database, table=table, transactional=True)
-    lock_id, state = hms.lock([read], txn_id=txn_id, agent="contract test")
-    assert state is LockState.ACQUIRED
-    (held,) = hms.show_locks(database, table)
-    assert (held.lock_id, held.txn_id, held.heartbeat_ms) == (lock_id, txn_id, None)
-    with pytest.raises(ConflictError, match=rf"^Cannot unlock {lock_id}: because "):
-        hms.unlock(lock_id)
-    assert hms.check_lock(lock_id, txn_id=txn_id) is LockState.ACQUIRED
-    hms.commit_txn(txn_id, TxnType.COMPACTION)
-    assert hms.show_locks(database, table) == ()
-    with pytest.raises(ConflictError):
-        hms.lock([read], txn_id=txn_id, agent="contract test")
-
-
-@HIVE3_AND_4
-def test_zero_wait(hms: Hms, database: str, table: str, txns: list[int]) -> None:
-    writer, _ = hms.lock(
-        [LockComponent(type=LockType.EXCLUSIVE, database=database, table=table)], txn_id=None, agent="a writer"
-    )
-    txn_id = opened(hms, txns)
-    read = LockComponent(type=LockType.SHARED_READ, database=database, table=table, transactional=True)
-    _, state = hms.lock([read], txn_id=txn_id, agent="contract test", zero_wait=True)
-    hms.unlock(writer)
-    assert state is (LockState.WAITING if hms.generation is Generation.HIVE3 else LockState.NOT_ACQUIRED)
 
 
 @HIVE3_AND_4
@@ -710,23 +599,23 @@ def test_calls_that_hive_3_has_not(hms: Hms, database: str, table: str) -> None:
 
 @HIVE3_AND_4
 def test_a_missing_field_costs_the_connection_and_no_more(hms: Hms) -> None:
-    caller, types = hms._caller, interface()
+    client, types = hms._client, interface()
     # a server either says what is missing, or ends the connection without a word
     with pytest.raises(RetryError, match=r"failed: Required field 'tablename' is unset"):
-        caller.own("ask wrongly", "compact2", types.CompactionRequest(dbname="a"), effect=Effect.EACH_TIME)
+        client.call("ask wrongly", "compact2", types.CompactionRequest(dbname="a"), effect=Effect.NOT_IDEMPOTENT)
     without_txns = types.GetValidWriteIdsRequest(fullTableNames=["a.b"])
     with pytest.raises(UnknownOutcomeError, match=r"because the server closed the connection"):
-        caller.own("ask wrongly", "get_valid_write_ids", without_txns, effect=Effect.EACH_TIME)
+        client.call("ask wrongly", "get_valid_write_ids", without_txns, effect=Effect.NOT_IDEMPOTENT)
     assert "default" in hms.database_names()
 
 
 @HIVE3_AND_4
 def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> None:
-    caller, types = hms._caller, interface()
+    client, types = hms._client, interface()
     if hms.generation is Generation.HIVE3:
         with pytest.raises(RefusedError, match=r"has no call get_database_req$"):
-            caller.own("ask", "get_database_req", types.GetDatabaseRequest(name="default"), effect=Effect.NONE)
+            client.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"), effect=Effect.NONE)
     else:
         with pytest.raises(RefusedError, match=r"has no call get_table$"):
-            caller.hive3("ask", "get_table", "default", "t")
+            client.hive3_call("ask", "get_table", "default", "t")
     assert "default" in hms.database_names()

@@ -17,8 +17,8 @@ from servers.metastore import Metastore
 from servers.process import free_port
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.metastore.endpoint import ConnectionOptions, SaslOptions, TlsOptions
 from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.options import ConnectionOptions, SaslOptions, TlsOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
@@ -115,8 +115,8 @@ def test_a_metastore_that_is_gone(metastore: Metastore) -> None:
 
 def test_another_generation_is_not_failed_over_to(hive3_metastore: Metastore, hive4_metastore: Metastore) -> None:
     with reach(hive4_metastore.uri, QUICK, hive3_metastore.uri) as hms:
-        hms._caller._move_on()
-        assert hms._caller.endpoint.uri == hive3_metastore.uri
+        hms._client._move_on()
+        assert hms._client.endpoint.uri == hive3_metastore.uri
         # the first one still answers
         assert "default" in hms.database_names()
         assert hms.uri == hive4_metastore.uri

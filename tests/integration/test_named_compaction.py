@@ -423,12 +423,12 @@ def test_a_named_run_that_has_ended_blocks_no_later_one_of_the_other_kind(
     asked = ("--location", crud, "--all-committed")
     if how == "interrupted":
         with monkeypatch.context() as patch:
-            patch.setattr("acidlib.engine.worker.prepare", interrupt)
+            patch.setattr("acidlib.engine.compact_place.prepare", interrupt)
             assert jobs(KINDS[first], *asked).status == 1
         assert [row["state"] for row in jobs.shown().values()] == ["initiated"]
     else:
         if how == "killed elsewhere":
-            for module in ("storage.claims", "engine.requesting"):
+            for module in ("storage.claims", "engine.queueing"):
                 monkeypatch.setattr(f"acidlib.{module}.process_identity", lambda: "elsewhere.1.1")
         assert killed_at(Point.STAGED, lambda: jobs(KINDS[first], *asked))
         assert [row["state"] for row in jobs.shown().values()] == ["working"]

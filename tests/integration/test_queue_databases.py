@@ -1,6 +1,6 @@
 """The queue in real databases: PostgreSQL and MariaDB, in tables of our own and in those of a metastore of Hive 3.1.
 
-The tests of behaviour are those of the unit tests, run again on each database.
+What a queue does in any database is stated once, for SQLite too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from typing import Any
 import pymysql
 import pytest
 from claiming import claim_next
+from hive_queue_behaviour import Hive, HiveQueueBehaviour, left, near_now, request, write_rows, write_txns
 from hmsclient import HMSClient
 from hmsclient.genthrift.hive_metastore import ttypes
+from queue_behaviour import QueueBehaviour
 from servers.fleet import Servers
 from servers.guard import GUARD
 from servers.jars import hive_release
@@ -36,12 +38,10 @@ from sqlalchemy import Connection, create_engine, event, text, update
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
-from unit import test_queue as of_our_own
-from unit import test_queue_metastore as of_hive
-from unit.test_queue_metastore import Hive, near_now, request
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.generation import Generation
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionType, State
 from acidlib.queue.locks import Service
 from acidlib.queue.schema import COMPACTION_QUEUE
@@ -220,13 +220,10 @@ def opened(any_url: str) -> Iterator[SqlQueue]:
         yield queue
 
 
-# --- the unit tests' behaviour ----------------------------------------------------------------------------------------
+# --- what holds in any database ---------------------------------------------------------------------------------------
 
 
-written = of_hive.written
-
-
-class TestOnTablesOfOurOwn:
+class TestOnTablesOfOurOwn(QueueBehaviour):
     """What holds for SQLite holds for a server."""
 
     @pytest.fixture
@@ -235,33 +232,13 @@ class TestOnTablesOfOurOwn:
             yield opened
 
 
-class TestOnTablesOfHive:
+class TestOnTablesOfHive(HiveQueueBehaviour):
     """What holds for the imitation holds for the real tables."""
 
     @pytest.fixture
     def queue(self, hive: Hive) -> Iterator[SqlQueue]:
         with SqlQueue(hive.url) as opened:
             yield opened
-
-
-def _adopt(target: type, module: object, *through: str) -> None:
-    """The tests of a module that go through these fixtures, as tests of a class with such fixtures of its own."""
-    for name, test in vars(module).items():
-        code = getattr(test, "__code__", None)
-        if name.startswith("test_") and code is not None:
-            arguments = code.co_varnames[: code.co_argcount]
-            if {*through} & {*arguments} and not {"path", "tmp_path"} & {*arguments}:
-                setattr(target, name, staticmethod(test))
-
-
-_adopt(TestOnTablesOfOurOwn, of_our_own, "queue")
-_adopt(TestOnTablesOfHive, of_hive, "hive", "written")
-
-
-def test_there_is_something_to_adopt() -> None:
-    """A renamed fixture must not empty the classes."""
-    assert len([name for name in vars(TestOnTablesOfOurOwn) if name.startswith("test_")]) >= 12
-    assert len([name for name in vars(TestOnTablesOfHive) if name.startswith("test_")]) >= 20
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------
@@ -278,7 +255,7 @@ def _drain(url: str, worker: str, gate: str) -> list[int]:
             assert (claimed.state, claimed.worker_id) == (State.WORKING, worker)
             taken.append(claimed.id)
             queue.set_highest_write_id(claimed.id, worker, claimed.id)
-            queue.mark_compacted(claimed.id, worker, 2, properties={"by": worker})
+            queue.mark_compacted(claimed.id, worker, 2, facts=RequestFacts(reason=worker))
     return taken
 
 
@@ -340,7 +317,7 @@ def test_processes_never_take_the_same_request(opened: SqlQueue, any_url: str, a
     assert sorted(number for part in parts for number in part) == list(range(1, REQUESTS + 1))
     assert sum(1 for part in parts if part) > 1  # or nothing was proved
     by = {number: f"w-{worker}" for worker, part in enumerate(parts) for number in part}
-    assert all(row.property("by") == by[row.id] for row in opened.ready_for_cleaning())
+    assert all(row.facts.reason == by[row.id] for row in opened.ready_for_cleaning())
     assert sum(at_once(_clean, *([(any_url,)] * WORKERS))) == REQUESTS
     assert [row.state for row in opened.show()] == [State.SUCCEEDED] * REQUESTS
 
@@ -454,8 +431,8 @@ def test_values_that_do_not_fit_are_refused(url: str) -> None:
         with pytest.raises(RefusedError, match="the database said: "):
             queue.set_highest_write_id(1, "w", 2**63)
         long = "é" * 100_000
-        queue.set_properties(1, "w", {"write_ids": long})
-        assert queue.show()[0].property("write_ids") == long
+        queue.set_facts(1, "w", RequestFacts(reason=long))
+        assert queue.show()[0].facts.reason == long
 
 
 def test_text_that_the_metastores_tables_cannot_hold(hive: Hive) -> None:
@@ -463,7 +440,7 @@ def test_text_that_the_metastores_tables_cannot_hold(hive: Hive) -> None:
     if hive.url.startswith("postgresql"):
         with SqlQueue(hive.url) as queue:
             assert queue.enqueue(request(location="/w/東京"), now_ms=1).accepted
-            assert queue.show()[0].property("location") == "/w/東京"
+            assert queue.show()[0].facts.location == "/w/東京"
         return
     ((mode,),) = hive.run("SELECT @@GLOBAL.sql_mode")
     for lenient in (str(mode), ""):
@@ -597,7 +574,7 @@ def test_hive_sees_what_we_do(hive3_metastore: Metastore, client: HMSClient) -> 
         assert (again.accepted, again.id, again.state) == (False, number, "working")
         queue.set_highest_write_id(number, "acidlib-w", 3)
         queue.set_run_as(number, "acidlib-w", "etl")
-        queue.mark_compacted(number, "acidlib-w", 1, properties={"acidlib.outputs": "delta_1_3"})
+        queue.mark_compacted(number, "acidlib-w", 1, facts=RequestFacts(outputs=("delta_1_3",)))
         shown = _shown(client, number)
         assert (shown.state, shown.workerid, shown.runAs) == ("ready for cleaning", None, "etl")
         assert _compact(client, "seen", partitionname="p=1").accepted
@@ -637,9 +614,9 @@ def test_hives_own_cleaner_forgets_the_same(servers: Servers, postgres: Postgres
     def seeded(hive: Hive) -> None:
         for number, (partition, mark) in enumerate(requests):
             # Hive aborts a transaction whose heart has stopped
-            of_hive.write_txns(hive, offset=1000 * number, heartbeat=4_000_000_000_000)
+            write_txns(hive, offset=1000 * number, heartbeat=4_000_000_000_000)
             for written_to in ("ds=A", "ds=a", None):
-                of_hive.write_rows(hive, written_to, table=f"t{number}", offset=1000 * number)
+                write_rows(hive, written_to, table=f"t{number}", offset=1000 * number)
             given = {"TABLE": f"t{number}", "PARTITION": partition, "HIGHEST_WRITE_ID": mark, "START": 7}
             hive.queued(number + 1, STATE="r", RUN_AS="etl", TBLPROPERTIES="1:1:k1:v", **given)
 
@@ -663,7 +640,7 @@ def test_hives_own_cleaner_forgets_the_same(servers: Servers, postgres: Postgres
         while len(done(theirs)) < len(requests):
             assert time.monotonic() < deadline, "Hive's cleaner has not cleaned"
             time.sleep(0.2)
-        assert of_hive.left(ours) == of_hive.left(theirs)
+        assert left(ours) == left(theirs)
         assert done(ours) == done(theirs)
     finally:
         busy.stop()

@@ -237,7 +237,8 @@ def test_an_executor_is_killed_in_the_middle_of_a_file(
 ) -> None:
     wait_for(lambda: len(cluster.executors()) == 2)
     before, executors = tree(place), set(cluster.executors())
-    monkeypatch.setattr(units, "run_unit_task", cluster_tasks.executor_killed_once)
+    for name in ("run_unit_task", "run_part_task"):
+        monkeypatch.setattr(units, name, cluster_tasks.executor_killed_once)
     left = left_at_publication(monkeypatch)
     spark_jobs.good("major_compact", *NAMED, place, "--set", f"acidlib.part.bytes={part_bytes}")
     assert len(executors - set(cluster.executors())) == 1

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from judges import merge
 
-from acidlib.engine import worker
+from acidlib.engine import compact_place, worker
 from integration.children import without_rights
 from integration.harness import Jobs, added, at_time, fixture, names, tree, visible
 from integration.test_kill_points import settle
@@ -108,14 +108,15 @@ def test_a_full_disk_keeps_the_cleaner_from_its_work_and_does_no_harm(jobs: Jobs
 
 def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
     """Let something happen right before a step of the next run."""
-    real, left = getattr(worker, step), [action]
+    module = worker if step == "run_units" else compact_place
+    real, left = getattr(module, step), [action]
 
     def wrapped(*arguments: Any, **more: Any) -> Any:
         if left:
             left.pop()()
         return real(*arguments, **more)
 
-    patch.setattr(worker, step, wrapped)
+    patch.setattr(module, step, wrapped)
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -18,9 +18,9 @@ from servers.fleet import Servers
 from servers.trino import OLDEST_JAVA, Trino, new_java
 
 from integration.conftest import started
-from integration.hive4_cases import CASES, CRUD, LOADED, TYPES, Case
+from integration.hive4_cases import CASES, CRUD, LOADED, TWIN, TYPES, Case
 from integration.hive4_course import Course, live_course
-from integration.hive4_making import COPIES, DATABASE, TWIN, table_of
+from integration.hive4_making import DATABASE, table_of
 
 pytestmark = [
     pytest.mark.live,
@@ -105,8 +105,7 @@ LEFT_BY_HIVE = {
 }
 
 
-@pytest.mark.parametrize("copy", COPIES)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(("case", "copy"), [(case, copy) for case in CASES for copy in case.copies], ids=str)
 def test_trino_reads_what_was_compacted(course: Course, trino: Trino, case: Case, copy: str) -> None:
     if (case.name, copy) in LEFT_BY_HIVE:
         pytest.skip("what Hive wrote, and Trino misreads, is still a part of the table")

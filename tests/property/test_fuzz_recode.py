@@ -24,8 +24,8 @@ from judges import orc_tail as o
 from judges.java_orc import JavaOrc, shared
 from random_tables import RandomTable, build
 
-from acidlib.model.units import BucketJoin, PartUnit, Unit
-from acidlib.rewrite.parts import join_parts, plan_bucket, run_part
+from acidlib.model.units import Unit
+from acidlib.rewrite.parts import BucketJoin, join_parts, plan_bucket, run_part
 from acidlib.storage.datafiles import LocalDataFiles
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -72,8 +72,7 @@ def _in_parts(unit: Unit, folder: Path) -> bytes:
     rewritten = [number for number, action in enumerate(found.actions) if not action.copy]
     parts = []
     for number in rewritten:
-        part = PartUnit(unit=unit, numbers=(number,), actions=(found.actions[number],), filters=found.filters)
-        parts.append(run_part(part, data, f"{folder}/part_{unit.bucket}_{number}", time.perf_counter))
+        parts.append(run_part(found.part([number]), data, f"{folder}/part_{unit.bucket}_{number}", time.perf_counter))
     joined = folder / f"joined_{unit.bucket}"
     join_parts(BucketJoin(plan=found, parts=tuple(parts)), data, str(joined), time.perf_counter)
     return joined.read_bytes()

@@ -83,6 +83,10 @@ class Daemon(abc.ABC):
     def _prepare(self) -> None:
         """Makes what must be there before the first start."""
 
+    def _jars(self) -> list[str]:
+        """Its jars, in the order of the class path."""
+        return list(hive_release(f"hive{self.generation.value}").jars)
+
     @property
     def pid(self) -> int | None:
         """The process, or None when it does not run."""
@@ -133,7 +137,7 @@ class Daemon(abc.ABC):
         java = java_command(
             heap=self._heap,
             options=(*_JVM_OPTIONS, f"-Djava.io.tmpdir={self.work_dir}"),
-            class_path=[str(self.conf_dir), *hive_release(f"hive{self.generation.value}").jars],
+            class_path=[str(self.conf_dir), *self._jars()],
             arguments=self._directory / "class-path",
         )
         return ServerProcess(

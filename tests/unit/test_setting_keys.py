@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.errors import CorruptError, RefusedError
-from acidlib.setting_keys import find_key, is_hives
+from acidlib.errors import CorruptError, RefusedError, UsageError
+from acidlib.metastore.options import CA_FILE, PASSWORD_FILE
+from acidlib.setting_keys import CONNECTION_NAMES, KEYS, find_key, is_hives
 from acidlib.settings import Layer, default_settings, load_settings, site_values
 
 TAKEN = {
@@ -113,12 +114,20 @@ def test_names_and_defaults_are_hives(name: str) -> None:
         assert settings.source(name) == layer.label
 
 
-@pytest.mark.parametrize("name", ["hive.txn.timeout", "metastore.compactor.cleaner.on", "hive.compactor.max.num.delta"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(key.name for key in KEYS if key.spelling is None and not key.of_readers),
+        "metastore.compactor.cleaner.on",
+        "hive.compactor.run.as.user",
+    ],
+)
 def test_a_property_without_effect_is_told(name: str) -> None:
-    for layer in (Layer.DATABASE, Layer.TABLE, Layer.REQUEST):
-        for given in (f"compactor.{name}", f"compactorthreshold.{name}"):
-            assert default_settings().with_layer(layer, {given: TAKEN.get(name, "500")})[1] == (
-                f"{given} as {layer.label} has no effect here",
+    for layer in (Layer.DATABASE, Layer.TABLE):
+        for given in (f"compactor.{name}", f"compactorthreshold.{name}", name):
+            assert default_settings().with_layer(layer, {given: TAKEN.get(name, "500")}) == (
+                default_settings(),
+                (f"{given} as {layer.label} has no effect here",),
             )
 
 
@@ -155,6 +164,18 @@ def test_other_settings_of_hives_compactor_are_refused_nowhere(name: str) -> Non
 def test_a_name_that_nobody_has_is_told(name: str) -> None:
     _, warnings = default_settings().with_layer(Layer.HIVE_SITE, {name: "1"})
     assert warnings == (f"{name} in hive-site.xml is not known and has no effect",)
+
+
+def test_names_of_the_connection_belong_into_site_files() -> None:
+    assert {CA_FILE, PASSWORD_FILE} == CONNECTION_NAMES
+    for name in CONNECTION_NAMES:
+        for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE):
+            assert default_settings().with_layer(layer, {name: "/file"}) == (default_settings(), ())
+        assert default_settings().with_layer(Layer.TOML, {name: "/file"})[1] == (
+            f"{name} in acidlib.toml is not known and has no effect",
+        )
+        with pytest.raises(UsageError, match="no such setting"):
+            load_settings(conf_dir=None, toml=None, assignments=[f"{name}=/file"])
 
 
 def test_names_of_other_namespaces_are_passed_over() -> None:
@@ -212,11 +233,18 @@ def test_what_is_no_flag_is_refused(text: str) -> None:
 
 
 def test_a_database_and_a_table_may_say_otherwise() -> None:
-    name = "hive.compactor.compact.insert.only"
-    settings, warnings = default_settings().with_layer(Layer.DATABASE, {f"compactor.{name}": "false"})
-    assert (settings.flag(name), warnings) == (False, ())
-    settings, _ = settings.with_layer(Layer.TABLE, {f"compactor.{name}": "true"})
-    assert (settings.flag(name), settings.source(name)) == (True, "table property")
+    may = {key.name: key.spelling.value + key.name for key in KEYS if key.spelling is not None}
+    assert may == {
+        "hive.compactor.delta.num.threshold": "compactorthreshold.hive.compactor.delta.num.threshold",
+        "hive.compactor.delta.pct.threshold": "compactorthreshold.hive.compactor.delta.pct.threshold",
+        "hive.compactor.abortedtxn.threshold": "compactor.hive.compactor.abortedtxn.threshold",
+        "hive.compactor.worker.pool": "hive.compactor.worker.pool",
+    }
+    for name, given in may.items():
+        settings, warnings = default_settings().with_layer(Layer.DATABASE, {given: "7"})
+        assert (settings.setting(name).text, settings.source(name), warnings) == ("7", "database property", ())
+        settings, warnings = settings.with_layer(Layer.TABLE, {given: "8"})
+        assert (settings.setting(name).text, settings.source(name), warnings) == ("8", "table property", ())
 
 
 # --- raw values -------------------------------------------------------------------------------------------------------

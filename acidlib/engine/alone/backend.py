@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.alone.hold import StandaloneHold
 from acidlib.engine.alone.recovery import recover
 from acidlib.engine.alone.selecting import select_targets
-from acidlib.engine.attempts import Attempts
+from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.leftovers import finish_publications
-from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
-from acidlib.engine.retention import history_retention
+from acidlib.engine.queueing import (
+    accepted_id,
+    failed_attempts,
+    purge_history,
+    queue_and_claim,
+    refuse_waiting,
+    take_waiting,
+)
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, Target, Understanding, request_of, target_of
+from acidlib.engine.target import ListedPlace, Target, Understanding, request_of, target_of
 from acidlib.errors import AcidError
-from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.decide import Decision
-from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
 
 
@@ -38,17 +41,16 @@ class StandaloneBackend:
         """Requests of dead runs go back to the queue."""
         return recover(self._services, self._queue)
 
-    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """The ACID tables and partitions below the named directory."""
         del automatic
-        targets, notes = select_targets(
+        return select_targets(
             self._services, selection, self._understanding, may_be_empty=self._was_cleaned(selection.location)
         )
-        return [Selected(target=target) for target in targets], notes
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """What waits in our queue and was not made for a metastore."""
-        return [_waiting(request) for request in self._queue.waiting(kind) if request.property(METASTORE) is None]
+        return [_waiting(request) for request in self._queue.waiting(kind) if request.facts.metastore is None]
 
     def cautions(self) -> list[str]:
         """The queue is ours alone."""
@@ -58,12 +60,12 @@ class StandaloneBackend:
         """Claim the request by its id."""
         return take_waiting(self._services, self._queue, waiting)
 
-    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
         """Queue it, understood as it is now, and claim it; one of its kind that waits already is taken over."""
-        finish_publications(self._services, target.location)
-        fixed = target.as_listed(listing)
-        request = request_of(fixed, kind, listing, initiator=f"{self._services.host}-manual")
-        return Taken(request=queue_and_claim(self._services, self._queue, request), target=fixed)
+        if place.holds_staging:
+            finish_publications(self._services, place.target.location)
+        request = request_of(place, kind, initiator=f"{self._services.host}-manual")
+        return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """To the history, as refused."""
@@ -75,18 +77,17 @@ class StandaloneBackend:
 
     def attempts(self) -> Attempts:
         """By our queue."""
-        return Attempts(self._queue.show(), self._services.settings)
+        return Attempts(self._queue.in_states(*COUNTED), self._services.settings)
 
-    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""
-        assert decision.kind is not None
         request = CompactionRequest(
             id=0,
             database=target.database,
             table=target.table,
             partition=target.partition,
-            type=decision.kind,
-            properties=((LOCATION, target.location),),
+            type=kind,
+            facts=RequestFacts(location=target.location),
             initiator_id=self._services.initiator_id,
         )
         return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
@@ -95,24 +96,22 @@ class StandaloneBackend:
         """Under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """Queue the decision with all that a later worker and cleaner need."""
-        assert decision.kind is not None
-        request = request_of(target, decision.kind, listing, initiator=self._services.initiator_id)
-        mark = target.write_ids(listing).for_compactor().high_water_mark
-        request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
+        request = request_of(place, kind, initiator=self._services.initiator_id)
+        mark = place.write_ids.for_compactor().high_water_mark
+        request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 
     def _was_cleaned(self, location: str | None) -> bool:
         """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""
         if location is None:
             return False
-        cleaned = [row.property(LOCATION) or "" for row in self._queue.show() if row.state is State.SUCCEEDED]
-        return any(place == location or place.startswith(f"{location}/") for place in cleaned)
+        return any(row.state is State.SUCCEEDED for row in self._queue.below_location(location))
 
     def purge_history(self) -> None:
         """By Hive's settings of retention."""
-        self._queue.purge_history(history_retention(self._services.settings), self._services.now_ms())
+        purge_history(self._services, self._queue)
 
 
 def _waiting(request: CompactionRequest) -> Waiting:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from acidlib.engine.sql_hold import SqlHold
-from acidlib.engine.target import WITNESS, Target
+from acidlib.engine.target import Target
 from acidlib.errors import ConflictError, RefusedError
+from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.storage.witness import is_there, witness_in
 
 
@@ -21,18 +22,18 @@ class StandaloneHold(SqlHold):
         if not fs.exists(target.location) and fs.exists(target.location.rpartition("/")[0]):
             raise RefusedError(f"Cannot compact {target.name}: because {target.location} does not exist any more")
         super().begin()
-        if not is_there(fs, target.location, self._taken.request.property(WITNESS) or ""):
+        if not is_there(fs, target.location, self._taken.request.facts.witness or ""):
             raise RefusedError(
                 f"Cannot compact {target.name}: because the table was made anew, or what the request was made for was "
                 "compacted and cleaned, since then"
             )
         return target
 
-    def _properties(self, directories: tuple[str, ...]) -> dict[str, str]:
+    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """By what the cleaner knows the result again."""
         if not directories:
-            return {}
+            return NO_FACTS
         try:
-            return {WITNESS: witness_in(self._services.fs, self._taken.target.location, directories[0])}
+            return RequestFacts(witness=witness_in(self._services.fs, self._taken.target.location, directories[0]))
         except ConflictError:
-            return {}  # replaced and cleaned already: what the request was made for is not there either
+            return NO_FACTS  # replaced and cleaned already: what the request was made for is not there either

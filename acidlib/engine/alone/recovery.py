@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from acidlib.engine.leftovers import finish_publications, give_back_dead, give_back_timed_out, is_dead_at
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE
 from acidlib.model.requests import CompactionRequest
-from acidlib.queue.rules import LOCATION
 from acidlib.queue.sql import SqlQueue
 
 
@@ -17,14 +15,13 @@ def recover(services: Services, queue: SqlQueue) -> list[str]:
     """
 
     def is_dead(row: CompactionRequest) -> bool:
-        location = row.property(LOCATION)
-        if location is None or row.property(METASTORE) is not None:
+        location = row.facts.location
+        if location is None or row.facts.metastore is not None:
             return False
         return is_dead_at(services, location, row, now_ms=services.now_ms())
 
     def finish(row: CompactionRequest) -> None:
-        location = row.property(LOCATION)
-        assert location is not None
-        finish_publications(services, location)
+        if row.facts.location is not None:
+            finish_publications(services, row.facts.location)
 
     return give_back_timed_out(services, queue) + give_back_dead(queue, is_dead, finish)

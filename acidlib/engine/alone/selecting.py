@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from acidlib.engine.backend import Selected
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, Understanding
@@ -14,8 +15,8 @@ from acidlib.storage.discover import TableLocation, discover_location, discover_
 
 def select_targets(
     services: Services, selection: Selection, understanding: Understanding, *, may_be_empty: bool = False
-) -> tuple[list[Target], list[str]]:
-    """The targets in path order, and what was passed over with the reason.
+) -> Selected:
+    """The targets in path order, and notes about what was passed over.
 
     may_be_empty: what is known of the named location explains that nothing is in it. Raises RefusedError when a named
     location is no ACID table, MissingError where it, a table or partitions that are named do not exist, UsageError when
@@ -26,7 +27,7 @@ def select_targets(
         try:
             only = discover_location(services.fs, selection.location, may_be_empty=may_be_empty)
         except MissingError as error:
-            return [], [selection.note_of(error)]
+            return Selected(targets=(), notes=(selection.note_of(error),))
         if understanding.write_ids is not None:
             understanding.write_ids.require_of(only.database, only.table)
         tables: Sequence[TableLocation] = (only,)
@@ -51,4 +52,4 @@ def select_targets(
     ]
     if selection.partitions and chosen and not targets:
         notes.append(selection.note_of(selection.no_partition([f"{one.database}.{one.table}" for one in chosen])))
-    return targets, notes
+    return Selected(targets=tuple(targets), notes=tuple(notes))

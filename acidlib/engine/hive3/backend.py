@@ -7,25 +7,29 @@ Results become visible by a rename (Hive 3.1 knows no visibility suffix), under 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from acidlib.engine.attempts import Attempts
+from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
-from acidlib.engine.catalog import Catalog, Entity
+from acidlib.engine.catalog import Catalog, Entity, run_as_user
 from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.hive3.hold import Hive3Hold
 from acidlib.engine.hive3.recovery import finish_alone, recover
-from acidlib.engine.names import run_as_user
-from acidlib.engine.requesting import accepted_id, failed_attempts, queue_and_claim, refuse_waiting, take_waiting
-from acidlib.engine.retention import history_retention
+from acidlib.engine.queueing import (
+    accepted_id,
+    failed_attempts,
+    purge_history,
+    queue_and_claim,
+    refuse_waiting,
+    take_waiting,
+)
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE, Target
-from acidlib.model.listing import Listing
+from acidlib.engine.target import ListedPlace, Target
+from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.decide import Decision
-from acidlib.queue.rules import LOCATION
+
+_BUSY = (State.INITIATED, State.WORKING)
 
 
 class Hive3Backend:
@@ -43,14 +47,14 @@ class Hive3Backend:
         """Requests of dead runs go back to the queue, and locks of theirs go."""
         return self._connected.passed_over() + recover(self._services, self._connected, self._catalog)
 
-    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""
         busy: set[Entity] = set()
         if automatic:
             rows: list[CompactionRequest] = [*self._connected.hms.show_compactions()]
             if self._connected.own_queue:
-                rows += [row for row in self._queue.show() if self._connected.ours(row)]
-            busy = {row.entity for row in rows if row.state in (State.INITIATED, State.WORKING)}
+                rows += [row for row in self._queue.in_states(*_BUSY) if self._connected.ours(row)]
+            busy = {row.entity for row in rows if row.state in _BUSY}
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
@@ -67,11 +71,10 @@ class Hive3Backend:
         """Claim the request by its id."""
         return take_waiting(self._services, self._queue, waiting)
 
-    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
         """Queue it and claim it; one of its kind that waits already is taken over."""
-        del listing
-        request = self._request(target, kind, initiator=f"{self._services.host}-manual")
-        return Taken(request=queue_and_claim(self._services, self._queue, request), target=target)
+        request = self._request(place.target, kind, initiator=f"{self._services.host}-manual")
+        return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """To the history, as refused."""
@@ -83,12 +86,13 @@ class Hive3Backend:
 
     def attempts(self) -> Attempts:
         """By whichever queue it is."""
-        return Attempts((row for row in self._queue.show() if self._connected.ours(row)), self._services.settings)
+        return Attempts(
+            (row for row in self._queue.in_states(*COUNTED) if self._connected.ours(row)), self._services.settings
+        )
 
-    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule of Hive 3.1."""
-        assert decision.kind is not None
-        request = self._request(target, decision.kind, initiator=self._services.initiator_id)
+        request = self._request(target, kind, initiator=self._services.initiator_id)
         return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
 
     def finish(self, target: Target) -> None:
@@ -96,29 +100,28 @@ class Hive3Backend:
         place = (target.database, target.table, target.partition)
         finish_alone(self._services, self._connected, place, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """Into the queue; with the figures only where it is ours, for Hive's has little room."""
-        assert decision.kind is not None
-        request = self._request(target, decision.kind, initiator=self._services.initiator_id)
+        request = self._request(place.target, kind, initiator=self._services.initiator_id)
         if self._connected.own_queue:
-            mark = target.write_ids(listing).for_compactor().high_water_mark
-            request = replace(request, highest_write_id=mark, properties=(*request.properties, *figures))
+            mark = place.write_ids.for_compactor().high_water_mark
+            request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 
     def purge_history(self) -> None:
         """Ours by Hive's settings; the metastore purges its own."""
         if self._connected.own_queue:
-            self._queue.purge_history(history_retention(self._services.settings), self._services.now_ms())
+            purge_history(self._services, self._queue)
 
     def _request(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-        own = ((METASTORE, self._connected.name), (LOCATION, target.location))
+        own = RequestFacts(metastore=self._connected.name, location=target.location)
         return CompactionRequest(
             id=0,
             database=target.database,
             table=target.table,
             partition=target.partition,
             type=kind,
-            properties=own if self._connected.own_queue else (),
+            facts=own if self._connected.own_queue else NO_FACTS,
             run_as=run_as_user(self._services, target),
             initiator_id=initiator,
         )

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from acidlib.engine.services import Services
-from acidlib.engine.target import METASTORE
+from acidlib.metastore.compactor_locks import publication_lock
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.holds import publication_lock
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.sql import SqlQueue
 
@@ -32,18 +31,18 @@ class Connected3:
 
     def ours(self, row: CompactionRequest) -> bool:
         """Whether a request is of this metastore: in its own queue each is, in ours those that carry its name."""
-        return not self.own_queue or row.property(METASTORE) == self.name
+        return not self.own_queue or row.facts.metastore == self.name
+
+    def of_entity(self, request: CompactionRequest) -> list[CompactionRequest]:
+        """All requests of this metastore about a table and partition."""
+        return [row for row in self.queue.of_entity(request) if self.ours(row)]
 
     def passed_over(self) -> list[str]:
         """What our queue holds of other metastores; of this one too, if it went by another name then."""
         if not self.own_queue:
             return []
-        rows = [row for row in self.queue.show() if row.property(METASTORE) is not None and not self.ours(row)]
-        left = Counter(
-            row.property(METASTORE)
-            for row in rows
-            if row.state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
-        )
+        rows = self.queue.in_states(State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
+        left = Counter(row.facts.metastore for row in rows if row.facts.metastore is not None and not self.ours(row))
         return [
             f"left alone in this queue: requests of the metastore {name} ({count}); this run's is {self.name}"
             for name, count in sorted(left.items())

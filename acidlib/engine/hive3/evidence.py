@@ -7,60 +7,30 @@ in memory; transactions are added here because a query takes its snapshot before
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from acidlib.engine.target import Target
-from acidlib.errors import CorruptError
 from acidlib.metastore.values import HeldLock, OpenTxns
+from acidlib.model.request_facts import Evidence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """The highest transaction and lock ids that existed at a moment after a publication; `ms` is that moment."""
-
-    txn: int
-    lock: int
-    ms: int
-
-    @classmethod
-    def of(cls, txns: OpenTxns, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
-        """What exists now. Ids of both kinds only grow, so whatever exists has at most these."""
-        return cls(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
-
-    def blocker(self, txns: OpenTxns, locks: Iterable[HeldLock], *, now_ms: int, retention_ms: int) -> str | None:
-        """What still stands in the way, or None. `locks` are those that concern the place."""
-        if txns.min_open <= self.txn:
-            return f"transaction {txns.min_open} is open since before it (up to {self.txn} have to end)"
-        old = sorted(lock.lock_id for lock in locks if lock.lock_id <= self.lock)
-        if old:
-            return f"lock {old[0]} is held since before it"
-        if now_ms < self.ms + retention_ms:
-            return f"the retention of {retention_ms / 1000:g} s has not passed"
-        return None
-
-    def newer(self, other: Evidence | None) -> Evidence:
-        """The later of two; ids tell, for the clocks of two hosts may differ."""
-        return self if other is None or (self.txn, self.lock, self.ms) >= (other.txn, other.lock, other.ms) else other
+def evidence_now(txns: OpenTxns, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
+    """What exists now. Ids of both kinds only grow, so whatever exists has at most these."""
+    return Evidence(txn=txns.high_water_mark, lock=max((lock.lock_id for lock in locks), default=0), ms=now_ms)
 
 
-def format_evidence(evidence: Mapping[str, Evidence]) -> str:
-    """As the text of a request's property: per directory."""
-    return json.dumps({name: [one.txn, one.lock, one.ms] for name, one in evidence.items()}, separators=(",", ":"))
-
-
-def parse_evidence(text: str | None) -> dict[str, Evidence]:
-    """The evidence in a request's property; raises CorruptError when it does not parse."""
-    if not text:
-        return {}
-    try:
-        found = json.loads(text)
-        return {
-            str(name): Evidence(txn=int(txn), lock=int(lock), ms=int(ms)) for name, (txn, lock, ms) in found.items()
-        }
-    except (ValueError, TypeError, AttributeError) as error:
-        raise CorruptError(f"Cannot read what a request noted of its publication, {text!r}: because {error}") from None
+def still_to_end(
+    evidence: Evidence, txns: OpenTxns, locks: Iterable[HeldLock], *, now_ms: int, retention_ms: int
+) -> str | None:
+    """What existed then and has not ended, or the retention since; None without it. `locks`: of the place."""
+    if txns.min_open <= evidence.txn:
+        return f"transaction {txns.min_open} is open since before it (up to {evidence.txn} have to end)"
+    old = sorted(lock.lock_id for lock in locks if lock.lock_id <= evidence.lock)
+    if old:
+        return f"lock {old[0]} is held since before it"
+    if now_ms < evidence.ms + retention_ms:
+        return f"the retention of {retention_ms / 1000:g} s has not passed"
+    return None
 
 
 def table_id(target: Target) -> str:

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from acidlib.engine.backend import Taken
-from acidlib.engine.catalog import Catalog, require_unchanged
+from acidlib.engine.catalog import Catalog, require_unchanged, run_as_user
 from acidlib.engine.hive3.connected import Connected3, lock_timeout
-from acidlib.engine.hive3.evidence import Evidence, format_evidence, table_id
-from acidlib.engine.names import run_as_user
+from acidlib.engine.hive3.evidence import evidence_now, table_id
 from acidlib.engine.services import Services
 from acidlib.engine.sql_hold import SqlHold
-from acidlib.engine.target import EVIDENCE, LOCK_TRIES, TABLE_ID, Target
+from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError
-from acidlib.metastore.holds import NamedLock, hold_place, publication_lock
+from acidlib.metastore.compactor_locks import CompactorLock, lock_place, publication_lock
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
@@ -31,14 +31,14 @@ class Hive3Hold(SqlHold):
         self._catalog = catalog
         self._request = taken.request
         self._place: Target | None = None
-        self._lock: NamedLock | None = None
-        self._publication: NamedLock | None = None
+        self._lock: CompactorLock | None = None
+        self._publication: CompactorLock | None = None
 
     def begin(self) -> Target:
         """Lock, claim, and take the snapshot by which everything is understood from here on."""
         request = self._request
         self._catalog.place(request)  # what does not exist is refused before anything is locked
-        self._lock = hold_place(
+        self._lock = lock_place(
             self._hms,
             self._connected.beats,
             database=request.database,
@@ -108,22 +108,20 @@ class Hive3Hold(SqlHold):
             if self._lock is not None:
                 self._lock.release()
 
-    def _properties(self, directories: tuple[str, ...]) -> dict[str, str]:
+    def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """What the cleaner needs: which transactions and locks existed once the results were visible."""
-        evidence = Evidence.of(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
-        # an empty name stands for the publication itself, where it left nothing
-        return {
-            EVIDENCE: format_evidence(dict.fromkeys(directories or ("",), evidence)),
-            TABLE_ID: table_id(self._taken.target),
-        }
+        evidence = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
+        return RequestFacts(
+            evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self._taken.target)
+        )
 
     def _awaits_cleaning(self) -> bool:
-        entity = self._request.entity
-        return any(other.entity == entity and self._connected.ours(other) for other in self._queue.ready_for_cleaning())
+        others = self._connected.of_entity(self._request)
+        return any(other.state is State.READY_FOR_CLEANING for other in others)
 
     def _count_try(self) -> None:
-        tries = int(self._request.property(LOCK_TRIES) or 0) + 1
-        self._queue.set_properties(self._id, self._services.worker_id, {LOCK_TRIES: str(tries)})
+        tried = RequestFacts(lock_tries=self._request.facts.lock_tries + 1)
+        self._queue.set_facts(self._id, self._services.worker_id, tried)
 
     def _leave_to_hive(self) -> None:
         """Hive's own committer deletes an existing target before it renames: never be there at the same time."""

@@ -12,10 +12,9 @@ from acidlib.engine.leftovers import (
     is_known_dead,
     took_long,
 )
-from acidlib.engine.names import WORKER_PREFIX
-from acidlib.engine.services import Services
+from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.errors import AcidError, RefusedError
-from acidlib.metastore.holds import release_dead_locks
+from acidlib.metastore.compactor_locks import release_dead_locks
 from acidlib.model.requests import CompactionRequest
 
 

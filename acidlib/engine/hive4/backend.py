@@ -5,27 +5,24 @@ Source: Hive 4 `CompactionTxnHandler`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib import __version__
 from acidlib.engine.attempts import Attempts
-from acidlib.engine.backend import Hold, Selected, Taken, Waiting
-from acidlib.engine.catalog import Catalog, Entity
-from acidlib.engine.hive4.connected import POOL, Connected, pool_of
+from acidlib.engine.backend import Hold, Selected, Taken, Waiting, nowhere
+from acidlib.engine.catalog import Catalog, Entity, run_as_user
+from acidlib.engine.hive4.connected import POOL, Connected, pool_of, private_pool
 from acidlib.engine.hive4.hold import Hive4Hold
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.leftovers import finish_publications
-from acidlib.engine.names import nowhere, private_pool, run_as_user
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target
+from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError
 from acidlib.metastore.values import Accepted, ShownRequest
 from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.decide import Decision
 from acidlib.queue.rules import failed_attempts_reason
 
 
@@ -45,7 +42,7 @@ class Hive4Backend:
         """End requests of dead runs of this engine, and results that can never be committed."""
         return recover(self._services, self._hms)
 
-    def select(self, selection: Selection, *, automatic: bool) -> tuple[list[Selected], list[str]]:
+    def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""
         busy: set[Entity] = set()
         if automatic:
@@ -87,9 +84,9 @@ class Hive4Backend:
         target = waiting.target if waiting.request.id == found.id else nowhere(found)
         return Taken(request=found, target=target)
 
-    def submit(self, target: Target, kind: CompactionType, listing: Listing) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
         """Through a pool that only this run takes from, so that what is handed out is what was asked for."""
-        del listing
+        target = place.target
         # one of its own for each request: after a lost answer nothing else can be handed out for it
         pool = private_pool(self._services.unique())
         request = self._request(target, kind, initiator=f"{self._services.host}-manual", pool=pool)
@@ -129,9 +126,8 @@ class Hive4Backend:
         """By the metastore's own queue."""
         return Attempts(self._hms.show_compactions(), self._services.settings)
 
-    def held_back(self, target: Target, decision: Decision, *, dry_run: bool) -> str | None:
+    def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over the metastore's history (Hive Initiator)."""
-        assert decision.kind is not None
         reason = failed_attempts_reason(
             self._history.get((target.database, target.table, target.partition), ()),
             threshold=self._services.settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
@@ -140,7 +136,7 @@ class Hive4Backend:
             generation=Generation.HIVE4,
         )
         if reason is not None and not dry_run:
-            request = self._request(target, decision.kind, initiator=self._services.initiator_id, pool=None)
+            request = self._request(target, kind, initiator=self._services.initiator_id, pool=None)
             self._hms.mark_not_initiated(replace(request, error_message=reason))
         return reason
 
@@ -148,12 +144,12 @@ class Hive4Backend:
         """Under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, target: Target, decision: Decision, listing: Listing, figures: Sequence[tuple[str, str]]) -> int:
+    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """compact2, which refuses duplicates by itself."""
-        del listing, figures
-        assert decision.kind is not None
+        del figures
+        target = place.target
         pool = self._connected.into_pool or target.settings(self._services.settings).text(POOL) or None
-        request = self._request(target, decision.kind, initiator=self._services.initiator_id, pool=pool)
+        request = self._request(target, kind, initiator=self._services.initiator_id, pool=pool)
         answer = self._hms.compact(request)
         if not answer.accepted:
             raise ConflictError(answer.reason or "it is already queued")

@@ -7,41 +7,78 @@ use was taken after that commit, and knows the result. Source: Hive 4 `Compactio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from acidlib.engine.catalog import Catalog, require_unchanged
-from acidlib.engine.cleaner import CleaningAsked, recorded_mark
-from acidlib.engine.cleaning_rules import GONE, NO_FORGETTING, cleaning_place, retention_of, wanted
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, recorded_mark
 from acidlib.engine.hive4.connected import MIN_HISTORY
 from acidlib.engine.hive4.recovery import recover
+from acidlib.engine.metastore_cleaning import DROPPED, is_wanted, place_now, retention_of, why_not_forgotten
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import OpenTxns, ShownRequest
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
-from acidlib.planning.clean import CleanPlan, aborted_present, cleanable, left_over
+from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
 
 CLEANER_ON = "metastore.compactor.cleaner.on"
 
 
-class Hive4Cleaning:
-    """The requests of a Hive 4 metastore that are ready for cleaning."""
+def hive4_cleaning(services: Services, hms: Hms, options: CleanerOptions) -> Cleaning:
+    """The requests of a Hive 4 metastore that are ready for cleaning.
 
-    def __init__(self, services: Services, hms: Hms, asked: CleaningAsked) -> None:
+    A cleaning that failed leaves its row as it is, for thrift has no way to note it; and places of which no request is
+    at hand are not known without a look at all tables.
+    """
+    refuse_unless_ours(hms, force=options.force)
+    catalog = Catalog(services, hms)
+    retention = retention_of(services.settings, options)
+    watermark = Watermark(hms)
+
+    def check(request: CompactionRequest, target: Target) -> None:
+        """The request is still there, and the place where it was."""
+        if _find(hms, request.id) is None:
+            raise ConflictError(f"Cannot clean {target.name}: because request {request.id} was cleaned by another")
+        require_unchanged(target, catalog.place(request), "clean")
+
+    return Cleaning(
+        requests=Hive4ReadyRequests(services, hms, watermark, options, retention),
+        proof=WatermarkProof(services, hms, catalog, watermark, retention),
+        history=Hive4History(hms),
+        must_exist=True,
+        check=check,
+    )
+
+
+class Watermark:
+    """The open transactions as one run of the cleaner sees them: read once, when they are first asked for."""
+
+    def __init__(self, hms: Hms) -> None:
+        self._hms = hms
+
+    @cached_property
+    def txns(self) -> OpenTxns:
+        """What was open then."""
+        return self._hms.open_txns()
+
+
+class Hive4ReadyRequests:
+    """The requests that the metastore shows as ready for cleaning."""
+
+    def __init__(
+        self, services: Services, hms: Hms, watermark: Watermark, options: CleanerOptions, retention: float
+    ) -> None:
         self._services = services
         self._hms = hms
-        self._asked = asked
-        self._catalog = Catalog(services, hms)
-        self._retention = retention_of(services.settings, asked)
-        refuse_unless_ours(hms, force=asked.force)
-        self._txns: OpenTxns | None = None
-        self._marks: dict[int, int] = {}
+        self._watermark = watermark
+        self._options = options
+        self._retention = retention
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
@@ -54,25 +91,23 @@ class Hive4Cleaning:
         just what the earlier one cannot get rid of.
         """
         rows = [
-            row
+            _with_mark(row)
             for row in self._hms.show_compactions()
-            if row.state is State.READY_FOR_CLEANING and wanted(self._asked, row)
+            if row.state is State.READY_FOR_CLEANING and is_wanted(self._options, row)
         ]
-        self._txns = self._hms.open_txns()
-        return sorted((_with_mark(row) for row in rows), key=lambda row: (row.highest_write_id or 0, row.id))
+        return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
 
     def waits(self, request: CompactionRequest) -> str | None:
         """The watermark, and the rows that are not ours to clean."""
-        assert self._txns is not None
         if request.type not in (CompactionType.MAJOR, CompactionType.MINOR):
             return f"left to Hive's own cleaner: it is a {request.type.label}"
         if request.start_ms is None:
             return "left to Hive's own cleaner: it is for a table or partition that was dropped, not for a compaction"
         if request.next_txn_id is None or request.commit_ms is None:
             return f"its transaction {request.txn_id or 'unknown'} has not committed"
-        if self._txns.min_open <= request.next_txn_id:
+        if self._watermark.txns.min_open <= request.next_txn_id:
             return (
-                f"transaction {self._txns.min_open} is open since before its commit (transactions up to "
+                f"transaction {self._watermark.txns.min_open} is open since before its commit (transactions up to "
                 f"{request.next_txn_id} have to end; show_compactions --blockers names them)"
             )
         due = request.commit_ms / 1000 + self._retention
@@ -80,30 +115,24 @@ class Hive4Cleaning:
             return f"the retention of {self._retention:g} s has not passed"
         return None
 
-    def again(self, request: CompactionRequest) -> CompactionRequest | None:
-        """Hive renames requests with their table."""
-        row = self._hms.find_compaction(request.id)
-        return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
 
-    @property
-    def place_is_known(self) -> bool:
-        """The metastore says that it exists."""
-        return True
+class WatermarkProof:
+    """That no transaction is open any more that existed when the compaction committed; `waits` has judged that."""
 
-    def target(self, request: CompactionRequest) -> Target | None:
-        """The place as of a snapshot below the watermark; None when it was dropped."""
-        assert self._txns is not None
-        return cleaning_place(self._catalog, request, below(self._txns))
+    def __init__(self, services: Services, hms: Hms, catalog: Catalog, watermark: Watermark, retention: float) -> None:
+        self._services = services
+        self._hms = hms
+        self._catalog = catalog
+        self._watermark = watermark
+        self._retention = retention
 
-    def finishing(self, request: CompactionRequest) -> AbstractContextManager[None]:
-        """Nothing is published in several visible steps here."""
-        del request
-        return nullcontext()
+    def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target | None]:
+        """As of a snapshot below the watermark."""
+        return place_now(self._catalog, request, below(self._watermark.txns), lambda number: _find(self._hms, number))
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
-        """Obsolete and aborted, as every transaction that is open now sees it."""
+        """Obsolete and aborted, as every transaction that is open now sees it; there is nothing to note."""
         commit = (request.commit_ms or 0) / 1000
-        self._marks[request.id] = target.write_ids(listing).high_water_mark
         return cleanable(
             listing,
             recorded_mark(request),
@@ -116,46 +145,34 @@ class Hive4Cleaning:
             txns=target.understanding.txns,
         )
 
-    def remember(self, request: CompactionRequest, plan: CleanPlan) -> None:
-        """The metastore remembers all there is."""
 
-    def check(self, request: CompactionRequest, target: Target) -> None:
-        """The request is still there, and the place where it was."""
-        row = self._hms.find_compaction(request.id)
-        if row is None or row.state is not State.READY_FOR_CLEANING:
-            raise ConflictError(f"Cannot clean {target.name}: because request {request.id} was cleaned by another")
-        require_unchanged(target, self._catalog.place(request), "clean")
+class Hive4History:
+    """The history of the metastore, which forgets aborted write ids up to the mark that it is told."""
 
-    def left(self, request: CompactionRequest, target: Target, listing: Listing) -> Sequence[str]:
-        """As Hive verifies: with every transaction counted as committed."""
-        return left_over(listing, recorded_mark(request), target.write_ids(listing), generation=Generation.HIVE4)
+    def __init__(self, hms: Hms) -> None:
+        self._hms = hms
 
-    def keeps(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
-        """mark_cleaned over thrift forgets every aborted write id up to the mark: none may lie there any more."""
-        still = aborted_present(
-            listing, target.write_ids(listing), generation=Generation.HIVE4, up_to=recorded_mark(request)
-        )
-        return NO_FORGETTING.format(ids=", ".join(map(str, still[:5]))) if still else None
-
-    def cleaned(self, request: CompactionRequest) -> None:
-        """To the history of the metastore, which then forgets aborted write ids up to the mark that it is told.
+    def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
+        """As succeeded, with nothing aborted left up to the mark.
 
         The list may end below the recorded mark, when the metastore has forgotten all that committed: what lies above
         its end was not looked at, and must not be forgotten.
         """
-        mark = recorded_mark(request)
-        self._hms.mark_cleaned(replace(request, highest_write_id=min(mark, self._marks.get(request.id, mark))))
+        mark, write_ids = recorded_mark(request), target.write_ids(listing)
+        stays = why_not_forgotten(aborted_present(listing, write_ids, generation=Generation.HIVE4, up_to=mark))
+        if stays is None:
+            self._hms.mark_cleaned(replace(request, highest_write_id=min(mark, write_ids.high_water_mark)))
+        return stays
 
-    def gone(self, request: CompactionRequest) -> None:
-        """Refused: a table may only seem to be gone, to a user who may not see it, and cleaned would mean forgotten."""
-        self._hms.mark_refused(replace(request, error_message=GONE))
+    def dropped(self, request: CompactionRequest) -> None:
+        """As refused."""
+        self._hms.mark_refused(replace(request, error_message=DROPPED))
 
-    def failed(self, request: CompactionRequest, error: AcidError) -> None:
-        """The row stays as it is: thrift has no way to note a failed cleaning."""
 
-    def places(self) -> list[tuple[CompactionRequest, str]]:
-        """Places of the requests at hand are looked at when they are cleaned; no others are known without a scan."""
-        return []
+def _find(hms: Hms, request_id: int) -> CompactionRequest | None:
+    """The request of an id, where it is still ready for cleaning."""
+    row = hms.find_compaction(request_id)
+    return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
 
 
 def _with_mark(row: ShownRequest) -> CompactionRequest:

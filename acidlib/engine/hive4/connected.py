@@ -1,12 +1,14 @@
-"""One run's metastore of Hive 4, and single rows of its queue."""
+"""One run's metastore of Hive 4, and the pools of its queue."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from acidlib.engine.services import WORKER_PREFIX
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest
+from acidlib.processes import process_identity
 
 MIN_HISTORY = "metastore.txn.use.minhistorywriteid"
 POOL = "hive.compactor.worker.pool"
@@ -26,6 +28,17 @@ class Connected:
     pool: str | None = None
     into_pool: str | None = None
     min_history: bool = False
+
+
+def private_pool(unique: str) -> str:
+    """A pool that only this run takes from; it tells which process that is."""
+    return f"{WORKER_PREFIX}{process_identity()}-{unique}"
+
+
+def process_of_pool(pool: str | None) -> str:
+    """The process that a private pool belongs to; empty for any other pool."""
+    own = (pool or "").partition(WORKER_PREFIX)
+    return own[2].rpartition("-")[0] if not own[0] else ""
 
 
 def pool_of(row: CompactionRequest) -> str | None:

@@ -11,13 +11,12 @@ from dataclasses import replace
 
 from acidlib.engine.attempts import with_note
 from acidlib.engine.backend import Taken
-from acidlib.engine.catalog import Catalog
+from acidlib.engine.catalog import Catalog, run_as_user
 from acidlib.engine.hive4.connected import Connected
-from acidlib.engine.names import WORKER_PREFIX, run_as_user
-from acidlib.engine.services import Services
+from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.holds import CompactionTransaction, begin_compaction
+from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
 from acidlib.metastore.values import ShownRequest
 from acidlib.model.requests import CompactionType, State
 from acidlib.model.txnids import ValidTxnList

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from acidlib.engine.names import WORKER_PREFIX, process_of_pool
-from acidlib.engine.services import Services
+from acidlib.engine.hive4.connected import process_of_pool
+from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.errors import AcidError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import ShownRequest, TxnType

@@ -27,7 +27,6 @@ def test_letters_of_kinds_and_states() -> None:
     assert State.ATTEMPTED.label_of(Generation.HIVE3) == "attempted"
     assert State.ATTEMPTED.label_of(Generation.HIVE4) == "did not initiate"
     assert State.parse("attempted") is State.parse("did not initiate") is State.parse("a")
-    assert [state.value for state in State if state.is_in_queue] == ["i", "w", "r"]
     assert CompactionType.parse("Major") is CompactionType.parse("a") is CompactionType.MAJOR
 
 
@@ -44,4 +43,3 @@ def test_request() -> None:
     )
     assert request.full_name == "d.t.p=1"
     assert request.entity == ("d", "t", "p=1")
-    assert (request.property("k"), request.property("x")) == ("v", None)

@@ -1,0 +1,138 @@
+"""Texts for people that are made of definitions: `python -m acidlib.documents` writes them into the checkout.
+
+They are conf/acidlib.toml, and in docs/options.md the options of the jobs and the settings, each between two marks.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from acidlib.setting_keys import KEYS, Key, Kind, Spelling
+from jobs import cleaner, initiator, major_compact, minor_compact, quickstart, show_compactions
+
+ROOT = Path(__file__).resolve().parents[1]
+TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
+JOBS: Mapping[str, click.Command] = {
+    "major_compact.py": major_compact.main,
+    "minor_compact.py": minor_compact.main,
+    "initiator.py": initiator.main,
+    "cleaner.py": cleaner.main,
+    "show_compactions.py": show_compactions.main,
+    "quickstart.py": quickstart.main,
+}
+
+_TOML_HEAD = """\
+# Settings of the compaction engine, under Hive's own property names. Every line below is the default, commented out.
+#
+# A later place wins: the built-in value, hive-site.xml, metastore-site.xml, this file, database property, table
+# property (of those settings that say so), --set key=value.
+# Durations: 300ms, 86400s, 90m, 12h, 7d. Sizes: 1024, 512k, 256m, 1g.
+"""
+
+
+def toml_text() -> str:
+    """The whole of conf/acidlib.toml."""
+    return "\n".join([_TOML_HEAD, *(_toml_entry(key) for key in KEYS)])
+
+
+def options_text(document: str) -> str:
+    """The text of docs/options.md with the parts between the marks made anew. ValueError where a mark is missing."""
+    document = _with_section(document, "options", _option_tables())
+    return _with_section(document, "settings", _setting_table())
+
+
+def _with_section(document: str, name: str, lines: Iterable[str]) -> str:
+    begin, end = f"<!-- {name}: made by python -m acidlib.documents -->", f"<!-- end of {name} -->"
+    before, _, rest = document.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"no {begin} and {end}")
+    return "\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"])
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _toml_entry(key: Key) -> str:
+    meaning = f"Without effect: {key.meaning}" if key.inert else key.meaning
+    if (where := _in_tables(key)) != "no":
+        meaning += f" In tables: {where}."
+    lines = textwrap.wrap(meaning.replace("`", ""), 118, initial_indent="# ", subsequent_indent="# ")
+    bare = key.kind in (Kind.COUNT, Kind.NUMBER, Kind.FLAG)
+    value = key.default if bare else f'"{key.default}"'
+    return "\n".join([*lines, f'#"{key.name}" = {value}\n'])
+
+
+def _setting_table() -> Iterator[str]:
+    yield from ("| Setting | Default | In tables | Meaning |", "|---|---|---|---|")
+    for key in KEYS:
+        if not key.inert:
+            yield _row(f"`{key.name}`", key.default, _in_tables(key), key.meaning)
+    yield from ("", "Accepted and without effect:", "")
+    for key in KEYS:
+        if key.inert:
+            yield f"- `{key.name}`: {key.meaning}"
+
+
+def _in_tables(key: Key) -> str:
+    """Where else than for all tables a setting may be given."""
+    if key.of_readers:
+        return "as table property"
+    match key.spelling:
+        case None:
+            return "no"
+        case Spelling.PLAIN:
+            return "by this name"
+        case spelling:
+            return f"as `{spelling.value}<setting>`"
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def _option_tables() -> Iterator[str]:
+    """A table of the options of all jobs, and then one for each set of jobs that share some."""
+    jobs_of: dict[str, list[str]] = {}
+    for job, command in JOBS.items():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                jobs_of.setdefault(_option_row(option), []).append(job)
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for row, names in jobs_of.items():
+        tables.setdefault(tuple(names), []).append(row)
+    for number, (shared, rows) in enumerate(tables.items()):
+        title = ", ".join(f"`{name}`" for name in shared)
+        yield from (*([""] if number else []), f"**{title}**", "", "| Option | Default | Meaning |", "|---|---|---|")
+        yield from rows
+
+
+def _option_row(option: click.Option) -> str:
+    shown = f"`{' '.join([*option.opts, *_values(option)])}`"
+    default = str(option.default) if option.show_default else ""
+    if option.envvar:
+        default = f"`${option.envvar}`"
+    return _row(shown, default, " ".join((option.help or "").split()))
+
+
+def _values(option: click.Option) -> list[str]:
+    """What stands behind an option, as `--help` shows it; nothing behind a flag."""
+    if option.is_flag:
+        return []
+    if option.metavar is not None:
+        return [option.metavar]
+    if isinstance(option.type, click.Choice):
+        return ["|".join(option.type.choices)]
+    if isinstance(option.type, click.IntRange):
+        return ["N"]
+    return ["FILE" if isinstance(option.type, click.Path) else option.type.name.upper()]
+
+
+def _row(*cells: str) -> str:
+    return "".join(f"| {cell} " if cell else "| " for cell in (cell.replace("|", "\\|") for cell in cells)) + "|"
+
+
+if __name__ == "__main__":
+    TOML.write_text(toml_text(), encoding="utf-8")
+    OPTIONS.write_text(options_text(OPTIONS.read_text(encoding="utf-8")), encoding="utf-8")

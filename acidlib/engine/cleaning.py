@@ -1,0 +1,116 @@
+"""What the cleaner works on: where its requests come from, what proves that nobody reads, and where requests end.
+
+There are three kinds: without a metastore (`alone`), with one of Hive 3.1 (`hive3`) and with one of Hive 4 (`hive4`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from acidlib.engine.selection import Selection
+from acidlib.engine.target import Target
+from acidlib.errors import AcidError, RefusedError
+from acidlib.model.listing import Listing
+from acidlib.model.requests import CompactionRequest
+from acidlib.planning.clean import CleanPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerOptions:
+    """How the cleaner is to be run.
+
+    retention_seconds  how long to leave what was made obsolete; None = as settings say
+    location           only there or below (without a metastore)
+    selection          only these tables and partitions (with a metastore)
+    force              also where Hive's own cleaner is on
+    dry_run            say what would be removed, and change nothing
+    trash              move aside instead of removing
+    """
+
+    retention_seconds: float | None = None
+    location: str | None = None
+    selection: Selection = field(default_factory=Selection)
+    force: bool = False
+    dry_run: bool = False
+    trash: bool = False
+
+
+class ReadyRequests(Protocol):
+    """Where requests that are ready for cleaning come from."""
+
+    def recover(self) -> list[str]:
+        """Finish and give back what dead runs left; a note about each kind."""
+
+    def ready(self) -> list[CompactionRequest]:
+        """The requests that are ready for cleaning and selected, no later result of a place before an earlier one."""
+
+    def waits(self, request: CompactionRequest) -> str | None:
+        """Why a request cannot be cleaned yet, or not by us, as far as that is known without a look at its place."""
+
+
+class Proof(Protocol):
+    """What proves that nobody reads any more what a request made obsolete."""
+
+    def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target | None]:
+        """The request as the queue has it now, for its table may have been renamed, and its place, understood as the
+        cleaning has to; None when the table or partition does not exist any more.
+
+        NotOursError where it is left to Hive's own cleaner, ConflictError when another cleaner has ended the request.
+        """
+
+    def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
+        """What may go now, and what has to wait. What a later run has to know of this look at the place is noted in the
+        queue, except in a dry run.
+
+        ReplacedError when what the request published is not there any more.
+        """
+
+
+class History(Protocol):
+    """Where requests end."""
+
+    def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
+        """To the history as succeeded, for nothing obsolete is left in this listing; or why it has to stay."""
+
+    def dropped(self, request: CompactionRequest) -> None:
+        """To the history, for its place or result does not exist any more; what was aborted is not forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """What one run of the cleaner works on.
+
+    must_exist       somebody else says that each place exists: one that is missing or empty is an error
+    note_failure     has a failed cleaning tried again later, or gives the request up; None: nothing can be noted
+    check            right before something is removed: raises ConflictError when another works there; None: the claim
+                     on the place says that already
+    without_readers  around the completion of a publication that an earlier run began at the place of a request
+    known_places     a request for each place that is known, to look for what dead runs left there
+    """
+
+    requests: ReadyRequests
+    proof: Proof
+    history: History
+    must_exist: bool
+    note_failure: Callable[[CompactionRequest, AcidError], None] | None = None
+    check: Callable[[CompactionRequest, Target], None] | None = None
+    without_readers: Callable[[CompactionRequest], AbstractContextManager[None]] = lambda _: nullcontext()
+    known_places: Callable[[], list[CompactionRequest]] = list
+
+
+class NotOursError(RefusedError):
+    """A request that somebody else has to clean; not a failure."""
+
+
+class ReplacedError(RefusedError):
+    """A request whose result is not at its place any more."""
+
+
+def recorded_mark(request: CompactionRequest) -> int:
+    """The high-water mark that a request recorded; RefusedError without one."""
+    if request.highest_write_id is None:
+        raise RefusedError(f"Cannot clean {request.full_name}: because request {request.id} has no high-water mark")
+    return request.highest_write_id

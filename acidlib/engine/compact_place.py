@@ -1,0 +1,404 @@
+"""One compaction from its claim to its end: hold the place, list, plan, have its files made, prove, publish.
+
+Written as one run of steps that stops where tasks have to run: the worker runs the tasks of many compactions together
+and lets each go on with its answers. Whatever is raised in between ends this compaction and no other; an interrupt
+gives it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from acidlib.engine.attempts import fingerprint, note_of
+from acidlib.engine.backend import Backend, Hold, Taken
+from acidlib.engine.leftovers import finish_claimed
+from acidlib.engine.prepare import Prepared, prepare
+from acidlib.engine.runner import Done
+from acidlib.engine.services import Services
+from acidlib.engine.target import ListedPlace, Target
+from acidlib.engine.tasks import Look, UnitTask
+from acidlib.engine.units import collect_results, filled_directories
+from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
+from acidlib.model.names import LONG_MAX
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
+from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
+from acidlib.planning.overlap import overlapping_outputs
+from acidlib.points import Point, passing
+from acidlib.report.results import CompactionResult, Outcome
+from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.storage.listing import list_location
+from acidlib.storage.publishing import Published, publish, publish_hidden, take_back
+from acidlib.storage.staging import PUBLISH_RECORD, create_staging, remove_staging
+from acidlib.storage.unfinished import unfinished_publications
+
+MAX_LOCK_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One compaction to carry out.
+
+    taken   our request; None plans only (dry run)
+    named   asked for by name in this run: after a conflict it is not left in the queue
+    why     the initiator's reason, where there is one
+    listed  the place as the run has listed it before, where it has
+    """
+
+    target: Target
+    kind: CompactionType
+    taken: Taken | None
+    named: bool
+    why: str | None = None
+    listed: ListedPlace | None = None
+
+    @property
+    def lock_tries(self) -> int:
+        """How often an exclusive lock for two renames was not granted."""
+        return self.taken.request.facts.lock_tries if self.taken is not None else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """Asks for what files hold; answered by what each look found, in order."""
+
+    tasks: tuple[Look, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Units:
+    """Asks for files to be made; answered by the result of each unit, in order."""
+
+    tasks: tuple[UnitTask, ...]
+
+
+Steps = Generator[Looks | Units, list[Done[Any]], CompactionResult]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What is known of a compaction so far: all that its result tells when it ends here."""
+
+    job: Job
+    start: float
+    target: Target
+    place: ListedPlace | None = None
+    inputs: CompactionInputs | None = None
+
+    def result(
+        self,
+        state: Outcome,
+        reason: str,
+        *,
+        now: float,
+        units: tuple[UnitResult, ...] | None = None,
+        published: Published | None = None,
+    ) -> CompactionResult:
+        """The result of a compaction that ends like this, `now`."""
+        target, inputs = self.target, self.inputs
+        result = CompactionResult(
+            id=None if self.job.taken is None else self.job.taken.request.id,
+            database=target.database,
+            table=target.table,
+            location=target.location,
+            partition=target.partition,
+            type=self.job.kind.label.lower(),
+            state=state,
+            reason=reason,
+            units=units,
+            seconds=now - self.start,
+        )
+        if inputs is None:
+            return result
+        directories = () if units is None else filled_directories(inputs, units)
+        return replace(
+            result,
+            type=inputs.kind.label.lower(),
+            publication=str(inputs.publication.value) if published is None else published.kind,
+            min_write_id=inputs.min_write_id,
+            max_write_id=inputs.max_write_id,
+            high_water_mark=inputs.high_water_mark,
+            inputs=tuple(entry.path or "original files" for entry in inputs.directories),
+            empty_files=inputs.empty_files,
+            output_directories=directories if published is None else published.directories,
+        )
+
+
+class PlaceCompactor:
+    """Compacts places with the services of one run."""
+
+    def __init__(self, services: Services, backend: Backend, settings: RewriteSettings) -> None:
+        self._services = services
+        self._backend = backend
+        self._settings = settings
+
+    def steps(self, job: Job) -> Steps:
+        """Carry a job out, or plan it. Closed before its end, it gives its request and its place back."""
+        found = _Found(job=job, start=self._services.clock(), target=job.target)
+        if job.taken is None:
+            return (yield from self._guarded(self._plan_alone(found), found, None))
+        hold = self._backend.hold(job.taken)
+        try:
+            try:
+                result = yield from self._guarded(self._carry_out(found, hold), found, hold)
+            except BaseException:
+                with suppress(AcidError):  # the queue knows how it ended, or it is found to be dead later
+                    hold.abandon()
+                raise
+            return self._end(found, hold, result)
+        finally:
+            self._let_go(hold, job.target)
+
+    def give_back(self, job: Job) -> None:
+        """Another may carry out a job whose steps were not begun."""
+        if job.taken is not None:
+            with suppress(AcidError):  # it is found to be dead later
+                self._backend.hold(job.taken).abandon()
+
+    # --- the way of one compaction --------------------------------------------------------------------------------
+
+    def _plan_alone(self, found: _Found) -> Steps:
+        fs, target = self._services.fs, found.target
+        place = found.job.listed or target.listed(list_location(fs, target.location, missing=RefusedError))
+        if place.holds_staging and unfinished_publications(fs, target.location):
+            raise RefusedError(
+                f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "
+                "no dry run finishes it"
+            )
+        plan = self._plan(found, place)
+        if isinstance(plan, Refusal):
+            return self._result(found, Outcome.REFUSED, plan.reason)
+        results = yield from self._made((yield from self._units(plan)), None)
+        return self._result(found, Outcome.PLANNED, _why(found.job, plan.inputs), units=results)
+
+    def _carry_out(self, found: _Found, hold: Hold) -> Steps:
+        passing(Point.TAKEN)
+        place = self._held(found, hold)
+        plan = self._plan(found, place)
+        if isinstance(plan, Refusal):
+            return self._nothing_to_merge(found, hold, plan)
+        hold.start(plan.inputs.high_water_mark)
+        passing(Point.STARTED)
+        units = yield from self._units(plan)
+        with self._staging(found.target) as staging:
+            results = yield from self._made(units, staging)
+            first = units[0] if units else None
+            if isinstance(first, Unit) and not any(result.path for result in results):
+                # readers that list files alone would go on reading what is replaced
+                kept = yield from self._made((replace(first, keep_empty=True),), staging)
+                results = (*kept, *results[1:])
+            published = self._publish(found.target, hold, plan, staging, results)
+        return self._result(
+            found, Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
+        )
+
+    def _held(self, found: _Found, hold: Hold) -> ListedPlace:
+        """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
+        services, before = self._services, found.job.listed
+        is_unchanged = before is not None and _is_unchanged(services, before)
+        target = found.target = hold.begin()
+        passing(Point.CLAIMED)
+        if before is not None and is_unchanged and not before.holds_staging:
+            return before.held_as(target)
+        for record in finish_claimed(services.fs, target.location, lambda: hold.publishing(Publication.TWO_RENAMES)):
+            services.progress.note(f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}")
+        return target.listed(list_location(services.fs, target.location, missing=RefusedError))
+
+    def _plan(self, found: _Found, place: ListedPlace) -> Prepared | Refusal:
+        services, job = self._services, found.job
+        found.place = place
+        limit = services.settings.integer("acidlib.minor.as.major.bytes")
+        if job.lock_tries >= MAX_LOCK_TRIES:
+            limit = LONG_MAX  # two renames failed for want of a lock often enough: a major of any base
+        plan = prepare(
+            services.fs,
+            place,
+            job.kind,
+            minor_as_major_bytes=limit,
+            automatic=job.why is not None,
+            data=LocalDataFiles(),
+        )
+        if isinstance(plan, Prepared):
+            found.inputs = plan.inputs
+        elif plan.cleaning_only:
+            found.place = None  # it is not for the files alone that there is nothing to do
+        return plan
+
+    def _nothing_to_merge(self, found: _Found, hold: Hold, refusal: Refusal) -> CompactionResult:
+        """Something obsolete may be there: then a request to clean only (Hive Worker), unless one waits already."""
+        mark = refusal.high_water_mark
+        if refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX and hold.only_clean(mark):
+            reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
+            return self._result(found, Outcome.READY_FOR_CLEANING, reason)
+        return self._result(found, Outcome.REFUSED, refusal.reason)
+
+    def _units(
+        self, plan: Prepared
+    ) -> Generator[Looks | Units, list[Done[Any]], tuple[Unit, ...] | tuple[JoinUnit, ...]]:
+        """The files to make, once has been looked into what decides them."""
+        looks = plan.looks()
+        answers = yield Looks(tasks=looks)
+        values = {look.file.path: done.get() for look, done in zip(looks, answers, strict=True)}
+        return plan.units(values, self._settings, self._services.settings)
+
+    @staticmethod
+    def _made(
+        units: tuple[Unit, ...] | tuple[JoinUnit, ...], staging: str | None
+    ) -> Generator[Looks | Units, list[Done[Any]], tuple[UnitResult, ...]]:
+        answers = yield Units(tasks=tuple(UnitTask(unit=unit, staging=staging) for unit in units))
+        return tuple(done.get() for done in answers)
+
+    @contextmanager
+    def _staging(self, target: Target) -> Iterator[str]:
+        """A staging directory. It stays where half of it may be visible: then it is needed to finish the publication.
+
+        Nothing that fails in its removal undoes what was published.
+        """
+        services = self._services
+        staging = create_staging(
+            services.fs, target.location, unique=services.unique(), owner=services.worker_id, now=services.clock()
+        )
+        passing(Point.STAGED)
+        try:
+            yield staging
+        finally:
+            try:
+                if services.fs.exists(staging) and not services.fs.exists(f"{staging}/{PUBLISH_RECORD}"):
+                    remove_staging(services.fs, target.location, staging)
+            except AcidError as error:
+                services.progress.note(f"{target.name}: {error}")
+
+    def _publish(
+        self, target: Target, hold: Hold, plan: Prepared, staging: str, results: tuple[UnitResult, ...]
+    ) -> Published:
+        fs, location, inputs = self._services.fs, target.location, plan.inputs
+        directories = collect_results(fs, staging, inputs, results)
+        passing(Point.ACCEPTED)
+
+        def last_check() -> None:
+            txns = hold.assert_mine(inputs.high_water_mark)
+            now = list_location(fs, location, missing=ConflictError)
+            reason = overlapping_outputs(now, inputs, plan.place.state, generation=plan.place.generation, txns=txns)
+            if reason is not None:
+                raise ConflictError(f"Cannot publish {target.name}: because {reason}")
+
+        is_hidden = inputs.publication is Publication.COMMIT
+        with hold.publishing(inputs.publication):
+            if is_hidden:
+                published = publish_hidden(fs, location, staging, directories, last_check=last_check)
+            else:
+                read = tuple(entry.path for entry in inputs.directories if entry.path)
+                published = publish(fs, location, staging, directories, inputs=read, last_check=last_check)
+            passing(Point.PUBLISHED)
+            try:
+                hold.published(published.directories)
+            except UnknownOutcomeError:
+                raise
+            except AcidError:
+                # a transaction that can never commit: nobody has seen these
+                if is_hidden:
+                    take_back(fs, location, published.directories)
+                raise
+        return published
+
+    # --- how it ends ----------------------------------------------------------------------------------------------
+
+    def _guarded(self, steps: Steps, found: _Found, hold: Hold | None) -> Steps:
+        """What is raised on the way becomes the result."""
+        try:
+            return (yield from steps)
+        except ConflictError as error:
+            return self._result(found, Outcome.CONFLICT, str(error))
+        except RefusedError as error:
+            return self._result(found, Outcome.REFUSED, str(error))
+        except UnknownOutcomeError as error:
+            return self._result(found, Outcome.FAILED, str(error))
+        except AcidError as error:
+            return self._failed(found, hold, error)
+        except Exception as error:
+            # a fault of ours in one partition must not keep the others from being done
+            fault = DefectError(
+                f"Cannot compact {found.target.name}: because of an unexpected {type(error).__name__}: {error}"
+            )
+            return self._result(found, Outcome.FAILED, str(fault))
+
+    def _failed(self, found: _Found, hold: Hold | None, error: AcidError) -> CompactionResult:
+        """It failed; or somebody else has the place now, and what he changed there is why."""
+        try:
+            if hold is not None:
+                hold.assert_held()
+        except ConflictError as lost:
+            return self._result(found, Outcome.CONFLICT, f"{lost}; then: {error}")
+        except AcidError:
+            pass  # the first error is the one to tell
+        return self._result(found, Outcome.FAILED, str(error))
+
+    def _end(self, found: _Found, hold: Hold, result: CompactionResult) -> CompactionResult:
+        """Tell the queue and give the place back. Nothing here can undo what was published."""
+        try:
+            note = hold.end(result.state, result.reason, named=found.job.named, note=self._note(found, result.state))
+            passing(Point.ENDED)
+            if note is not None:
+                result = replace(result, reason=f"{result.reason}; {note}")
+            hold.close()
+        except AcidError as error:
+            self._services.progress.note(f"{result.name}: {error}")
+            if result.state is not Outcome.READY_FOR_CLEANING:
+                return replace(result, reason=f"{result.reason}; then: {error}")
+        return result
+
+    def _note(self, found: _Found, state: Outcome) -> str | None:
+        """What a compaction that was not carried out notes of the place.
+
+        A refusal before the place was listed is about the request: it may have been made for another table.
+        """
+        place = found.place if state is Outcome.REFUSED else found.place or found.job.listed
+        if place is None or state not in (Outcome.REFUSED, Outcome.FAILED, Outcome.CONFLICT):
+            return None
+        return note_of(fingerprint(place, self._services.settings), is_conflict=state is Outcome.CONFLICT)
+
+    def _let_go(self, hold: Hold, target: Target) -> None:
+        """Give the place back, as far as that was not done; it goes stale by itself, so no error of this one counts."""
+        try:
+            hold.close()
+        except AcidError as error:
+            self._services.progress.note(f"{target.name}: {error}")
+
+    def _result(
+        self,
+        found: _Found,
+        state: Outcome,
+        reason: str,
+        *,
+        units: tuple[UnitResult, ...] | None = None,
+        published: Published | None = None,
+    ) -> CompactionResult:
+        return found.result(state, reason, now=self._services.clock(), units=units, published=published)
+
+
+def _is_unchanged(services: Services, place: ListedPlace) -> bool:
+    """Whether no directory has come or gone since a place was listed, as far as the time of its own change tells.
+
+    That saves listing it again; what it says is proven right before publishing.
+    """
+    try:
+        entry = services.fs.entry(place.target.location, missing=ConflictError)
+    except AcidError:
+        return False
+    return entry.is_directory and entry.modified == place.listing.modified
+
+
+def _why(job: Job, inputs: CompactionInputs) -> str:
+    """Why this was done, in this way."""
+    changed = inputs.kind is not inputs.requested
+    parts = [job.why] if job.why is not None else []
+    if changed and job.lock_tries >= MAX_LOCK_TRIES:
+        parts.append(
+            f"an exclusive lock for two renames was not granted {MAX_LOCK_TRIES} times, so it is done as a major"
+        )
+    elif changed or not parts:
+        parts.append(inputs.reason)
+    return "; ".join(parts)

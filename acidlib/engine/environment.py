@@ -1,0 +1,98 @@
+"""What every run is told: its settings, where requests and tables are, who runs it and where."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.options import options_from_settings, uris_from_settings
+from acidlib.settings import Layer, Settings, load_settings, site_values
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf" / "acidlib.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What every run is told.
+
+    queue_url        of our own queue, or of the one in a metastore's database
+    metastore        URIs of the metastore to work with; empty: without one
+    names_metastore  it was given on the command line
+    site             what hive-site.xml and metastore-site.xml say, as text
+    user, host       who runs this, and where
+    pool             of the metastore's requests (Hive 4); None = as settings say
+    output           "text" or "json"
+    warnings         about the settings
+    """
+
+    settings: Settings
+    queue_url: str
+    metastore: tuple[str, ...] = ()
+    names_metastore: bool = False
+    site: Mapping[str, str] = field(default_factory=dict)
+    user: str = field(default_factory=getpass.getuser)
+    host: str = field(default_factory=socket.gethostname)
+    pool: str | None = None
+    output: str = "text"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def json(self) -> bool:
+        """Whether standard output is to be one JSON document."""
+        return self.output == "json"
+
+    @property
+    def metastore_name(self) -> str:
+        """The metastore as our own queue knows it: the same URIs in any order are the same metastore."""
+        return ",".join(sorted(self.metastore))
+
+    def connect(self) -> Hms:
+        """A connection to the metastore; RetryError when none of its URIs answers."""
+        return connect(self.metastore, options_from_settings(self.site), user=self.user, host=self.host)
+
+    def with_setting(self, key: str, value: str) -> Environment:
+        """The same with a setting that an option of its own stands for; RefusedError for a value that is none."""
+        return replace(self, settings=self.settings.with_layer(Layer.COMMAND_LINE, {key: value})[0])
+
+    def without_metastore(self) -> Environment:
+        """The same, for directories alone."""
+        return replace(self, metastore=())
+
+
+def read_environment(
+    *, metastore_uri: str | None, queue_url: str | None, assignments: Sequence[str], output: str
+) -> Environment:
+    """The environment of a run: its options, `HIVE_CONF_DIR`, `ACIDLIB_HOME`, and conf/acidlib.toml.
+
+    `metastore_uri` None takes the one of hive-site.xml (by either of Hive's names), `none` stands for no metastore.
+    """
+    conf_dir = _path_of("HIVE_CONF_DIR")
+    settings, warnings = load_settings(conf_dir=conf_dir, toml=CONF if CONF.exists() else None, assignments=assignments)
+    site = {} if conf_dir is None else site_values(conf_dir)
+    without = metastore_uri is not None and metastore_uri.strip().lower() == "none"
+    given = site if metastore_uri is None else {"hive.metastore.uris": metastore_uri}
+    return Environment(
+        settings=settings,
+        queue_url=queue_url or _default_queue_url(),
+        metastore=() if without else uris_from_settings(given),
+        names_metastore=metastore_uri is not None and not without,
+        site=site,
+        output=output,
+        warnings=warnings,
+    )
+
+
+def _default_queue_url() -> str:
+    home = _path_of("ACIDLIB_HOME") or Path.home() / ".local" / "state" / "acidlib"
+    return f"sqlite:///{home / 'queue.db'}"
+
+
+def _path_of(variable: str) -> Path | None:
+    value = os.environ.get(variable)
+    return Path(value).expanduser().absolute() if value else None

@@ -1,0 +1,304 @@
+"""The options of the jobs: each decorator adds some and passes on what they mean."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from acidlib.engine.environment import Environment, read_environment
+from acidlib.engine.selection import Budget, Order, Selection
+from acidlib.engine.target import Understanding
+from acidlib.errors import RefusedError
+from acidlib.metastore.options import parse_endpoints
+from acidlib.model.generation import Generation
+from acidlib.model.partitions import check_pattern
+from acidlib.orc.hive_types import row_type_of_columns
+from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
+from acidlib.settings import parse_duration, parse_size
+from acidlib.storage.filesystem import as_acid_error
+from acidlib.storage.uris import open_filesystem
+
+_Command = Callable[..., Any]
+
+
+class Duration(click.ParamType[float]):
+    """1d, 12h, 30s: seconds as a float."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        try:
+            seconds = parse_duration(str(value)) / 1000
+        except ValueError:
+            seconds = -1.0
+        if seconds < 0:
+            self.fail(f"{value!r} is not a duration such as 30s, 12h or 1d", param, ctx)
+        return seconds
+
+
+class Size(click.ParamType[int]):
+    """256m, 1g: bytes as an int."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes."""
+        try:
+            return parse_size(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a size such as 1024, 256m or 1g", param, ctx)
+
+
+def common_options(function: _Command) -> _Command:
+    """--metastore-uri, --queue-url, --set, --output, --debug; passes `environment`. Stands above all other options."""
+
+    @click.option(
+        "--metastore-uri",
+        metavar="URI,…",
+        help="thrift://host:9083, several for failover; default: hive-site.xml; none.",
+    )
+    @click.option("--queue-url", envvar="ACIDLIB_QUEUE_URL", help="Database of the queue; default: a SQLite file.")
+    @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting by Hive's name.")
+    @click.option(
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="What goes to standard output.",
+    )
+    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @functools.wraps(function)
+    def wrapped(
+        *,
+        metastore_uri: str | None,
+        queue_url: str | None,
+        assignments: tuple[str, ...],
+        output: str,
+        debug: bool,
+        **options: Any,
+    ) -> Any:
+        del debug  # JobCommand has it
+        if metastore_uri is not None and metastore_uri.strip().lower() != "none":
+            with _usage():
+                parse_endpoints([metastore_uri])
+        found = read_environment(
+            metastore_uri=metastore_uri, queue_url=queue_url, assignments=assignments, output=output
+        )
+        return function(environment=found, **options)
+
+    return wrapped
+
+
+def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
+    """Where and what; passes `selection` and `understanding`. `everything`: all tables are meant if none is named."""
+
+    def decorate(function: _Command) -> _Command:
+        @click.option("--warehouse", metavar="URI", help="A directory of databases and tables, without a metastore.")
+        @click.option("--location", metavar="URI", help="One table or one partition, without a metastore.")
+        @click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
+        @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
+        @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
+        @click.option("--idle", type=Duration(), help="Only what has not changed for so long, e.g. 1d.")
+        @if_exists_option
+        @click.option("--write-ids", metavar="TEXT", help="Which write ids are committed, in Hive's format.")
+        @click.option(
+            "--write-ids-file", type=click.Path(path_type=Path, readable=False), help="The same, a line per table."
+        )
+        @click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted.")
+        @click.option(
+            "--hive-version",
+            type=click.Choice(["auto", "3", "4"]),
+            default="auto",
+            show_default=True,
+            help="Whose names and rules hold.",
+        )
+        @click.option("--table-kind", type=click.Choice(["full", "insert-only"]), help="Where files cannot prove it.")
+        @click.option(
+            "--columns", metavar="'NAME TYPE, …'", help="The table's columns, where its files disagree in them."
+        )
+        @click.option("--visibility-txn", type=click.IntRange(min=1), help="A committed transaction for the names.")
+        @functools.wraps(function)
+        def wrapped(*, environment: Environment, **options: Any) -> Any:
+            if options["location"] is not None or options["warehouse"] is not None:
+                if environment.names_metastore:
+                    raise click.UsageError("--metastore-uri excludes --location and --warehouse")
+                environment = environment.without_metastore()
+            options["selection"] = _selection(options, has_metastore=bool(environment.metastore), everything=everything)
+            options["understanding"] = _understanding(
+                options, options["selection"], has_metastore=bool(environment.metastore)
+            )
+            return function(environment=environment, **options)
+
+        return wrapped
+
+    return decorate
+
+
+def if_exists_option(function: _Command) -> _Command:
+    """--if-exists; passes `if_exists`."""
+    told = "Nothing to do, instead of an error, where a named table or location, or any such partition, does not exist."
+    return click.option("--if-exists", is_flag=True, help=told)(function)
+
+
+def path_of(uri: str | None) -> str | None:
+    """The path of a location that was given as an option; UsageError of click for one that cannot be opened."""
+    with _usage():
+        return None if uri is None else open_filesystem(uri)[1]
+
+
+def checked_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Sequence[str]) -> None:
+    """Refuse texts of --table, --exclude and --partition that could never match anything."""
+    for option, names in (("--table", tables), ("--exclude", exclude)):
+        for name in names:
+            database, _, table = name.partition(".")
+            # a star may stand for the dot as well
+            if "*" not in name and not (database and table):
+                raise click.UsageError(f"{option} {name} is not of the form DB.NAME")
+    with _usage():
+        for pattern in partitions:
+            check_pattern(pattern)
+
+
+def _selection(options: dict[str, Any], *, has_metastore: bool, everything: bool) -> Selection:
+    location, root = options.pop("location"), options.pop("warehouse")
+    tables, exclude, partitions = options.pop("tables"), options.pop("exclude"), options.pop("partitions")
+    checked_filters(tables, exclude, partitions)
+    if location is not None and root is not None:
+        raise click.UsageError("--location and --warehouse exclude each other")
+    if location is not None and (tables or exclude):
+        given = "--table" if tables else "--exclude"
+        raise click.UsageError(f"--location names the table already: {given} goes with --warehouse or a metastore")
+    if not has_metastore:
+        if root is None and tables:
+            raise click.UsageError("--table needs --metastore-uri, or --warehouse, the directory of its database")
+        if everything and location is None and root is None:
+            raise click.UsageError("give --metastore-uri, --warehouse or --location")
+    if not everything and location is None and root is None and not tables and (partitions or exclude):
+        given = "--partition" if partitions else "--exclude"
+        raise click.UsageError(f"{given} needs --table: the queue is drained as it is")
+    return Selection(
+        location=path_of(location),
+        warehouse=path_of(root),
+        tables=tables,
+        exclude=exclude,
+        partitions=partitions,
+        idle_seconds=options.pop("idle"),
+        if_exists=options.pop("if_exists"),
+    )
+
+
+_STATED = ("write_ids", "write_ids_file", "all_committed", "table_kind", "columns", "visibility_txn")
+
+
+def _understanding(options: dict[str, Any], selection: Selection, *, has_metastore: bool) -> Understanding:
+    given = [f"--{name.replace('_', '-')}" for name in _STATED if options[name] not in (None, False)]
+    version = options.pop("hive_version")
+    given += ["--hive-version"] if version != "auto" else []
+    if given and has_metastore:
+        raise click.UsageError(f"{given[0]} is for directories: here the metastore knows")
+    stated = _stated(options.pop("write_ids"), options.pop("write_ids_file"), everything=options.pop("all_committed"))
+    names_something = selection.location is not None or selection.warehouse is not None
+    if stated is None and names_something:
+        raise click.UsageError(
+            "what is committed cannot be known from files: give --write-ids, --write-ids-file or --all-committed"
+        )
+    if stated is not None and stated.single is not None and selection.location is None:
+        raise click.UsageError(
+            "--write-ids is for one table: give --location, or --write-ids-file with a line per table"
+        )
+    if given and not names_something:
+        raise click.UsageError(f"{given[0]} goes with --location or --warehouse: what is queued was stated before")
+    return Understanding(
+        write_ids=stated,
+        generation=None if version == "auto" else Generation(int(version)),
+        table_kind=options.pop("table_kind"),
+        columns=_row_type(options.pop("columns"), selection),
+        visibility_txn=options.pop("visibility_txn"),
+    )
+
+
+def _row_type(columns: str | None, selection: Selection) -> str | None:
+    """The row's type of --columns."""
+    if columns is None:
+        return None
+    if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):
+        raise click.UsageError("--columns is for one table: give --location, or one --table")
+    with _usage():
+        return row_type_of_columns(columns, where="the table of --columns")
+
+
+def _stated(text: str | None, file: Path | None, *, everything: bool) -> StatedWriteIds | None:
+    """What the three options state. Only what a file says is no matter of usage."""
+    file_text = None if file is None else _read_text(file)
+    if file is None or text is not None or everything:
+        with _usage():
+            return stated_write_ids(text=text, file_text=file_text, everything=everything)
+    try:
+        return stated_write_ids(text=None, file_text=file_text, everything=False)
+    except RefusedError as error:
+        raise RefusedError(f"Cannot use the write-id lists {file}: because one cannot be taken: {error}") from None
+
+
+def pool_option(function: _Command) -> _Command:
+    """--pool; sets it in `environment`. Has to stand below `common_options`."""
+
+    @click.option("--pool", metavar="NAME", help="Requests of this pool of a Hive 4 metastore; default: the setting.")
+    @functools.wraps(function)
+    def wrapped(*, environment: Environment, pool: str | None, **options: Any) -> Any:
+        if pool is not None and not environment.metastore:
+            raise click.UsageError("--pool needs a metastore")
+        if pool is not None and not pool.strip():
+            raise click.UsageError("--pool names no pool")
+        return function(environment=replace(environment, pool=pool), **options)
+
+    return wrapped
+
+
+def budget_options(function: _Command) -> _Command:
+    """--order, --max-partitions, --max-bytes, --time-budget; passes `order` and `budget`."""
+
+    @click.option(
+        "--order",
+        type=click.Choice([order.value for order in Order]),
+        default="deltas",
+        show_default=True,
+        help="What goes first.",
+    )
+    @click.option("--max-partitions", type=click.IntRange(min=0), help="Start no more than these.")
+    @click.option("--max-bytes", type=Size(), help="Start no more input bytes than these, e.g. 100g.")
+    @click.option("--time-budget", type=Duration(), help="Start nothing after this time, e.g. 2h.")
+    @functools.wraps(function)
+    def wrapped(
+        *, order: str, max_partitions: int | None, max_bytes: int | None, time_budget: float | None, **options: Any
+    ) -> Any:
+        deadline = None if time_budget is None else time.time() + time_budget
+        budget = Budget(partitions=max_partitions, bytes=max_bytes, deadline=deadline)
+        return function(order=Order(order), budget=budget, **options)
+
+    return wrapped
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """What is refused here is wrong usage."""
+    try:
+        yield
+    except RefusedError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise as_acid_error(error, "read the write-id lists", str(path), missing=RefusedError) from error
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"Cannot read the write-id lists {path}: because {error}") from error

@@ -1,0 +1,256 @@
+"""The locks without a transaction that a compaction on Hive 3.1 holds while it runs.
+
+Two compactors must never work on one place. On Hive 4 the queue sees to that; on Hive 3.1 it is an exclusive lock under
+a name that no user's table has, so that it blocks no query. A short lock on the table itself makes sure that nobody
+drops or changes it while results are renamed into place.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
+from acidlib.metastore.hms import Hms
+from acidlib.metastore.lock_rules import (
+    PLACES,
+    agent_text,
+    blocking_locks,
+    dead_locks,
+    describe_holders,
+    lock_token,
+    place_partition,
+    place_table,
+)
+from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
+from acidlib.processes import has_ended, process_identity
+
+FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 1.0
+
+
+class CompactorLock:
+    """A lock without a transaction, kept alive until it is released. As a context manager it is released at the end."""
+
+    def __init__(self, hms: Hms, lease: Lease, lock_id: int) -> None:
+        """Made by `lock_place` and `publication_lock`."""
+        self.lock_id = lock_id
+        self._hms = hms
+        self._lease = lease
+        self._released = False
+
+    def assert_alive(self) -> None:
+        """Raises what `Lease.assert_alive` does, and ConflictError after the release."""
+        if self._released:
+            raise ConflictError(f"Cannot go on with {self._lease.name}: because it was released")
+        self._lease.assert_alive()
+
+    def release(self) -> None:
+        """Unlock; may be called again.
+
+        Raises RetryError when the metastore could not be asked (it drops the lock by itself after its timeout), but not
+        while another error is being handled.
+        """
+        if self._released:
+            return
+        earlier = sys.exception()
+        try:
+            self._hms.unlock(self.lock_id)
+        except AcidError as error:
+            if earlier is None:
+                raise RetryError(
+                    f"Cannot release {self._lease.name}: because {reason_of(error)}; the metastore drops it by itself "
+                    f"after {self._lease.timeout_seconds:g} s without a heartbeat"
+                ) from error
+        else:
+            self._released = True
+        finally:
+            self._lease.stop()
+
+    def __enter__(self) -> CompactorLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LockRequest:
+    """A lock to ask for, and how long to wait for it.
+
+    `name` is what messages call it, `refusal` begins the message when it is not granted in time.
+    """
+
+    component: LockComponent
+    agent: str
+    name: str
+    refusal: str
+    timeout_seconds: float
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+
+
+def lock_place(
+    hms: Hms, heartbeater: Heartbeater, *, database: str, table: str, partition: str | None, agent: str
+) -> CompactorLock:
+    """The right to compact one table or partition, which one compactor at a time has (Hive 3.1).
+
+    Queries and Hive's own compactor do not notice it. A holder counts as dead when its heartbeats are overdue, or when
+    its process ran on this machine and has ended; its lock is then dropped. Raises ConflictError naming the holder.
+    """
+    name = _full_name(database, table, partition)
+    request = _LockRequest(
+        component=LockComponent(
+            type=LockType.EXCLUSIVE,
+            database=PLACES,
+            table=place_table(database, table),
+            partition=place_partition(partition),
+        ),
+        agent=_unique_agent(agent),
+        name=f"the place {name}",
+        refusal=f"Cannot compact {name}: because another compactor works on it",
+        timeout_seconds=0,
+        clock=time.monotonic,
+        sleep=time.sleep,
+    )
+    return _acquire(hms, heartbeater, request)
+
+
+@contextmanager
+def publication_lock(
+    hms: Hms,
+    heartbeater: Heartbeater,
+    *,
+    database: str,
+    table: str,
+    partition: str | None,
+    exclusive: bool,
+    agent: str,
+    timeout_seconds: float = 30.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[CompactorLock]:
+    """A lock on the table or partition itself for the seconds of a publication; it is waited for `timeout_seconds`.
+
+    Shared: nobody drops or alters it. Exclusive: nobody reads or writes it either; while it waits, all who come later
+    wait behind it. Raises ConflictError naming the holders when it was not granted in time.
+    """
+    kind = LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ
+    name = _full_name(database, table, partition)
+    request = _LockRequest(
+        component=LockComponent(type=kind, database=database, table=table, partition=partition),
+        agent=_unique_agent(agent),
+        name=f"the {kind.name} lock on {name}",
+        refusal=f"Cannot publish {name}: because its {kind.name} lock was not granted within {timeout_seconds:g} s",
+        timeout_seconds=timeout_seconds,
+        clock=clock,
+        sleep=sleep,
+    )
+    with _acquire(hms, heartbeater, request) as lock:
+        yield lock
+
+
+def release_dead_locks(hms: Hms, *, timeout_seconds: float, agent: str) -> tuple[HeldLock, ...]:
+    """Drop the locks that killed compactors left, on whatever table; they are returned.
+
+    For Hive 3.1, which drops them by itself only while its initiator is on (`hive.compactor.initiator.on`).
+    `timeout_seconds` is the metastore's for transactions.
+    """
+    probe = LockComponent(type=LockType.SHARED_READ, database=PLACES, table="clock")
+    # its first heartbeat has the time of the metastore's database, by which those of the other locks are judged
+    probe_id = _request_lock(hms, probe, _unique_agent(agent))[0]
+    try:
+        locks = hms.show_locks()
+        return _drop_dead_locks(hms, locks, locks, lock_id=probe_id, timeout_seconds=timeout_seconds)
+    finally:
+        with suppress(AcidError):  # the server drops it, or the next call of this function
+            hms.unlock(probe_id)
+
+
+def _acquire(hms: Hms, heartbeater: Heartbeater, request: _LockRequest) -> CompactorLock:
+    """The lock, granted. After any error it is not left behind, waiting or held."""
+    since = heartbeater.now
+    lock_id, state = _request_lock(hms, request.component, request.agent)
+    lease: Lease | None = None
+    try:
+        lease = heartbeater.register(txn_id=None, lock_id=lock_id, name=request.name, since=since)
+        _wait_until_granted(hms, request, lock_id, state, heartbeater.timeout_seconds)
+    except BaseException:
+        with suppress(AcidError):  # the first error is the one to raise
+            hms.unlock(lock_id)
+        if lease is not None:
+            lease.stop()
+        raise
+    return CompactorLock(hms, lease, lock_id)
+
+
+def _request_lock(hms: Hms, component: LockComponent, agent: str) -> tuple[int, LockState]:
+    """Ask for a lock. When no answer comes, a lock that may exist all the same is found by its agent and withdrawn.
+
+    That is also so when the server failed: Hive 3.1 stores a request first and looks whether it is free after that.
+    """
+    try:
+        return hms.lock([component], txn_id=None, agent=agent)
+    except (ConflictError, RefusedError):
+        raise
+    except BaseException:
+        with suppress(AcidError):  # the first error is the one to raise
+            for lock_id in {lock.lock_id for lock in hms.show_locks(component.database) if lock.agent == agent}:
+                hms.unlock(lock_id)
+        raise
+
+
+def _wait_until_granted(
+    hms: Hms, request: _LockRequest, lock_id: int, state: LockState, heartbeat_timeout_seconds: float
+) -> None:
+    """Returns when the lock is granted; raises ConflictError when it is not in time."""
+    wanted = request.component
+    deadline = request.clock() + request.timeout_seconds
+    if state is LockState.WAITING:
+        locks = hms.show_locks(wanted.database)
+        blocking = blocking_locks(locks, wanted, lock_id=lock_id)
+        # it may be free by now, or once the locks of dead compactors are dropped
+        if not blocking or _drop_dead_locks(
+            hms, blocking, locks, lock_id=lock_id, timeout_seconds=heartbeat_timeout_seconds
+        ):
+            state = hms.check_lock(lock_id, txn_id=None)
+    pause = FIRST_POLL_SECONDS
+    while state is LockState.WAITING:
+        remaining = deadline - request.clock()
+        if remaining <= 0:
+            blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=lock_id)
+            raise ConflictError(f"{request.refusal}: held by {describe_holders(blocking)}")
+        request.sleep(min(pause, remaining))
+        pause = min(2 * pause, LONGEST_POLL_SECONDS)
+        state = hms.check_lock(lock_id, txn_id=None)
+    if state is not LockState.ACQUIRED:
+        raise ConflictError(f"{request.refusal}: the metastore answered {state.name}")
+
+
+def _drop_dead_locks(
+    hms: Hms, suspects: tuple[HeldLock, ...], locks: tuple[HeldLock, ...], *, lock_id: int, timeout_seconds: float
+) -> tuple[HeldLock, ...]:
+    """Drop those of the suspects that are dead, by the database's time: that of the heartbeat of our own lock."""
+    now_ms = next((lock.heartbeat_ms for lock in locks if lock.lock_id == lock_id), None)
+    if now_ms is None:
+        return ()
+    dead = dead_locks(suspects, now_ms=now_ms, timeout_seconds=timeout_seconds, has_ended=has_ended)
+    for dead_id in {lock.lock_id for lock in dead}:
+        hms.unlock(dead_id)
+    return dead
+
+
+def _unique_agent(agent: str) -> str:
+    """The agent of one request for a lock, told apart from all others, and with the process that asks for it."""
+    return agent_text(agent, lock_token(process_identity(), uuid.uuid4().hex[:12]))
+
+
+def _full_name(database: str, table: str, partition: str | None) -> str:
+    return ".".join(part for part in (database, table, partition) if part is not None)

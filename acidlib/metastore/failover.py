@@ -1,0 +1,239 @@
+"""Calls with failover and repetition: which may be repeated, on which metastore, and what is raised when all fail."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.connection import Connection, NoSuchTransactionError, UnknownCallError
+from acidlib.metastore.idl import interface
+from acidlib.metastore.options import ConnectionOptions, Endpoint
+from acidlib.metastore.transport import ConnectionLost
+from acidlib.model.generation import Generation
+
+T = TypeVar("T")
+
+_FIRST_ATTEMPTS = 3
+_LONGEST_WAIT_SECONDS = 30
+
+
+class Effect(enum.Enum):
+    """What a call changes on the server, and so what may be done when its answer is lost."""
+
+    NONE = "nothing: it is repeated"
+    IDEMPOTENT = "the same once or twice: it is repeated; if no answer ever comes, the outcome is unknown"
+    NOT_IDEMPOTENT = "something each time: it is never repeated once anything was sent"
+
+
+class _AttemptFailed(Exception):  # noqa: N818 - it asks for another attempt
+    """Another attempt may succeed; `error` is raised when this was the last one."""
+
+    def __init__(self, error: AcidError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class FailoverClient:
+    """Makes calls on one of several metastores, the next one when the current one is lost. Not thread safe."""
+
+    def __init__(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        options: ConnectionOptions,
+        *,
+        user: str,
+        host: str,
+        sleep: Callable[[float], None],
+    ) -> None:
+        """Connects to the first endpoint that answers as a metastore.
+
+        Raises RetryError when none can be reached, RefusedError when all that can be are no metastores of Hive 3.1
+        or 4.
+        """
+        self.user = user
+        self.host = host
+        self._endpoints = endpoints
+        self._options = options
+        self._sleep = sleep
+        self._current = 0
+        connection = self._repeat(min(_FIRST_ATTEMPTS, options.attempts), partial(self._open, None))
+        self._connection: Connection | None = connection
+        self.peer = connection.peer
+
+    @property
+    def generation(self) -> Generation:
+        """The generation of the metastores; those that are failed over to have to be of the same."""
+        return self.peer.generation
+
+    @property
+    def version(self) -> str:
+        """The version that the metastore reports."""
+        return self.peer.version
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint that is connected to, or was last."""
+        return self._endpoints[self._current]
+
+    def call(self, action: str, name: str, *arguments: object, effect: Effect, missing: str = "") -> Any:
+        """The answer of a call of our own interface; None if the server raised the exception named `missing`.
+
+        `action` completes "Cannot ..." in errors. Raises what `Connection.call` does, but RetryError when no metastore
+        can be reached, and UnknownOutcomeError as `effect` says.
+        """
+        return self._call(action, name, arguments, effect, missing, hive3=False)
+
+    def hive3_call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
+        """The answer of a read through hmsclient; otherwise as `call`."""
+        return self._call(action, name, arguments, Effect.NONE, missing, hive3=True)
+
+    def close(self) -> None:
+        """Ends the connection; a later call opens a new one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _call(
+        self, action: str, name: str, arguments: tuple[object, ...], effect: Effect, missing: str, *, hive3: bool
+    ) -> Any:
+        answer_lost = False
+
+        def attempt() -> Any:
+            nonlocal answer_lost
+            connection = self._connected()
+            call = connection.hive3_call if hive3 else connection.call
+            try:
+                return call(action, name, *arguments, missing=missing)
+            except ConnectionLost as error:
+                reason = f"{error} (metastore {connection.endpoint.uri})"
+                if connection.sent:
+                    answer_lost = True
+                    if effect is Effect.NOT_IDEMPOTENT:
+                        raise _unknown_outcome(action, reason) from None
+                raise _AttemptFailed(RetryError(f"Cannot {action}: because {reason}")) from None
+            except NoSuchTransactionError:
+                if answer_lost and effect is Effect.IDEMPOTENT:
+                    # a transaction that is over may be forgotten: Hive 3.1 does so at once if it wrote nothing
+                    reason = "the answer was lost, and now the transaction is unknown"
+                    raise _unknown_outcome(action, reason) from None
+                raise
+
+        try:
+            return self._repeat(self._options.attempts, partial(self._leaving_no_answer_behind, attempt))
+        except (RetryError, RefusedError) as error:
+            if answer_lost and effect is Effect.IDEMPOTENT:
+                raise _unknown_outcome(action, f"the answer was lost, and then: {error}") from None
+            raise
+
+    def _leaving_no_answer_behind(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` returns; a connection that may be in the middle of an answer is not used again."""
+        try:
+            return attempt()
+        except AcidError as error:
+            if isinstance(error, (UnknownOutcomeError, DefectError)):
+                self._move_on()
+            raise
+        except BaseException:
+            self._move_on()
+            raise
+
+    def _repeat(self, attempts: int, attempt: Callable[[], T]) -> T:
+        retrying = Retrying(
+            stop=stop_after_attempt(attempts),
+            wait=wait_exponential(multiplier=1, max=_LONGEST_WAIT_SECONDS),
+            retry=retry_if_exception_type(_AttemptFailed),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(attempt)
+        except _AttemptFailed as failed:
+            raise failed.error from None
+
+    def _move_on(self) -> None:
+        """Closes the connection; the next one is tried with the next endpoint first."""
+        if self._connection is not None:
+            self.close()
+            self._current = (self._current + 1) % len(self._endpoints)
+
+    def _connected(self) -> Connection:
+        """The connection, opened again where it was closed or the server has ended it."""
+        if self._connection is not None and self._connection.is_usable():
+            return self._connection
+        # an idle connection that the server ended says nothing against its endpoint
+        self.close()
+        self._connection = self._open(self.generation)
+        self.peer = self._connection.peer
+        return self._connection
+
+    def _open(self, generation: Generation | None) -> Connection:
+        """A connection to the first endpoint that answers, from the current one on; of this generation, if given."""
+        failures: list[str] = []
+        refused: list[AcidError] = []
+        start = self._current
+        for step in range(len(self._endpoints)):
+            self._current = (start + step) % len(self._endpoints)
+            try:
+                return self._open_current(generation)
+            except ConnectionLost as reason:
+                failures.append(f"{self.endpoint.uri}: {reason}" if len(self._endpoints) > 1 else str(reason))
+            except RefusedError as error:
+                failures.append(str(error))
+                refused.append(error)
+        self._current = start
+        if len(refused) == len(self._endpoints):
+            raise refused[0]
+        uris = ", ".join(endpoint.uri for endpoint in self._endpoints)
+        raise _AttemptFailed(RetryError(f"Cannot reach the metastore {uris}: because {'; '.join(failures)}"))
+
+    def _open_current(self, generation: Generation | None) -> Connection:
+        connection = Connection(self.endpoint, self._options, user=self.user)
+        found = connection.peer.generation
+        if generation is not None and found is not generation:
+            connection.close()
+            raise RefusedError(
+                f"Cannot go on with the metastore {self.endpoint.uri}: because it is of Hive {found}, the one before "
+                f"was of Hive {generation}"
+            )
+        return connection
+
+
+def _unknown_outcome(action: str, reason: str) -> UnknownOutcomeError:
+    return UnknownOutcomeError(f"Cannot tell the outcome of an attempt to {action}: because {reason}")
+
+
+class Calls:
+    """A group of calls over one `FailoverClient`."""
+
+    def __init__(self, client: FailoverClient) -> None:
+        self._client = client
+        self._types: Any = interface()
+
+    @property
+    def generation(self) -> Generation:
+        """The generation of the metastore, found by asking it."""
+        return self._client.generation
+
+    @property
+    def _is_hive4(self) -> bool:
+        return self.generation is Generation.HIVE4
+
+    def _read(self, action: str, call: str, *arguments: object, missing: str = "") -> Any:
+        """A call that changes nothing, through our own interface."""
+        return self._client.call(action, call, *arguments, effect=Effect.NONE, missing=missing)
+
+    def _read_if_known(self, action: str, call: str, *arguments: object) -> Any:
+        """A read that only some versions of a generation have; None from one that has not."""
+        try:
+            return self._read(action, call, *arguments)
+        except UnknownCallError:
+            return None
+
+    def _require_hive4(self, action: str) -> None:
+        if not self._is_hive4:
+            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no such call")

@@ -1,0 +1,277 @@
+"""The bytes of a connection: a socket, TLS, a SASL login, and how messages are cut (not at all, in frames, in packets).
+
+Source of the SASL packets: Thrift `TSaslTransport`: a status byte, a length and a text, until the server says COMPLETE.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from puresasl import SASLError
+from puresasl.client import SASLClient
+
+from acidlib.errors import RefusedError
+from acidlib.metastore.options import ConnectionOptions, Endpoint, SaslOptions, TlsOptions
+
+_CHUNK = 1 << 16
+_MAX_PACKET = 1 << 29
+# the status bytes of the SASL login
+_START, _OK, _BAD, _ERROR, _COMPLETE = 1, 2, 3, 4, 5
+_MAX_CHALLENGE = 1 << 20
+
+
+class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers decide on, not an error for users
+    """The connection could not be made, broke, or brought what is no message; the text says how."""
+
+
+class Transport:
+    """The bytes of one connection, for both Thrift libraries.
+
+    `sent` says whether any byte of a message has been given to the network since `begin`.
+    """
+
+    def __init__(self, endpoint: Endpoint, options: ConnectionOptions) -> None:
+        """Connects, at most for the connect timeout, and logs in.
+
+        Raises ConnectionLost, and RefusedError for a certificate, a mechanism or a login that does not pass.
+        """
+        self.sent = False
+        self._out = bytearray()
+        self._in = b""
+        self._packets = options.framed or options.sasl is not None
+        self._socket = _connect(endpoint, options)
+        self._sasl: SASLClient | None = None
+        if options.sasl is not None:
+            try:
+                self._sasl = self._log_in(options.sasl, endpoint)
+            except BaseException:
+                self.close()
+                raise
+
+    def begin(self, timeout_seconds: float) -> None:
+        """Starts a message: nothing of it is sent yet, and each wait for its answer may take this long."""
+        self.sent = False
+        self._out.clear()
+        self._in = b""
+        self._socket.settimeout(timeout_seconds)
+
+    def is_usable(self) -> bool:
+        """Whether a message may be sent: not when the server has ended the connection, as one that restarts does.
+
+        Only to be asked between two messages, when nothing is there to be read.
+        """
+        try:
+            self._socket.settimeout(0)
+            self._socket.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    def write(self, data: bytes) -> None:
+        """Keeps bytes until `flush`."""
+        self._out += data
+
+    def flush(self) -> None:
+        """Sends what was written, as one packet where messages are cut."""
+        data = bytes(self._out)
+        self._out.clear()
+        if not data:
+            return
+        if self._packets:
+            data = bytes(self._sasl.wrap(data)) if self._sasl is not None else data
+            data = struct.pack(">I", len(data)) + data
+        # from here on the server may have the message, even if an error comes back
+        self.sent = True
+        self._send(data)
+
+    def read(self, size: int) -> bytes:
+        """At least one and at most `size` bytes of the answer."""
+        if not self._packets:
+            return self._receive(size)
+        while not self._in:
+            self._in = self._read_packet()
+        data, self._in = self._in[:size], self._in[size:]
+        return data
+
+    def close(self) -> None:
+        """Ends the connection; never raises."""
+        with suppress(OSError):
+            self._socket.close()
+
+    # Thrift's transports ask for these names
+
+    def is_open(self) -> bool:
+        """True: it is open from its creation on."""
+        return True
+
+    def open(self) -> None:
+        """Nothing: it is open from its creation on."""
+
+    def _read_packet(self) -> bytes:
+        (length,) = struct.unpack(">I", self._receive_exactly(4))
+        if length > _MAX_PACKET:
+            raise ConnectionLost("the answer does not come in frames")
+        data = self._receive_exactly(length)
+        return bytes(self._sasl.unwrap(data)) if self._sasl is not None else data
+
+    def _receive(self, size: int) -> bytes:
+        try:
+            data = self._socket.recv(size)
+        except TimeoutError:
+            raise ConnectionLost(f"there was no answer within {self._socket.gettimeout():g} s") from None
+        except OSError as error:
+            raise ConnectionLost(f"the connection broke: {_reason(error)}") from None
+        if not data:
+            raise ConnectionLost("the server closed the connection")
+        return data
+
+    def _receive_exactly(self, size: int) -> bytes:
+        parts = []
+        while size:
+            parts.append(self._receive(min(size, _CHUNK)))
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise ConnectionLost(f"nothing could be sent within {self._socket.gettimeout():g} s") from None
+        except OSError as error:
+            raise ConnectionLost(f"the connection broke: {_reason(error)}") from None
+
+    def _log_in(self, options: SaslOptions, endpoint: Endpoint) -> SASLClient:
+        try:
+            return login(options, endpoint.host, self._send, self._receive_exactly)
+        except SaslFailure as failure:
+            raise RefusedError(f"Cannot log in to the metastore {endpoint.uri}: because {failure}") from None
+
+
+def _connect(endpoint: Endpoint, options: ConnectionOptions) -> socket.socket:
+    context = _tls_context(options.tls) if options.tls is not None else None
+    try:
+        plain = socket.create_connection((endpoint.host, endpoint.port), timeout=options.connect_timeout_seconds)
+    except TimeoutError:
+        raise ConnectionLost(f"no connection was made within {options.connect_timeout_seconds:g} s") from None
+    except OSError as error:
+        raise ConnectionLost(_reason(error)) from None
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if context is None:
+        return plain
+    try:
+        return context.wrap_socket(plain, server_hostname=endpoint.host)
+    except ssl.SSLCertVerificationError as error:
+        plain.close()
+        raise RefusedError(
+            f"Cannot trust the metastore {endpoint.uri}: because its certificate does not pass: {error.verify_message}"
+        ) from None
+    except OSError as error:
+        plain.close()
+        raise ConnectionLost(f"TLS could not be started: {_reason(error)}") from None
+
+
+def _tls_context(tls: TlsOptions) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=tls.ca_file)
+    except OSError as error:
+        raise RefusedError(
+            f"Cannot use the certificates in {tls.ca_file}: because they cannot be read as PEM: {_reason(error)}"
+        ) from None
+
+
+def _reason(error: OSError) -> str:
+    """One line for an error of the system, without its number."""
+    reason = getattr(error, "reason", None) or error.strerror or str(error) or type(error).__name__
+    return str(reason).splitlines()[0].lower().replace("_", " ")
+
+
+class SaslFailure(Exception):  # noqa: N818 - Transport makes a RefusedError of it
+    """The server refused the login, or does not speak SASL; the text says which."""
+
+
+def login(
+    options: SaslOptions, host: str, send: Callable[[bytes], None], receive: Callable[[int], bytes]
+) -> SASLClient:
+    """Logs in over an open connection; the result wraps and unwraps messages as was agreed (signed, encrypted, plain).
+
+    `receive` gives exactly as many bytes as it is asked for.
+
+    Raises RefusedError for a mechanism that cannot be used here, SaslFailure when the server says no.
+    """
+    client = _client(options, host)
+    try:
+        _send(send, _START, options.mechanism.encode())
+        _send(send, _OK, client.process())
+        while True:
+            status, text = _receive(receive)
+            if status == _COMPLETE:
+                if not client.complete:
+                    raise SaslFailure("the server ended the login before it was finished")
+                return client
+            if status != _OK:
+                raise SaslFailure(text.decode("utf-8", "replace").strip() or "the server refused it")
+            _send(send, _OK, client.process(text))
+    except SASLError as error:
+        raise SaslFailure(str(error)) from None
+    except SaslFailure:
+        raise
+    except Exception as error:
+        # the Kerberos module raises classes of its own, which cannot be named here without importing it
+        if type(error).__module__.split(".")[0] not in ("kerberos", "winkerberos"):
+            raise
+        raise SaslFailure(" ".join(str(error).split())) from None
+
+
+def _client(options: SaslOptions, host: str) -> SASLClient:
+    name = options.host or host
+    if options.mechanism == "PLAIN":
+        if options.username is None:
+            raise RefusedError("Cannot log in to the metastore with PLAIN: because no user name is given")
+        return SASLClient(
+            name, service=options.service, mechanism="PLAIN", username=options.username, password=_password(options)
+        )
+    if options.mechanism != "GSSAPI":
+        raise RefusedError(
+            f"Cannot log in to the metastore with {options.mechanism}: because only PLAIN and GSSAPI are"
+        )
+    try:
+        import kerberos  # noqa: F401 - an extra: needed for this mechanism only, and by pure-sasl itself
+    except ImportError:
+        raise RefusedError(
+            "Cannot log in to the metastore with Kerberos: because the module kerberos is not installed; "
+            "pip install -e '.[kerberos]' in the project's folder installs it"
+        ) from None
+    return SASLClient(name, service=options.service, mechanism="GSSAPI")
+
+
+def _password(options: SaslOptions) -> str:
+    if options.password is not None or options.password_file is None:
+        return options.password or ""
+    try:
+        lines = Path(options.password_file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RefusedError(
+            f"Cannot log in to the metastore: because the password file {options.password_file} cannot be read: "
+            f"{error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
+        ) from None
+    return lines[0] if lines else ""
+
+
+def _send(send: Callable[[bytes], None], status: int, text: bytes | str | None) -> None:
+    data = text.encode() if isinstance(text, str) else text or b""
+    send(struct.pack(">BI", status, len(data)) + data)
+
+
+def _receive(receive: Callable[[int], bytes]) -> tuple[int, bytes]:
+    status, length = struct.unpack(">BI", receive(5))
+    if not _START <= status <= _COMPLETE or length > _MAX_CHALLENGE:
+        raise SaslFailure("the server does not speak SASL")
+    return status, receive(length) if length else b""

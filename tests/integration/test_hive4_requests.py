@@ -1,0 +1,397 @@
+"""Cases in which rows, requests or readers could be lost on Hive 4, each found by a reviewer: none of them may be."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyorc
+import pytest
+from judges.tables import Transaction, delta_name, inserts, write_dir
+from servers.metastore import Metastore
+
+from acidlib.engine import compact_place
+from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
+from acidlib.engine.hive4.recovery import recover
+from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
+from acidlib.metastore.failover import FailoverClient
+from acidlib.metastore.hms import Hms
+from acidlib.metastore.idl import interface
+from acidlib.metastore.values import TxnType
+from acidlib.model.requests import State
+from integration.harness import Jobs
+from integration.hive4_alter import drop_partition
+from integration.hive4_jobs import Service
+from integration.hive4_model import COLUMNS, CRUD, ROW, Lake, rows
+from integration.metastore_writes import NewTable
+
+pytestmark = pytest.mark.live
+
+ABORTED = tuple(Transaction(inserts=rows(900 + 10 * number, 2), aborted=True) for number in range(3))
+
+
+@pytest.fixture
+def lake(hive4_metastore: Metastore) -> Iterator[Lake]:
+    with Lake(hive4_metastore, None, "reviewed") as one:
+        yield one
+
+
+@pytest.fixture
+def service(jobs: Jobs, hive4_metastore: Metastore) -> Service:
+    return Service(jobs=jobs, uri=hive4_metastore.uri)
+
+
+def insert(lake: Lake, made, number: int, letter: str, **more) -> None:
+    """A row that is ready for cleaning, straight into the metastore's queue, as Hive's own services leave them."""
+    columns = {
+        "CQ_ID": number,
+        "CQ_DATABASE": made.database,
+        "CQ_TABLE": made.name,
+        "CQ_STATE": "r",
+        "CQ_TYPE": letter,
+        "CQ_ENQUEUE_TIME": int(time.time() * 1000),
+        **more,
+    }
+    names = ", ".join(f'"{name}"' for name in columns)
+    marks = ", ".join("%s" for _ in columns)
+    lake.sql(f'insert into "COMPACTION_QUEUE" ({names}) values ({marks})', *columns.values())  # noqa: S608 # constants
+
+
+def until(true, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.3)
+    return true()
+
+
+def test_aborted_rows_stay_out_when_the_metastore_cuts_its_list(lake: Lake, service: Service) -> None:
+    """Once nothing that committed is remembered, Hive 4 ends the list at the first aborted write id."""
+    reader = lake.open()
+    made = lake.table("cut", (*CRUD, *ABORTED))
+    service.compact(made)
+    lake.hms.commit_txn(reader, TxnType.DEFAULT)
+    assert until(lambda: ":6:" not in lake.write_ids(made), 45)
+    service.clean("--table", made.full)
+    assert not until(lambda: lake.seen(made) != made.expected, 15)
+
+
+@pytest.mark.parametrize("letter", ["c", "r"])
+def test_rows_that_are_not_ours_block_none_of_ours(lake: Lake, service: Service, letter: str) -> None:
+    made = lake.table(f"foreign_{letter}")
+    txn = lake.open()
+    lake.hms.commit_txn(txn, TxnType.DEFAULT)
+    now = int(time.time() * 1000)
+    insert(
+        lake,
+        made,
+        900001,
+        letter,
+        **({"CQ_COMMIT_TIME": now} if letter == "c" else {"CQ_HIGHEST_WRITE_ID": 3, "CQ_TXN_ID": txn}),
+    )
+    try:
+        service.compact(lake.add(made, (Transaction(inserts=rows(500, 2)),), 500))
+        states = {one["id"]: one["state"] for one in service.clean("--table", made.full)}
+    finally:
+        lake.sql('delete from "COMPACTION_QUEUE" where "CQ_ID" = 900001')
+    assert states.pop(900001, "ready for cleaning") == "ready for cleaning"
+    assert list(states.values()) == ["succeeded"]
+
+
+def test_what_was_soft_dropped_is_left_to_hive(lake: Lake, service: Service, tmp_path: Path) -> None:
+    made = lake.table("dropped_softly")
+    place = tmp_path / "dropped"
+    (place / "delta_0000001_0000001_0000").mkdir(parents=True)
+    txn = lake.open()
+    lake.hms.commit_txn(txn, TxnType.DEFAULT)
+    location = f"file://{place}"
+    gone = type(made)(database=made.database, name="gone", location=place, places=made.places)
+    insert(
+        lake,
+        gone,
+        900002,
+        "a",
+        CQ_TBLPROPERTIES=f"1:8:location{len(location)}:{location}",
+        CQ_HIGHEST_WRITE_ID=3,
+        CQ_TXN_ID=txn,
+        CQ_NEXT_TXN_ID=txn,
+        CQ_COMMIT_TIME=int(time.time() * 1000),
+        CQ_RUN_AS="root",
+    )
+    try:
+        service.clean("--table", gone.full)
+        assert lake.of(gone)[0].state is State.READY_FOR_CLEANING
+    finally:
+        lake.sql('delete from "COMPACTION_QUEUE" where "CQ_ID" = 900002')
+
+
+def test_an_aborted_dynamic_partition_write_is_left_to_hive(lake: Lake, service: Service) -> None:
+    """It is noted for the table alone, and a request about it names no partition: only Hive can tell what it wrote."""
+    made = lake.table("dynamic", partitions=["1", "2"])
+    types, txn = interface(), lake.open()
+    write_id = lake.hms.allocate_write_id(txn, made.database, made.name)
+    component = types.LockComponent(
+        type=2, level=2, dbname=made.database, tablename=made.name, operationType=2, isTransactional=True
+    )
+    request = types.LockRequest(component=[component], txnid=txn, user="u", hostname="h", agentInfo="tests")
+    assert lake.raw.lock(request).state == 1
+    for place in made.places:
+        write_dir(place.location, delta_name(write_id, write_id), COLUMNS, inserts(write_id, rows(900, 2)))
+    lake.hms.abort_txn(txn, TxnType.DEFAULT)
+
+    def noted() -> int:
+        return lake.sql('select from "TXN_COMPONENTS" where "TC_TXNID" = %s and "TC_PARTITION" is null', txn)
+
+    # the letter by which Hive 4 notes a write to partitions that it will only know in the end
+    assert lake.sql("""update "TXN_COMPONENTS" set "TC_OPERATION_TYPE" = 'p' where "TC_TXNID" = %s""", txn) == 1
+    assert noted() == 1
+    lake.check(made)
+    now = int(time.time() * 1000)
+    insert(
+        lake, made, 900003, "a", CQ_START=now, CQ_HIGHEST_WRITE_ID=write_id, CQ_TXN_ID=txn, CQ_NEXT_TXN_ID=txn,
+        CQ_COMMIT_TIME=now,
+    )  # fmt: skip
+    try:
+        service.good("major_compact", "--table", made.full, "--partition", "p=1")
+        (planned,) = [one for one in service.clean("--dry-run", "--table", made.full) if one["id"] == 900003]
+        found = {one["partition"]: one for one in service.clean("--table", made.full)}
+    finally:
+        lake.sql('delete from "COMPACTION_QUEUE" where "CQ_ID" = 900003')
+    assert found["p=1"]["state"] == "succeeded"
+    assert (found[None]["state"], found[None]["removed"], planned["removed"]) == ("ready for cleaning", [], [])
+    assert "the request names no partition" in found[None]["reason"]
+    one, two = made.places
+    assert [name.partition("_")[0] for name in one.directories()] == ["base"]
+    assert delta_name(write_id, write_id) in two.directories()
+    assert noted() == 1
+    lake.check(made)
+
+
+def test_what_is_dropped_or_kept_by_its_owner_before_it_is_cleaned(lake: Lake, service: Service) -> None:
+    kept = lake.table("kept_by_property", properties={"no_cleanup": "true"})
+    parts, gone = lake.table("parts", partitions=["1", "2"]), lake.table("gone")
+    for made in (kept, parts, gone):
+        assert set(service.compact(made).states) == {"ready for cleaning"}
+    before = kept.place.directories()
+    drop_partition(lake.metastore.uri, lake.database, "parts", "1")
+    lake.writes.drop_table(lake.database, "gone")
+    (planned,) = [one for one in service.clean("--dry-run") if one["table"] == kept.name]
+    found = {(one["table"], one["partition"]): one for one in service.clean()}
+    assert (planned["removed"], found["kept_by_property", None]["removed"]) == ([], [])
+    assert found["kept_by_property", None]["state"] == "ready for cleaning"
+    assert "NO_CLEANUP is set on the table" in found["kept_by_property", None]["reason"]
+    assert kept.place.directories() == before
+    assert {one["state"] for key, one in found.items() if key[0] != kept.name} == {"succeeded"}
+    assert len(parts.places[1].directories()) == 1
+    assert not gone.location.exists()
+    lake.check(kept)
+
+
+def test_two_partitions_of_one_location(lake: Lake, service: Service) -> None:
+    """Hive reads the same rows in both. One result stands for both; whatever is asked of either, it ends."""
+    made = lake.table("same", partitions=["1"])
+    table = lake.hms.table(made.database, made.name)
+    assert table is not None
+    lake.writes.partitions(
+        made.database, made.name, [["2"]], location=f"{table.storage.location}/parts", new=NewTable(columns=ROW)
+    )
+    found = lake.hms.partitions(table, ["p=1", "p=2"])
+    assert len({one.storage.location for one in found.values()}) == 1
+    ran = service("major_compact", "--table", made.full)
+    assert sorted(ran.states) == ["conflict", "ready for cleaning"]
+    lake.check(made)
+    again = service("major_compact", "--table", made.full)
+    assert set(again.states) <= {"refused", "ready for cleaning"}
+    lake.check(made)
+    assert {one["state"] for one in service.clean("--table", made.full)} == {"succeeded"}
+    (left,) = made.place.directories()
+    assert left.startswith("base_")
+    lake.check(made)
+
+
+def test_a_later_compaction_frees_what_an_earlier_one_could_not_clean(lake: Lake, service: Service) -> None:
+    made = lake.table("mixed", CRUD)
+    first, _ = lake.write(made)
+    lake.hms.commit_txn(first, TxnType.DEFAULT)
+    second, _ = lake.write(made)
+    lake.hms.abort_txn(second, TxnType.DEFAULT)
+    third, _ = lake.write(made)
+    streamed = made.place.location / "delta_0000004_0000006"
+    streamed.mkdir()
+    (streamed / "bucket_00000").write_bytes(b"")
+    (streamed / "_orc_acid_version").write_text("2")
+    service.compact(made)
+    (kept,) = service.clean("--table", made.full)
+    assert kept["state"] == "ready for cleaning"
+    lake.hms.commit_txn(third, TxnType.DEFAULT)
+    service("major_compact", "--table", made.full)
+    service.clean("--table", made.full)
+    service.clean("--table", made.full)
+    assert "ready for cleaning" not in lake.states(made)
+
+
+def test_an_interrupted_named_run_leaves_no_request(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lake.table("interrupted")
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compact_place, "prepare", interrupt)
+        assert service("major_compact", "--table", made.full).status == 1
+    assert lake.states(made) == ["refused"]
+    assert service("major_compact", "--table", made.full).states == ["ready for cleaning"]
+
+
+def test_requests_taken_before_taking_fails_are_done(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [lake.table(f"wave{number}") for number in range(3)]
+    for one in made:
+        lake.request(one)
+    real, calls = Hms.find_next_compaction, []
+
+    def flaky(self: Hms, *given):
+        calls.append(given)
+        if len(calls) == 3:
+            raise RetryError("Cannot take a request: because the metastore is away")
+        return real(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Hms, "find_next_compaction", flaky)
+        ran = service("major_compact")
+    assert ran.status == 3
+    assert ran.states.count("ready for cleaning") == 2
+    assert sorted(state for one in made for state in lake.states(one)) == ["initiated"] + 2 * ["ready for cleaning"]
+    service("major_compact")
+    assert all(lake.states(one) == ["ready for cleaning"] for one in made)
+
+
+def test_a_lost_answer_does_not_mix_requests_up(lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        lake.table(f"lost{number}")
+    real, calls = Hms.compact, []
+
+    def flaky(self: Hms, *given, **more):
+        answer = real(self, *given, **more)
+        calls.append(answer)
+        if len(calls) == 1:
+            raise UnknownOutcomeError("Cannot tell whether it is queued: because the answer was lost")
+        return answer
+
+    monkeypatch.setattr(Hms, "compact", flaky)
+    assert service("major_compact", "--table", "reviewed.lost*").states == 3 * ["ready for cleaning"]
+
+
+def test_nothing_but_original_files_is_cleaned(lake: Lake, service: Service) -> None:
+    made = lake.table("originals", ())
+    with (made.location / "000000_0").open("wb") as file, pyorc.Writer(file, "struct<id:int,v:string>") as writer:
+        writer.write((1, "a"))
+    service.compact(made)
+    (cleaned,) = service.clean("--table", made.full)
+    assert (cleaned["state"], [item["path"] for item in cleaned["removed"]]) == ("succeeded", ["000000_0"])
+
+
+def test_a_request_that_cannot_be_queued_again_says_so(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lake.table("lost_again")
+    lake.request(made)
+
+    def conflict(*_: object, **__: object) -> None:
+        raise ConflictError("Cannot list it: because another works there")
+
+    def away(*_: object, **__: object) -> None:
+        raise RetryError("Cannot request a compaction: because the metastore is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compact_place, "prepare", conflict)
+        patch.setattr(Hms, "compact", away)
+        (entry,) = service("major_compact").compactions
+    assert "could not be queued again" in entry["reason"]
+    assert lake.states(made) == ["refused"]
+
+
+def test_a_run_that_is_alive_is_not_taken_for_dead(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by another run whose clock is ten minutes ahead."""
+    lake.request(lake.table("alive"))
+    real, notes = compact_place.prepare, []
+
+    def looked_at(*given, **more):
+        ahead = SimpleNamespace(now_ms=lambda: int(time.time() * 1000) + 700_000)
+        notes.extend(recover(ahead, lake.hms))
+        return real(*given, **more)
+
+    monkeypatch.setattr(compact_place, "prepare", looked_at)
+    assert service("major_compact").states == ["ready for cleaning"]
+    assert notes == []
+
+
+def test_a_place_that_cannot_be_given_back_costs_no_report(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        lake.table(f"close{number}")
+    real = compact_place.prepare
+
+    def bad(fs, target, *given, **more):
+        if target.table == "close1":
+            raise RetryError("Cannot list it: because the disk is away")
+        return real(fs, target, *given, **more)
+
+    def away(*_: object, **__: object) -> None:
+        raise RetryError("Cannot abort it: because the metastore is away")
+
+    monkeypatch.setattr(compact_place, "prepare", bad)
+    with monkeypatch.context() as patch:
+        patch.setattr(Hms, "abort_txn", away)
+        ran = service("major_compact", "--table", "reviewed.close*")
+    assert (ran.status, sorted(ran.states)) == (3, ["failed", "ready for cleaning", "ready for cleaning"])
+    for txn in lake.hms.open_txns_info():
+        if txn.state == "open":
+            lake.hms.abort_txn(txn.id, TxnType.COMPACTION)
+
+
+def test_calls_per_partition_are_few(lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = lake.table("calls", partitions=[str(number) for number in range(8)])
+    count: Counter[str] = Counter()
+    real = FailoverClient._call
+
+    def counted(self, action, name, *given, **more):
+        count[name] += 1
+        return real(self, action, name, *given, **more)
+
+    monkeypatch.setattr(FailoverClient, "_call", counted)
+    service("major_compact", "--table", made.full)
+    service.clean("--table", made.full)
+    assert count.total() <= 8 * 40 + 40, count
+
+
+def test_a_table_renamed_before_its_turn_is_cleaned_under_its_new_name(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lake.table("before")
+    service.compact(made)
+    real = Hive4ReadyRequests.ready
+
+    def late(self: Hive4ReadyRequests):
+        found = real(self)
+        for table, column in (
+            ("TBLS", "TBL_NAME"),
+            ("COMPACTION_QUEUE", "CQ_TABLE"),
+            ("TXN_TO_WRITE_ID", "T2W_TABLE"),
+            ("NEXT_WRITE_ID", "NWI_TABLE"),
+            ("COMPLETED_TXN_COMPONENTS", "CTC_TABLE"),
+        ):
+            lake.sql(f'update "{table}" set "{column}" = %s where "{column}" = %s', "after", "before")  # noqa: S608 # constants
+        return found
+
+    monkeypatch.setattr(Hive4ReadyRequests, "ready", late)
+    (cleaned,) = service.clean("--table", made.full)
+    assert (cleaned["table"], cleaned["state"], len(cleaned["removed"]) > 0) == ("after", "succeeded", True)

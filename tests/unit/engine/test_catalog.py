@@ -1,0 +1,220 @@
+"""What a metastore's places are taken for: who may be cleaned, and locations that lead elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from acidlib.engine.catalog import Catalog
+from acidlib.engine.cleaning import NotOursError
+from acidlib.engine.metastore_cleaning import cleaning_place
+from acidlib.engine.selection import Selection
+from acidlib.errors import AcidError, MissingError, RefusedError
+from acidlib.metastore.values import OpenTxns
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.tables import Database, Partition, Storage, Table, TableColumn
+from acidlib.model.txnids import ValidTxnList
+from acidlib.model.writeids import ValidWriteIdList, all_committed
+from acidlib.planning.eligible import ORC_INPUT_FORMAT, ORC_SERDE
+from acidlib.planning.state import acid_state
+from acidlib.settings import default_settings
+from acidlib.storage.listing import list_location
+from acidlib.storage.local import LocalFileSystem
+
+FULL = {"transactional": "true", "transactional_properties": "default"}
+KEY = (TableColumn(name="p", type="string"),)
+
+
+def storage(location: str | Path) -> Storage:
+    return Storage(
+        location=str(location),
+        columns=(TableColumn(name="id", type="int"),),
+        input_format=ORC_INPUT_FORMAT,
+        serde=ORC_SERDE,
+    )
+
+
+@dataclass
+class Metastore:
+    """One table `d.t`, of Hive 3.1 or 4, with partitions or without; what `Hms` answers about it."""
+
+    table_of: Table | None
+    parts: dict[str, Partition] = field(default_factory=dict)
+    generation: Generation = Generation.HIVE4
+
+    def table(self, database: str, name: str) -> Table | None:
+        return self.table_of if (database, name) == ("d", "t") else None
+
+    def database(self, name: str) -> Database:
+        return Database(name=name)
+
+    def table_names(self, database: str) -> list[str]:
+        return ["t"] if self.table_of is not None and database == "d" else []
+
+    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+        return [self.table_of for name in names if name == "t" and self.table_of is not None]
+
+    def partition_names(self, database: str, name: str) -> list[str]:
+        return list(self.parts)
+
+    def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
+        return {name: self.parts[name] for name in names if name in self.parts}
+
+    def open_txns(self) -> OpenTxns:
+        return OpenTxns(txns=ValidTxnList.parse("9:9223372036854775807::"), high_water_mark=9)
+
+    def valid_write_ids(self, tables: Any, txns: ValidTxnList) -> dict[tuple[str, str], ValidWriteIdList]:
+        return {table: all_committed(".".join(table), 5) for table in tables}
+
+
+def table(location: str | Path, *, partitioned: bool = False, **changes: Any) -> Table:
+    values: dict[str, Any] = {"kind": "MANAGED_TABLE", "properties": FULL, **changes}
+    keys = KEY if partitioned else ()
+    return Table(database="d", name="t", owner="o", created=1, storage=storage(location), partition_keys=keys, **values)
+
+
+def request(partition: str | None = None, name: str = "t") -> CompactionRequest:
+    return CompactionRequest(id=7, database="d", table=name, partition=partition, type=CompactionType.MAJOR)
+
+
+def catalog(hms: Metastore) -> Catalog:
+    services: Any = SimpleNamespace(settings=default_settings())
+    given: Any = hms
+    return Catalog(services, given)
+
+
+def part(location: str | Path, **properties: str) -> Partition:
+    return Partition(values=("1",), storage=storage(location), properties=properties)
+
+
+# --- what is named and does not exist ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "told", "taken"),
+    [
+        (("d.x",), "Cannot find d.x: because no table of the metastore has such a name", 0),
+        (("d.t", "x.y", "z.*"), "Cannot find x.y, z.*: because no table of the metastore has such a name", 1),
+        (("d.t",), "Cannot find partitions of d.t: because none matches p=9", 0),
+    ],
+)
+@pytest.mark.parametrize("automatic", [False, True])
+def test_what_is_named_has_to_exist_unless_that_may_be(
+    tmp_path: Path, named: tuple[str, ...], told: str, taken: int, automatic: bool
+) -> None:
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
+    partitions = ("p=9",) if "p=9" in told else ()
+    with pytest.raises(MissingError) as caught:
+        catalog(hms).select(Selection(tables=named, partitions=partitions), automatic=automatic)
+    assert str(caught.value) == told
+    may_be = Selection(tables=named, partitions=partitions, if_exists=True)
+    selected = catalog(hms).select(may_be, automatic=automatic)
+    assert selected.notes == (f"{told}; nothing is done there, as --if-exists says",)
+    assert len(selected.targets) == taken
+
+
+# --- whose cleaning it is ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("generation", [Generation.HIVE3, Generation.HIVE4])
+def test_an_aborted_dynamic_partition_write_is_left_to_hive(tmp_path: Path, generation: Generation) -> None:
+    """Such a request names the table alone; obsolete of a whole table of partitions would be every partition."""
+    hms = Metastore(table(tmp_path, partitioned=True), generation=generation)
+    with pytest.raises(NotOursError, match=r"left to Hive's own cleaner: .*it is partitioned and the request names no"):
+        cleaning_place(catalog(hms), request(), None)
+
+
+def test_what_was_dropped_is_gone(tmp_path: Path) -> None:
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
+    assert cleaning_place(catalog(hms), request("p=2"), None) is None
+    assert cleaning_place(catalog(hms), request(name="u"), None) is None
+    there = cleaning_place(catalog(hms), request("p=1"), None)
+    assert there is not None
+    assert there.location == str(tmp_path / "p=1")
+
+
+@pytest.mark.parametrize("flag", ["NO_CLEANUP", "no_cleanup"])
+@pytest.mark.parametrize("owner", ["table", "partition"])
+def test_no_cleanup(tmp_path: Path, flag: str, owner: str) -> None:
+    found = table(tmp_path, partitioned=True, properties=FULL | ({flag: "TRUE"} if owner == "table" else {}))
+    partition = part(tmp_path / "p=1", **({flag: "TRUE"} if owner == "partition" else {}))
+    with pytest.raises(NotOursError, match=f"NO_CLEANUP is set on the {owner}"):
+        cleaning_place(catalog(Metastore(found, {"p=1": partition})), request("p=1"), None)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kind": "VIRTUAL_VIEW"}, {"kind": "EXTERNAL_TABLE"}, {"properties": {}}], ids=lambda one: str(one)
+)
+def test_what_became_something_else_is_left_to_hive(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(NotOursError, match="left to Hive's own cleaner"):
+        cleaning_place(catalog(Metastore(table(tmp_path, **changes))), request(), None)
+
+
+# --- where a place lies -----------------------------------------------------------------------------------------------
+
+
+def place(hms: Metastore, partition: str | None = None) -> str:
+    return catalog(hms).place(request(partition)).location
+
+
+def refused(hms: Metastore, partition: str | None = None) -> str:
+    with pytest.raises(RefusedError) as caught:
+        place(hms, partition)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("location", ["/", "file:/", "file:///", "file:////", "/..", "/usr/.."])
+def test_the_whole_file_system_is_nobodys_table(location: str) -> None:
+    assert "the whole file system" in refused(Metastore(table(location)))
+
+
+def test_a_link_in_place_of_a_partition_is_refused(tmp_path: Path) -> None:
+    real, other = tmp_path / "t", tmp_path / "u"
+    (other / "p=1").mkdir(parents=True)
+    real.mkdir()
+    (real / "p=1").symlink_to(other / "p=1")
+    (real / "p=2").mkdir()
+    parts = {"p=1": part(f"file:{real}/p=1"), "p=2": part(real / "p=2"), "p=3": part(f"file://{real}//p=1/")}
+    hms = Metastore(table(f"file://{real}/", partitioned=True), parts)
+    assert f"a symbolic link below {real} leads from there to {other}/p=1" in refused(hms, "p=1")
+    assert "symbolic link" in refused(hms, "p=3")
+    assert place(hms, "p=2") == str(real / "p=2")
+
+
+def test_a_link_above_the_table_is_the_warehouses_own(tmp_path: Path) -> None:
+    (tmp_path / "disk/t/p=1").mkdir(parents=True)
+    (tmp_path / "warehouse").symlink_to(tmp_path / "disk")
+    hms = Metastore(table(tmp_path / "warehouse/t", partitioned=True), {"p=1": part(tmp_path / "warehouse/t/p=1")})
+    assert place(hms, "p=1") == str(tmp_path / "disk/t/p=1")
+
+
+def test_a_partition_that_is_said_to_lie_elsewhere_lies_there(tmp_path: Path) -> None:
+    parts = {
+        "p=1": part(tmp_path / "elsewhere"),
+        "p=2": part(f"{tmp_path}/t/../u"),
+        "p=3": part(tmp_path / "t2"),
+    }
+    (tmp_path / "t").mkdir()
+    hms = Metastore(table(tmp_path / "t", partitioned=True), parts)
+    assert [place(hms, name) for name in parts] == [f"{tmp_path}/{name}" for name in ("elsewhere", "u", "t2")]
+    on_s3 = Metastore(table("s3://bucket/t", partitioned=True), parts)
+    assert place(on_s3, "p=1") == f"{tmp_path}/elsewhere"
+
+
+@pytest.mark.parametrize("generation", [Generation.HIVE3, Generation.HIVE4])
+@pytest.mark.parametrize("inner", ["u", "db.db/u/p=1", "p=2"])
+def test_a_place_above_another_acid_table_or_partition_is_refused(
+    tmp_path: Path, generation: Generation, inner: str
+) -> None:
+    """Read as one place, the other's files would be originals, obsolete once there is a base."""
+    for name in ("delta_0000001_0000001_0000", f"{inner}/delta_0000001_0000001_0000"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "bucket_00000").write_bytes(b"x")
+    with pytest.raises(AcidError, match=r"Cannot take .* for one table or partition: because .*/delta_0000001"):
+        acid_state(list_location(LocalFileSystem(), str(tmp_path)), all_committed("d.t", 5), generation=generation)

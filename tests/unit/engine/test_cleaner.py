@@ -1,0 +1,195 @@
+"""What a cleaning of many requests asks of the queue: as many statements and rows as there are requests, not more."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_locks import Client, LockServer
+from hive_queue_behaviour import IMITATION, Hive
+from sqlalchemy import Connection, event, insert
+from unit.engine.test_catalog import Metastore as Tables
+from unit.engine.test_catalog import storage, table
+
+from acidlib.engine.alone.cleaning import standalone_cleaning
+from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.cleaning import CleanerOptions
+from acidlib.engine.hive3.cleaning import hive3_cleaning
+from acidlib.engine.hive3.connected import Connected3
+from acidlib.engine.runner import LocalRunner
+from acidlib.engine.services import Services
+from acidlib.model.generation import Generation
+from acidlib.model.request_facts import Evidence, RequestFacts
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import Partition
+from acidlib.model.writeids import all_committed
+from acidlib.queue.sql import SqlQueue
+from acidlib.report.decisions import CleaningResult
+from acidlib.report.progress import TerminalProgress
+from acidlib.settings import default_settings
+from acidlib.storage.local import LocalFileSystem
+
+REQUESTS = 200
+OPTIONS = CleanerOptions(retention_seconds=0, dry_run=True)
+METASTORE = "thrift://h:9083"
+
+
+@dataclass
+class Asked:
+    """How much was asked of a database."""
+
+    statements: int = 0
+    rows: int = 0
+
+
+def counted(queue: SqlQueue) -> Asked:
+    """What a queue in SQLite asks of its database from now on; it does not wait for the disk."""
+    asked = Asked()
+
+    class Cursor(sqlite3.Cursor):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            asked.statements += 1
+            return super().execute(*arguments)
+
+        def fetchall(self) -> list[Any]:
+            rows = super().fetchall()
+            asked.rows += len(rows)
+            return rows
+
+        def fetchone(self) -> Any:
+            row = super().fetchone()
+            asked.rows += row is not None
+            return row
+
+    class Counting(sqlite3.Connection):
+        def cursor(self, factory: Any = Cursor) -> Any:
+            return super().cursor(factory)
+
+    @event.listens_for(queue._database._engine, "do_connect")
+    def connect(dialect: object, record: object, arguments: Any, parameters: dict[str, Any]) -> sqlite3.Connection:
+        made = sqlite3.connect(*arguments, **parameters, factory=Counting)
+        made.execute("pragma synchronous = off")
+        return made
+
+    return asked
+
+
+@pytest.fixture
+def services() -> Services:
+    numbers = itertools.count()
+    return Services(
+        fs=LocalFileSystem(),
+        runner=LocalRunner(lambda: str(next(numbers))),
+        settings=default_settings(),
+        host="host",
+        worker_id="acidlib-host-0123456789abcdef",
+        clock=lambda: 2_000_000_000.0,
+        pause=lambda seconds: None,
+        unique=lambda: str(next(numbers)),
+        progress=TerminalProgress(),
+    )
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[Path]:
+    """Partitions of db.t: a base, and a delta that it covers."""
+    found = [tmp_path / f"t/p={number}" for number in range(REQUESTS)]
+    for place, name in itertools.product(found, ("base_0000002", "delta_0000001_0000001_0000")):
+        (place / name).mkdir(parents=True)
+        (place / name / "bucket_00000").write_bytes(b"x")
+    return found
+
+
+def compacted(queue: SqlQueue, places: list[Path], **facts: Any) -> Asked:
+    """Each place was compacted, and its request awaits the cleaner; what is asked from then on."""
+    asked = counted(queue)
+    requests = [
+        CompactionRequest(
+            id=number,
+            database="d",
+            table="t",
+            partition=place.name,
+            type=CompactionType.MAJOR,
+            state=State.READY_FOR_CLEANING,
+            highest_write_id=2,
+            facts=RequestFacts(
+                location=str(place),
+                write_ids=all_committed("d.t", 2),
+                generation=Generation.HIVE3,
+                outputs=("base_0000002",),
+                published_ms=1,
+                evidence={"base_0000002": Evidence(txn=1, lock=0, ms=1)},
+                table_id=f"1 {place}",
+                **facts,
+            ),
+        )
+        for number, place in enumerate(places, start=1)
+    ]
+    queued = queue._tables.queue
+
+    def write(connection: Connection) -> None:
+        connection.execute(insert(queued.table), [queued.values(one) for one in requests])
+
+    queue._database.write("seed", write)
+    asked.statements = asked.rows = 0
+    return asked
+
+
+class Metastore(Client):
+    """Of Hive 3.1, with the tables of another fake, and one transaction, which has ended."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(LockServer(txns={1: "committed"}))
+        self._tables = tables
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tables, name)
+
+    def show_compactions(self) -> tuple[()]:
+        return ()
+
+
+def connected(queue: SqlQueue, places: list[Path]) -> Connected3:
+    parts = {f"p={n}": Partition(values=(str(n),), storage=storage(place)) for n, place in enumerate(places)}
+    hms: Any = Metastore(Tables(table(places[0].parent, partitioned=True), parts, Generation.HIVE3))
+    beats: Any = SimpleNamespace(timeout_seconds=300)
+    return Connected3(hms=hms, beats=beats, queue=queue, own_queue=queue.schema_version is None, name=METASTORE)
+
+
+@pytest.fixture(params=["our own", "the metastore's"])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlQueue]:
+    url = f"sqlite:///{tmp_path}/queue.db"
+    if request.param != "our own":
+        Hive(url).run(*IMITATION)
+    with SqlQueue(url) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("queue", ["our own"], indirect=True)
+def test_without_a_metastore_each_request_asks_of_its_own_place(
+    services: Services, queue: SqlQueue, places: list[Path]
+) -> None:
+    asked = compacted(queue, places)
+    judge(run_cleaner(services, standalone_cleaning(services, queue, OPTIONS), OPTIONS), asked)
+
+
+def test_with_a_metastore_each_request_asks_of_its_own_place(
+    services: Services, queue: SqlQueue, places: list[Path]
+) -> None:
+    own = {"metastore": METASTORE} if queue.schema_version is None else {}
+    asked = compacted(queue, places, **own)
+    cleaning = hive3_cleaning(services, connected(queue, places), OPTIONS)
+    judge(run_cleaner(services, cleaning, OPTIONS), asked)
+
+
+def judge(results: list[CleaningResult], asked: Asked) -> None:
+    """Each may be cleaned, for few statements and rows each; reading all rows for each would be REQUESTS times more."""
+    assert [[one.path for one in result.removed] for result in results] == [["delta_0000001_0000001_0000"]] * REQUESTS
+    assert REQUESTS < asked.statements < 6 * REQUESTS, asked
+    assert REQUESTS < asked.rows < 6 * REQUESTS, asked

@@ -1,0 +1,151 @@
+"""Databases, tables and partitions: what is sent to a metastore, and what is made of its answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
+
+from acidlib.errors import CorruptError, RetryError
+from acidlib.model.tables import Partition, Storage, Table
+
+STORAGE = TYPES.StorageDescriptor(
+    cols=[TYPES.FieldSchema(name="a", type="int")],
+    location="file:/t",
+    inputFormat="in",
+    numBuckets=-1,
+    serdeInfo=TYPES.SerDeInfo(serializationLib="serde"),
+    bucketCols=[],
+    sortCols=[],
+)
+TABLE = Table(
+    database="d", name="t", kind="MANAGED_TABLE", owner=None, created=1, storage=Storage(location="", columns=())
+)
+
+
+def table(**changes: object) -> Any:
+    return TYPES.Table(
+        **{"tableName": "T", "dbName": "D", "createTime": 5, "sd": STORAGE, "partitionKeys": [], "parameters": {}}
+        | {"tableType": "MANAGED_TABLE", "id": 9}
+        | changes
+    )
+
+
+def changed(answer: Any, **changes: object) -> Any:
+    return type(answer)(**(vars(answer) | changes))
+
+
+def test_a_table_as_hive_4_tells_it(hive4: FakeMetastore) -> None:
+    asked: list[Any] = []
+    hive4.answers["get_table_req"] = recorded(asked, TYPES.GetTableResult(table=table()))
+    with connected(hive4) as found:
+        read = found.table("D", "T")
+    assert read is not None
+    assert (read.full_name, read.id, read.created, read.owner) == ("d.t", 9, 5, None)
+    assert (asked[0].dbName, asked[0].tblName, asked[0].catName) == ("d", "t", "hive")
+    # or insert-only tables are hidden behind an error
+    assert 2 in asked[0].capabilities.values
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"tableType": None}, "tableType"),
+        ({"createTime": None}, "createTime"),
+        ({"parameters": None}, "parameters"),
+        ({"partitionKeys": None}, "partitionKeys"),
+        ({"sd": None}, "sd"),
+        ({"sd": changed(STORAGE, location=None)}, "sd.location"),
+        ({"sd": changed(STORAGE, cols=None)}, "sd.cols"),
+        ({"sd": changed(STORAGE, bucketCols=None)}, "sd.bucketCols"),
+        ({"sd": changed(STORAGE, cols=[TYPES.FieldSchema(name="a")])}, "sd.cols.type"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_table_without_a_field_is_an_error(hive4: FakeMetastore, changes: dict[str, object], field: str) -> None:
+    hive4.answers["get_table_req"] = lambda request: TYPES.GetTableResult(table=table(**changes))
+    with connected(hive4) as found, pytest.raises(CorruptError) as caught:
+        found.table("d", "t")
+    assert str(caught.value) == f"Cannot read the answer of get_table_req: because field {field} is missing"
+
+
+def test_only_managed_tables_need_a_location(hive4: FakeMetastore) -> None:
+    view = table(tableType="VIRTUAL_VIEW", sd=changed(STORAGE, location=None), id=-1)
+    hive4.answers["get_table_req"] = lambda request: TYPES.GetTableResult(table=view)
+    with connected(hive4) as found:
+        read = found.table("d", "t")
+    assert read is not None
+    assert (read.storage.location, read.id) == ("", None)
+
+
+def test_tables_are_asked_for_300_at_a_time_and_each_once(hive4: FakeMetastore) -> None:
+    asked: list[Any] = []
+    hive4.answers["get_table_objects_by_name_req"] = recorded(asked, TYPES.GetTablesResult(tables=[]))
+    with connected(hive4) as found:
+        assert found.tables("D", [f"T{number % 650}" for number in range(1300)]) == ()
+    assert [len(request.tblNames) for request in asked] == [300, 300, 50]
+    assert asked[0].tblNames[:2] == ["t0", "t1"]
+
+
+def test_a_database_that_is_listed_but_not_given_is_no_missing_one(hive4: FakeMetastore) -> None:
+    with connected(hive4) as found:
+        hive4.answers["get_database_req"] = raises(TYPES.NoSuchObjectException(message="database x: null pointer"))
+        hive4.answers["get_all_databases"] = lambda: ["default", "x"]
+        with pytest.raises(RetryError, match="because the metastore lists it but does not give it"):
+            found.database("x")
+        assert found.database("y") is None
+
+
+def test_partition_names_of_a_hive_4_without_the_newer_call(hive4: FakeMetastore) -> None:
+    asked: list[Any] = []
+    hive4.answers["get_partition_names"] = recorded(asked, ["p=1"])
+    with connected(hive4) as found:
+        assert found.partition_names("D", "T") == ("p=1",)
+        assert asked == [("d", "t", -1)]
+        hive4.answers["fetch_partition_names_req"] = lambda request: ["p=2"]
+        assert found.partition_names("D", "T") == ("p=2",)
+
+
+def test_partitions_are_matched_by_their_values(hive4: FakeMetastore) -> None:
+    asked: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(request.names)
+        values = {"p=A%2f": "A/", "p=A%2F": "A/", "p=b": "b", "p=": "__HIVE_DEFAULT_PARTITION__"}
+        found = [
+            TYPES.Partition(values=[values[name]], createTime=1, sd=STORAGE, parameters={"name": name})
+            for name in request.names
+        ]
+        return TYPES.GetPartitionsByNamesResult(partitions=found[::-1])
+
+    hive4.answers["get_partitions_by_names_req"] = answer
+    with connected(hive4) as found:
+        # two names of the same values are asked for one by one
+        read = found.partitions(TABLE, ["p=A%2f", "p=b", "p=A%2F"])
+        assert {name: partition.properties["name"] for name, partition in read.items()} == {
+            name: name for name in ("p=A%2f", "p=b", "p=A%2F")
+        }
+        assert isinstance(read["p=b"], Partition)
+        assert asked == [["p=A%2f"], ["p=b"], ["p=A%2F"]]
+        assert list(found.partitions(TABLE, ["p=b", "p="])) == ["p=", "p=b"]
+        with pytest.raises(CorruptError, match="partition name 'nonsense'"):
+            found.partitions(TABLE, ["nonsense"])
+
+
+def test_partitions_are_asked_for_500_at_a_time(hive4: FakeMetastore) -> None:
+    asked: list[Any] = []
+    hive4.answers["get_partitions_by_names_req"] = recorded(asked, TYPES.GetPartitionsByNamesResult(partitions=[]))
+    with connected(hive4) as found:
+        assert found.partitions(TABLE, [f"p={number}" for number in range(1100)]) == {}
+    assert [len(request.names) for request in asked] == [500, 500, 100]
+
+
+def test_a_partition_that_was_not_asked_for_is_an_error(hive4: FakeMetastore) -> None:
+    other = TYPES.Partition(values=["other"], createTime=1, sd=STORAGE, parameters={})
+    hive4.answers["get_partitions_by_names_req"] = lambda _: TYPES.GetPartitionsByNamesResult(partitions=[other])
+    with (
+        connected(hive4) as found,
+        pytest.raises(CorruptError, match=r"a partition of d\.t that was not asked for.*other"),
+    ):
+        found.partitions(TABLE, ["p=1"])

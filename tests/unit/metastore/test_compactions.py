@@ -1,0 +1,166 @@
+"""Compactions: what is sent to a metastore, and what is made of its answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_metastore import TYPES, FakeMetastore, connected, recorded
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.metastore.values import (
+    OtherRequest,
+    ShownRequest,
+)
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+
+REQUEST = CompactionRequest(id=7, database="d", table="t", type=CompactionType.MINOR)
+
+
+def element(**changes: object) -> Any:
+    row: dict[str, object] = {"dbname": "D", "tablename": "T", "type": 2, "state": "initiated", "id": 1}
+    return TYPES.ShowCompactResponseElement(**(row | changes))
+
+
+def test_the_queue(hive4: FakeMetastore) -> None:
+    rows = [
+        element(),
+        element(id=3, type=1, state="ready for cleaning", hightestTxnId=4, hightestWriteId=5, start=0, nextTxnId=8),
+        element(id=2, type=5),
+        element(id=9, type=77, state="working", partitionname="p=A"),
+        element(id=8, state="dreaming"),
+        element(id=7, state="attempted", hightestTxnId=4, hadoopJobId="None", type=3),
+    ]
+    hive4.answers["show_compact"] = lambda request: TYPES.ShowCompactResponse(compacts=rows)
+    with connected(hive4) as found:
+        shown = found.show_all_compactions()
+        assert found.show_compactions() == shown.requests
+    assert [(row.id, row.type, row.state) for row in shown.requests] == [
+        (7, CompactionType.REBALANCE, State.ATTEMPTED),
+        (3, CompactionType.MINOR, State.READY_FOR_CLEANING),
+        (1, CompactionType.MAJOR, State.INITIATED),
+    ]
+    assert [(row.highest_write_id, row.start_ms, row.next_txn_id) for row in shown.requests] == [
+        (4, None, None), (5, None, 8), (None, None, None),
+    ]  # fmt: skip
+    assert shown.requests[0].hadoop_job_id is None
+    assert shown.others == (
+        OtherRequest(id=9, database="d", table="t", partition="p=A", kind="number 77", state="working"),
+        OtherRequest(id=8, database="d", table="t", kind="MAJOR", state="dreaming"),
+        OtherRequest(id=2, database="d", table="t", kind="SMART_OPTIMIZE", state="initiated"),
+    )
+    assert shown.others[0].entity == ("d", "t", "p=A")
+
+
+def test_a_row_without_an_id_is_an_error(hive4: FakeMetastore) -> None:
+    hive4.answers["show_compact"] = lambda request: TYPES.ShowCompactResponse(compacts=[element(id=None)])
+    with connected(hive4) as found, pytest.raises(CorruptError, match=r"field compacts\.id is missing"):
+        found.show_compactions()
+
+
+@pytest.mark.parametrize(("generation", "extra"), [(3, (None, None, None)), (4, ("me", "0.1", "pool"))])
+def test_what_is_asked_for(generation: int, extra: tuple[object, ...]) -> None:
+    asked: list[Any] = []
+    request = CompactionRequest(
+        id=0, database="D", table="T", partition="p=A", type=CompactionType.MAJOR, properties=(("k", "v"),),
+        run_as="joe", initiator_id="me", pool="pool",
+    )  # fmt: skip
+    with FakeMetastore(Generation(generation)) as server, connected(server) as found:
+        answer = TYPES.CompactionResponse(id=4, state="initiated", accepted=True)
+        server.answers["compact2"] = recorded(asked, answer)
+        accepted = found.compact(request, initiator_version="0.1")
+    assert (accepted.id, accepted.accepted, accepted.state, accepted.reason) == (4, True, State.INITIATED, None)
+    (sent,) = asked
+    assert (sent.dbname, sent.tablename, sent.partitionname, sent.type) == ("d", "t", "p=A", 2)
+    assert (sent.runas, sent.properties) == ("joe", {"k": "v"})
+    assert (sent.initiatorId, sent.initiatorVersion, sent.poolName) == extra
+
+
+def info(**changes: object) -> Any:
+    row: dict[str, object] = {"id": 1, "dbname": "d", "tablename": "t", "type": 1}
+    return TYPES.CompactionInfoStruct(**(row | changes))
+
+
+def test_what_a_worker_is_given(hive4: FakeMetastore) -> None:
+    asked: list[Any] = []
+    given = info(properties="1:1:k1:v", poolname="p", numberOfBuckets=0, highestWriteId=0, start=0)
+    hive4.answers["find_next_compact2"] = recorded(asked, TYPES.OptionalCompactionInfoStruct(ci=given))
+    with connected(hive4) as found:
+        request = found.find_next_compaction("worker", "0.1", "p")
+        assert request == ShownRequest(
+            id=1, database="d", table="t", type=CompactionType.MINOR, state=State.WORKING, worker_id="worker",
+            properties=(("k", "v"),), pool="p",
+        )  # fmt: skip
+        hive4.answers["find_next_compact2"] = recorded(asked, TYPES.OptionalCompactionInfoStruct())
+        assert found.find_next_compaction("worker", "0.1", None) is None
+    assert [(sent.workerId, sent.workerVersion, sent.poolName) for sent in asked] == [
+        ("worker", "0.1", "p"),
+        ("worker", "0.1", None),
+    ]
+
+
+def test_a_kind_that_is_unknown_is_refused_and_the_next_one_taken(hive4: FakeMetastore) -> None:
+    refused: list[Any] = []
+    hive4.answers["find_next_compact2"] = [
+        lambda _: TYPES.OptionalCompactionInfoStruct(ci=info(id=5, type=5)),
+        lambda _: TYPES.OptionalCompactionInfoStruct(ci=info(id=6)),
+    ]
+    hive4.answers["mark_refused"] = recorded(refused, None)
+    with connected(hive4) as found:
+        request = found.find_next_compaction("worker", "0.1", None)
+    assert request is not None
+    assert request.id == 6
+    assert [(sent.id, sent.errorMessage) for sent in refused] == [
+        (5, "compactions of type SMART_OPTIMIZE are not supported by this worker")
+    ]
+
+
+def test_what_the_server_is_told_of_a_request(hive4: FakeMetastore) -> None:
+    told: list[Any] = []
+    for call in ("mark_compacted", "mark_failed", "mark_refused", "mark_cleaned", "update_compactor_state"):
+        hive4.answers[call] = recorded(told, None)
+    request = CompactionRequest(
+        id=7, database="d", table="t", partition="p=A", type=CompactionType.MAJOR, state=State.READY_FOR_CLEANING,
+        properties=(("k", "ü"),), worker_id="w", highest_write_id=9, run_as="joe", error_message="boom", pool="p",
+    )  # fmt: skip
+    with connected(hive4) as found:
+        found.mark_compacted(request)
+        found.mark_failed(request)
+        found.mark_refused(request)
+        found.mark_cleaned(request)
+        found.update_compactor_state(request, 44)
+    assert hive4.calls[-5:] == [
+        "mark_compacted", "mark_failed", "mark_refused", "mark_cleaned", "update_compactor_state",
+    ]  # fmt: skip
+    assert told[4][1] == 44
+    for sent in (*told[:4], told[4][0]):
+        assert (sent.id, sent.dbname, sent.tablename, sent.partitionname, sent.type) == (7, "d", "t", "p=A", 2)
+        # one letter, or the server throws
+        assert (sent.state, sent.workerId, sent.highestWriteId, sent.runas) == ("r", "w", 9, "joe")
+        assert (sent.errorMessage, sent.poolname, sent.properties) == ("boom", "p", "1:1:k1:ü")
+
+
+def test_a_request_without_an_id_is_not_marked(hive4: FakeMetastore) -> None:
+    # the server would take it for one of its own and write a row of history
+    request = CompactionRequest(id=0, database="d", table="t", type=CompactionType.MAJOR)
+    with connected(hive4) as found:
+        for mark in (found.mark_failed, found.mark_refused, found.mark_cleaned, found.mark_compacted):
+            with pytest.raises(RefusedError, match="because it has no id of the queue"):
+                mark(request)
+    assert hive4.calls == []
+
+
+def test_calls_of_hive_4_are_refused_by_hive_3_before_anything_is_sent(hive3: FakeMetastore) -> None:
+    with connected(hive3) as found:
+        hive3.calls.clear()
+        for call in (
+            lambda: found.find_next_compaction("w", "0.1", None),
+            lambda: found.update_compactor_state(REQUEST, 1),
+            lambda: found.mark_compacted(REQUEST),
+            lambda: found.abort_compactions([1]),
+            lambda: found.add_write_ids_to_min_history(1, {}),
+        ):
+            with pytest.raises(RefusedError, match=r"because a Hive 3\.1 metastore has no such call$"):
+                call()
+    assert hive3.calls == []

@@ -1,0 +1,437 @@
+"""Calls to a metastore: what is repeated, what is never, and what is told when it fails."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from fake_metastore import TYPES, FakeMetastore, Hangup, raises
+from thriftpy2.thrift import TApplicationException
+
+from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.connection import translated
+from acidlib.metastore.failover import Effect, FailoverClient
+from acidlib.metastore.options import ConnectionOptions, parse_endpoints
+from acidlib.model.generation import Generation
+
+HINT = "(is it a metastore, with the same settings of framed transport, TLS and SASL?)"
+QUICK = ConnectionOptions(timeout_seconds=2, connect_timeout_seconds=1, attempts=3)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeMetastore]:
+    with FakeMetastore() as found:
+        yield found
+
+
+@pytest.fixture
+def second() -> Iterator[FakeMetastore]:
+    with FakeMetastore() as found:
+        yield found
+
+
+def client(*uris: str, options: ConnectionOptions = QUICK, waits: list[float] | None = None) -> FailoverClient:
+    told = waits if waits is not None else []
+    return FailoverClient(parse_endpoints(uris), options, user="joe", host="here", sleep=told.append)
+
+
+def hang_up() -> Callable[..., object]:
+    return raises(Hangup())
+
+
+def mark(of: FailoverClient, effect: Effect = Effect.NOT_IDEMPOTENT) -> object:
+    """A call without an answer's value."""
+    return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1), effect=effect)
+
+
+def names(of: FailoverClient) -> object:
+    return of.call("list the databases", "get_all_databases", effect=Effect.NONE)
+
+
+# ---- which server
+
+
+def test_the_generation_is_what_the_server_answers_not_what_it_says() -> None:
+    with FakeMetastore(Generation.HIVE4, version="3.1.3000.vendor") as server:
+        found = client(server.uri)
+        assert (found.generation, found.version) == (Generation.HIVE4, "3.1.3000.vendor")
+    with FakeMetastore(Generation.HIVE3, version="4.9") as server:
+        assert client(server.uri).generation is Generation.HIVE3
+
+
+def test_any_answer_of_a_call_shows_that_the_server_has_it(server: FakeMetastore) -> None:
+    for error in (TYPES.MetaException(message="no"), TYPES.NoSuchObjectException(message="no")):
+        server.answers["get_database_req"] = raises(error)
+        assert client(server.uri).generation is Generation.HIVE4
+
+
+def test_a_server_with_neither_call_is_refused() -> None:
+    with FakeMetastore(Generation.HIVE3, version="2.3.9") as server:
+        del server.answers["get_valid_write_ids"]
+        with pytest.raises(
+            RefusedError, match=rf"^Cannot use {server.uri}: because it is no metastore of Hive 3\.1 or"
+        ):
+            client(server.uri)
+
+
+def test_a_server_that_fails_at_first_is_tried_again(server: FakeMetastore) -> None:
+    works = server.answers["get_database_req"]
+    assert callable(works)
+    failure = TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error\n\tat java")
+    server.answers["get_database_req"] = [raises(failure), works]
+    waits: list[float] = []
+    assert client(server.uri, waits=waits).generation is Generation.HIVE4
+    assert waits == [1]
+    server.answers["get_database_req"] = raises(failure)
+    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {server.uri}: because the server failed: Int"):
+        client(server.uri)
+
+
+def test_the_user_is_told_unless_it_is_not_wanted(server: FakeMetastore) -> None:
+    told: list[object] = []
+    server.answers["set_ugi"] = lambda user, groups: told.append((user, groups)) or []
+    client(server.uri)
+    client(server.uri, options=ConnectionOptions(set_user=False))
+    assert told == [("joe", [])]
+    server.answers["set_ugi"] = raises(TYPES.MetaException(message="not wanted"))
+    server.answers["getVersion"] = raises(TApplicationException(TApplicationException.INTERNAL_ERROR, "no"))
+    assert client(server.uri).version == ""
+
+
+# ---- failover
+
+
+def test_the_first_that_answers_is_used(server: FakeMetastore) -> None:
+    with FakeMetastore() as gone:
+        nobody = gone.uri
+    found = client(nobody, server.uri)
+    assert found.endpoint.uri == server.uri
+    with pytest.raises(RetryError) as caught:
+        client(nobody)
+    assert str(caught.value) == f"Cannot reach the metastore {nobody}: because connection refused"
+
+
+def test_a_call_goes_on_with_the_next_metastore(server: FakeMetastore, second: FakeMetastore) -> None:
+    found = client(server.uri, second.uri)
+    server.answers["get_all_databases"] = hang_up()
+    second.answers["get_all_databases"] = lambda: ["a"]
+    assert names(found) == ["a"]
+    assert found.endpoint.uri == second.uri
+    assert server.calls == second.calls == ["get_all_databases"]
+    assert names(found) == ["a"]
+    assert server.calls == ["get_all_databases"]
+
+
+def test_a_metastore_of_another_generation_is_no_replacement(server: FakeMetastore) -> None:
+    with FakeMetastore(Generation.HIVE3) as other:
+        other.answers["get_all_databases"] = lambda: ["wrong"]
+        found = client(server.uri, other.uri)
+        server.answers["get_all_databases"] = [hang_up(), lambda: ["a"]]
+        assert names(found) == ["a"]
+        assert "get_all_databases" not in other.calls
+        server.answers["get_all_databases"] = hang_up()
+        with pytest.raises(RetryError, match=r"^Cannot list the databases: because the server closed the connection"):
+            names(found)
+        assert "get_all_databases" not in other.calls
+
+
+def test_an_idle_connection_that_ended_is_opened_again_at_once(server: FakeMetastore, second: FakeMetastore) -> None:
+    waits: list[float] = []
+    found = client(server.uri, second.uri, waits=waits)
+    server.answers["mark_compacted"] = lambda info: None
+    mark(found)
+    server.hang_up()
+    mark(found)
+    assert server.calls == ["mark_compacted", "mark_compacted"]
+    assert server.connections == 2
+    assert (second.connections, waits) == (0, [])
+
+
+# ---- repeating
+
+
+def test_a_read_is_repeated_with_growing_waits(server: FakeMetastore) -> None:
+    waits: list[float] = []
+    found = client(server.uri, options=ConnectionOptions(attempts=5), waits=waits)
+    server.answers["get_all_databases"] = [hang_up(), hang_up(), hang_up(), lambda: ["a"]]
+    assert names(found) == ["a"]
+    assert waits == [1, 2, 4]
+    assert server.calls == ["get_all_databases"] * 4
+
+
+def test_a_read_is_given_up_after_the_attempts(server: FakeMetastore) -> None:
+    found = client(server.uri)
+    server.answers["get_all_databases"] = hang_up()
+    with pytest.raises(RetryError) as caught:
+        names(found)
+    assert str(caught.value) == (
+        f"Cannot list the databases: because the server closed the connection (metastore {server.uri})"
+    )
+    assert len(server.calls) == 3
+
+
+def test_what_has_an_effect_each_time_is_never_sent_twice(server: FakeMetastore) -> None:
+    found = client(server.uri)
+    server.answers["mark_compacted"] = [hang_up(), lambda info: None]
+    with pytest.raises(UnknownOutcomeError) as caught:
+        mark(found)
+    assert str(caught.value) == (
+        "Cannot tell the outcome of an attempt to mark it: because the server closed the connection "
+        f"(metastore {server.uri})"
+    )
+    assert server.calls == ["mark_compacted"]
+    # the next call is not disturbed
+    assert mark(found) is None
+
+
+def test_what_has_an_effect_each_time_is_repeated_while_nothing_was_sent(server: FakeMetastore) -> None:
+    server.answers["mark_compacted"] = lambda info: None
+    with FakeMetastore() as gone:
+        gone.answers["mark_compacted"] = lambda info: None
+        found = client(gone.uri, server.uri)
+        mark(found)
+    assert mark(found) is None
+    assert server.calls == ["mark_compacted"]
+    found.close()
+    assert mark(found) is None
+
+
+def test_what_is_the_same_twice_is_repeated(server: FakeMetastore) -> None:
+    found = client(server.uri)
+    server.answers["mark_compacted"] = [hang_up(), lambda info: None]
+    assert mark(found, Effect.IDEMPOTENT) is None
+    assert server.calls == ["mark_compacted"] * 2
+
+
+def test_what_is_the_same_twice_has_an_unknown_outcome_when_no_answer_ever_comes() -> None:
+    with FakeMetastore() as server:
+        found = client(server.uri)
+        server.answers["mark_compacted"] = hang_up()
+        with pytest.raises(
+            UnknownOutcomeError, match=r"^Cannot tell the outcome of an attempt to mark it: because the"
+        ):
+            mark(found, Effect.IDEMPOTENT)
+    # nothing was sent: nothing is unknown
+    with pytest.raises(RetryError, match=r"^Cannot reach the metastore"):
+        mark(found, Effect.IDEMPOTENT)
+
+
+def test_a_transaction_that_is_unknown_after_a_lost_answer(server: FakeMetastore) -> None:
+    unknown = raises(TYPES.NoSuchTxnException(message="No such transaction txnid:5"))
+    request = TYPES.CommitTxnRequest(txnid=5)
+    found = client(server.uri)
+    server.answers["commit_txn"] = unknown
+    with pytest.raises(ConflictError, match=r"^Cannot commit it: because No such transaction txnid:5$"):
+        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
+    server.answers["commit_txn"] = [hang_up(), unknown]
+    with pytest.raises(UnknownOutcomeError, match=r"because the answer was lost, and now the transaction is unknown$"):
+        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
+    server.answers["commit_txn"] = [hang_up(), raises(TYPES.TxnAbortedException(message="aborted"))]
+    with pytest.raises(ConflictError, match=r"because aborted$"):
+        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
+
+
+def test_a_server_that_falls_silent(server: FakeMetastore) -> None:
+    silence = threading.Event()
+    found = client(server.uri, options=ConnectionOptions(timeout_seconds=0.2, connect_timeout_seconds=1, attempts=2))
+    server.answers["get_all_databases"] = [lambda: silence.wait(20) and [], lambda: ["a"]]
+    server.answers["mark_compacted"] = lambda info: silence.wait(20)
+    try:
+        assert names(found) == ["a"]
+        with pytest.raises(UnknownOutcomeError, match=r"because there was no answer within 0\.2 s"):
+            mark(found)
+    finally:
+        silence.set()
+
+
+def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(server: FakeMetastore) -> None:
+    found = client(server.uri)
+    server.answers["get_all_databases"] = [lambda: ["late"], lambda: ["right"]]
+    connection = found._connected()
+    real = connection._transport.read
+
+    def interrupted(size: int) -> bytes:
+        raise KeyboardInterrupt
+
+    connection._transport.read = interrupted  # type: ignore[method-assign] # an interruption in the middle of a call
+    with pytest.raises(KeyboardInterrupt):
+        names(found)
+    connection._transport.read = real  # type: ignore[method-assign] # as it was
+    assert names(found) == ["right"]
+
+
+# ---- exceptions of the server
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (TYPES.NoSuchTxnException(message="No such transaction txnid:7"), ConflictError, "No such transaction txnid:7"),
+        (TYPES.TxnAbortedException(message="Transaction 7 aborted"), ConflictError, "Transaction 7 aborted"),
+        (TYPES.NoSuchLockException(message="No such lock"), ConflictError, "No such lock"),
+        (
+            TYPES.MetaException(message="javax.jdo.JDOException: no database\n\tat org.apache\n"),
+            RetryError,
+            "the metastore URI says: no database",
+        ),
+        (TYPES.MetaException(message=None), RetryError, "the metastore URI says: MetaException"),
+        (TYPES.InvalidObjectException(message="bad"), RefusedError, "bad"),
+        (
+            TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error processing it"),
+            RetryError,
+            "the metastore URI failed: Internal error processing it",
+        ),
+        (
+            TApplicationException(TApplicationException.UNKNOWN_METHOD, "Invalid method name: 'x'"),
+            RefusedError,
+            "the metastore URI has no call get_all_databases",
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_exceptions_of_the_server(error: Exception, kind: type[Exception], told: str) -> None:
+    found = translated(error, action="do it", call="get_all_databases", uri="URI")
+    assert isinstance(found, kind)
+    assert str(found) == f"Cannot do it: because {told}"
+
+
+def test_an_exception_of_the_server_is_not_repeated(server: FakeMetastore) -> None:
+    found = client(server.uri)
+    server.answers["get_all_databases"] = raises(TYPES.MetaException(message="no"))
+    with pytest.raises(RetryError, match=rf"^Cannot list the databases: because the metastore {server.uri} says: no$"):
+        names(found)
+    assert (server.calls, server.connections) == (["get_all_databases"], 1)
+
+
+def test_an_expected_exception_is_none(server: FakeMetastore) -> None:
+    found = client(server.uri)
+    server.answers["get_table_req"] = raises(TYPES.NoSuchObjectException(message="no"))
+    request = TYPES.GetTableRequest(dbName="a", tblName="b")
+    effect, missing = Effect.NONE, "NoSuchObjectException"
+    assert found.call("read it", "get_table_req", request, effect=effect, missing=missing) is None
+    server.answers["get_table_req"] = raises(TYPES.MetaException(message="no"))
+    with pytest.raises(RetryError):
+        found.call("read it", "get_table_req", request, effect=effect, missing=missing)
+
+
+@pytest.mark.parametrize(
+    ("answer", "field"),
+    [
+        (TYPES.GetOpenTxnsResponse(open_txns=[], abortedBits=b""), "txn_high_water_mark"),
+        (TYPES.GetOpenTxnsResponse(txn_high_water_mark=1, abortedBits=b""), "open_txns"),
+        (TYPES.GetOpenTxnsResponse(txn_high_water_mark=1, open_txns=[]), "abortedBits"),
+    ],
+    ids=["mark", "ids", "bits"],
+)
+def test_a_required_field_that_is_missing(server: FakeMetastore, answer: object, field: str) -> None:
+    server.answers["get_open_txns"] = lambda: answer
+    server.answers["get_all_databases"] = lambda: ["a"]
+    found = client(server.uri)
+    with pytest.raises(CorruptError) as caught:
+        found.call("read them", "get_open_txns", effect=Effect.NONE)
+    assert str(caught.value) == f"Cannot read the answer of get_open_txns: because field {field} is missing"
+    assert names(found) == ["a"]
+    assert server.connections == 1
+
+
+def test_a_required_field_that_is_missing_deep_inside(server: FakeMetastore) -> None:
+    good = TYPES.TxnInfo(id=1, state=3, user="u", hostname="h")
+    bad = TYPES.TxnInfo(id=2, state=3, hostname="h")
+    server.answers["get_open_txns_info"] = lambda: TYPES.GetOpenTxnsInfoResponse(open_txns=[good, bad])
+    with pytest.raises(CorruptError, match=r"of get_open_txns_info: because field open_txns\.user is missing$"):
+        client(server.uri).call("read them", "get_open_txns_info", effect=Effect.NONE)
+    found = TYPES.AbortCompactResponse(abortedcompacts={1: TYPES.AbortCompactionResponseElement(status="ok")})
+    server.answers["abort_Compactions"] = lambda request: found
+    with pytest.raises(CorruptError, match=r"because field abortedcompacts\.compactionId is missing$"):
+        client(server.uri).call("x", "abort_Compactions", TYPES.AbortCompactionRequest(), effect=Effect.NONE)
+
+
+def test_an_answer_that_is_not_there_at_all(server: FakeMetastore) -> None:
+    server.answers["get_all_databases"] = lambda: None
+    with pytest.raises(CorruptError, match=r"^Cannot read the answer of get_all_databases: because it is empty"):
+        names(client(server.uri))
+
+
+# ---- transports
+
+
+def test_framed_messages() -> None:
+    with FakeMetastore(framed=True) as server:
+        found = client(server.uri, options=ConnectionOptions(framed=True))
+        many = [f"database_{number}" for number in range(20_000)]
+        server.answers["get_all_databases"] = lambda: many
+        server.answers["mark_compacted"] = lambda info: None
+        assert names(found) == many
+        info = TYPES.CompactionInfoStruct(id=1, dbname="d", tablename="t", type=1, errorMessage="x" * 100_000)
+        found.call("mark it", "mark_compacted", info, effect=Effect.NOT_IDEMPOTENT)
+
+
+def test_hmsclient_goes_over_the_same_connection() -> None:
+    for framed in (False, True):
+        with FakeMetastore(Generation.HIVE3, framed=framed) as server:
+            many = [f"database_{number}_ü" for number in range(20_000)]
+            server.answers["get_all_databases"] = lambda many=many: many
+            found = client(server.uri, options=ConnectionOptions(framed=framed, attempts=2))
+            assert found.hive3_call("list the databases", "get_all_databases") == many
+            assert names(found) == many
+            assert found.hive3_call("list the databases", "get_all_databases") == many
+            assert server.connections == 1
+            server.answers["get_all_databases"] = [hang_up(), lambda: ["a"]]
+            assert found.hive3_call("list the databases", "get_all_databases") == ["a"]
+
+
+def test_the_wrong_framing_is_told() -> None:
+    with FakeMetastore(framed=True) as server, pytest.raises((RetryError, RefusedError)) as caught:
+        client(server.uri)
+    assert HINT in str(caught.value)
+
+
+def serve_once(behave: Callable[[socket.socket], None]) -> tuple[socket.socket, threading.Thread]:
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            behave(connection)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return server, thread
+
+
+@pytest.mark.parametrize(
+    ("answer", "framed", "kind", "told"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False, RefusedError, "cannot be read"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", True, RetryError, "does not come in frames"),
+        (struct.pack(">I", 3) + b"abc", True, RetryError, "closed the connection"),
+        (b"", False, RetryError, "closed the connection"),
+        (b"\x80\x01", False, RetryError, "closed the connection"),
+        (b"\x80\x02\x00\x01more and more", False, RefusedError, "cannot be read"),
+    ],
+    ids=["http", "http framed", "short frame", "nothing", "half", "another version"],
+)
+def test_what_is_no_metastore(answer: bytes, framed: bool, kind: type[Exception], told: str) -> None:
+    def behave(connection: socket.socket) -> None:
+        connection.recv(1000)
+        connection.sendall(answer)
+
+    server, thread = serve_once(behave)
+    uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
+    with server, pytest.raises(kind, match=told) as caught:
+        client(uri, options=ConnectionOptions(connect_timeout_seconds=2, framed=framed, attempts=1))
+    thread.join()
+    assert HINT in str(caught.value)
+
+
+def test_a_peer_that_never_answers_is_left_after_the_connect_timeout() -> None:
+    done = threading.Event()
+    server, thread = serve_once(lambda connection: done.wait(20) and None)
+    uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
+    with server, pytest.raises(RetryError, match=r"because there was no answer within 0\.3 s"):
+        client(uri, options=ConnectionOptions(connect_timeout_seconds=0.3, attempts=1))
+    done.set()
+    thread.join()

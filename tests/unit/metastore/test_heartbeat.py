@@ -1,0 +1,364 @@
+"""Heartbeats: their order and pauses by a clock the test sets, the fence, and the thread that never dies silently."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, RetryError
+from acidlib.metastore.heartbeat import Heartbeater, HeartbeatSchedule, Lease, reason_of
+
+TIMEOUT, INTERVAL = 300.0, 100.0
+RETRY = 5.0
+
+
+class Clock:
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Connection:
+    """Notes the beats; a call takes as long as `seconds` says and does what `answer` does."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock
+        self.beats: list[int | None] = []
+        self.seconds: Callable[[int | None], float] = lambda _: 0.0
+        self.answer: Callable[[int | None], None] = lambda _: None
+        self.opened = 0
+        self.closed = 0
+        self.no_connection: AcidError | None = None
+        self.sent = threading.Event()
+
+    def __call__(self) -> Connection:
+        if self.no_connection is not None:
+            raise self.no_connection
+        self.opened += 1
+        return self
+
+    def heartbeat(self, *, txn_id: int | None = None, lock_id: int | None = None) -> None:
+        one = txn_id if txn_id is not None else lock_id
+        self.beats.append(one)
+        self.sent.set()
+        if self.clock is not None:
+            self.clock.now += self.seconds(one)
+        self.answer(one)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Bench:
+    """HeartbeatSchedule without a thread."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.connection = Connection(self.clock)
+        self.schedule = HeartbeatSchedule(
+            self.connection, interval_seconds=INTERVAL, timeout_seconds=TIMEOUT, clock=self.clock
+        )
+
+    def add(self, txn_id: int | None = None, lock_id: int | None = None) -> Lease:
+        beat = Lease(
+            name=f"transaction {txn_id}",
+            txn_id=txn_id,
+            lock_id=lock_id,
+            since=self.clock.now,
+            timeout_seconds=TIMEOUT,
+            clock=self.clock,
+        )
+        self.schedule.add(beat)
+        return beat
+
+    def run(self, seconds: float) -> None:
+        """All rounds of so many seconds, as the thread would."""
+        end = self.clock.now + seconds
+        while True:
+            wait = self.schedule.send_due()
+            if wait is None or self.clock.now + wait > end:
+                self.clock.now = max(end, self.clock.now)
+                return
+            self.clock.now += wait
+
+
+def failing(error: Exception, *ids: int) -> Callable[[int | None], None]:
+    def answer(one: int | None) -> None:
+        if not ids or one in ids:
+            raise error
+
+    return answer
+
+
+def test_a_beat_comes_at_once_and_then_every_interval() -> None:
+    bench = Bench()
+    beat = bench.add(7)
+    bench.run(0)
+    assert bench.connection.beats == [7]
+    bench.run(99)
+    assert bench.connection.beats == [7]
+    bench.run(1)
+    assert bench.connection.beats == [7, 7]
+    bench.run(1000)
+    assert len(bench.connection.beats) == 12
+    assert bench.connection.opened == 1
+    beat.assert_alive()
+
+
+def test_a_stopped_beat_is_not_sent_and_nothing_else_needs_the_thread() -> None:
+    bench = Bench()
+    beat = bench.add(7)
+    bench.run(0)
+    beat.stop()
+    beat.stop()
+    bench.run(1000)
+    assert bench.connection.beats == [7]
+    assert bench.schedule.send_due() is None
+
+
+def test_what_the_metastore_gave_up_stays_lost_and_is_not_beaten_any_more() -> None:
+    bench = Bench()
+    lost, kept = bench.add(1), bench.add(2)
+    bench.connection.answer = failing(ConflictError("Cannot beat: because Transaction txnid:1 already aborted"), 1)
+    bench.run(0)
+    with pytest.raises(ConflictError, match=r"Cannot go on with transaction 1: .* given it up: Transaction txnid:1"):
+        lost.assert_alive()
+    bench.connection.answer = lambda _: None
+    bench.run(250)
+    with pytest.raises(ConflictError, match="already aborted"):
+        lost.assert_alive()
+    assert bench.connection.beats == [1, 2, 2, 2]
+    kept.assert_alive()
+    assert bench.connection.opened == 1  # the answer was understood: the connection is as good as before
+
+
+def test_an_error_that_comes_after_the_end_is_none() -> None:
+    bench = Bench()
+    beat = bench.add(1)
+
+    def commit_meanwhile(_: int | None) -> None:
+        beat.stop()
+        raise ConflictError("Cannot beat: because No such transaction")
+
+    bench.connection.answer = commit_meanwhile
+    bench.run(0)
+    beat.assert_alive()
+
+
+@pytest.mark.parametrize("error", [RetryError("Cannot reach x: because it is away"), ValueError("a bug"), OSError("x")])
+def test_failures_are_tried_again_soon_over_a_new_connection(error: Exception) -> None:
+    bench = Bench()
+    beat = bench.add(7)
+    bench.connection.answer = failing(error)
+    bench.run(TIMEOUT)
+    beat.assert_alive()
+    assert len(bench.connection.beats) == TIMEOUT / RETRY + 1
+    assert bench.connection.opened == bench.connection.closed == len(bench.connection.beats)
+    bench.clock.now += 1
+    with pytest.raises(RetryError, match=r"no heartbeat has reached the metastore for 301 s, longer than .* 300 s \("):
+        beat.assert_alive()
+
+
+def test_a_transaction_that_was_silent_too_long_is_asked_again() -> None:
+    bench = Bench()
+    beat = bench.add(7)
+    bench.connection.answer = failing(RetryError("Cannot beat: because the server is away"))
+    bench.run(TIMEOUT + 1)
+    with pytest.raises(RetryError, match="the server is away"):
+        beat.assert_alive()
+    bench.connection.answer = lambda _: None
+    bench.run(10)
+    beat.assert_alive()
+
+
+def test_a_lock_alone_that_was_silent_too_long_is_lost_for_good() -> None:
+    """Another compactor may have taken its place, and it must not be surprised by us coming back."""
+    bench = Bench()
+    beat = bench.add(lock_id=7)
+    bench.run(0)
+    bench.connection.answer = failing(RetryError("Cannot beat: because the server is away"))
+    bench.run(TIMEOUT + 1)
+    bench.connection.answer = lambda _: None
+    bench.run(INTERVAL * 3)
+    with pytest.raises(RetryError, match=r"no heartbeat has reached the metastore for 30\d s"):
+        beat.assert_alive()
+    assert bench.schedule.send_due() is None
+
+
+def test_time_counts_from_before_a_beat_is_sent() -> None:
+    bench = Bench()
+    beat = bench.add(7)
+    bench.connection.seconds = lambda _: 250.0
+    bench.run(0)
+    bench.clock.now += 50
+    beat.assert_alive()
+    bench.clock.now += 1
+    with pytest.raises(RetryError):
+        beat.assert_alive()
+
+
+def test_without_a_connection_one_attempt_serves_all() -> None:
+    bench = Bench()
+    beats = [bench.add(one) for one in range(200)]
+    bench.connection.no_connection = RetryError("Cannot reach thrift://a:9083: because it is away")
+    attempts = 0
+    while (wait := bench.schedule.send_due()) == 0:
+        attempts += 1
+    assert (attempts, wait) == (1, RETRY)
+    bench.connection.no_connection = None
+    bench.run(RETRY)
+    assert sorted(bench.connection.beats) == list(range(200))
+    assert bench.connection.opened == 1
+    for beat in beats:
+        beat.assert_alive()
+
+
+def test_a_beat_that_hangs_starves_nobody() -> None:
+    """One beat of 500 takes an eighth of the timeout and fails, each other one 0.1 s, for an hour: those are alive."""
+    bench = Bench()
+    beats = [bench.add(one) for one in range(500)]
+    hanging = beats[0]
+    bench.connection.seconds = lambda one: TIMEOUT / 8 if one == 0 else 0.1
+    bench.connection.answer = failing(RetryError("Cannot beat: because there was no answer"), 0)
+    end = bench.clock.now + 3600
+    while bench.clock.now < end:
+        for _ in range(100):
+            bench.clock.now += bench.schedule.send_due() or 0.0
+        for beat in beats[1:]:
+            beat.assert_alive()
+    with pytest.raises(RetryError, match="there was no answer"):
+        hanging.assert_alive()
+
+
+def test_order_is_by_the_oldest_beat() -> None:
+    bench = Bench()
+    bench.connection.seconds = lambda _: 10.0
+    for one in (1, 2, 3):
+        bench.add(one)
+    bench.run(35)
+    bench.add(4)
+    bench.run(95)
+    assert bench.connection.beats == [1, 2, 3, 4, 1, 2, 3]
+
+
+def test_a_lock_that_comes_later_is_beaten_with_its_transaction() -> None:
+    bench = Bench()
+    beat = bench.add(7)
+    beat.watch_lock(9)
+    assert beat.ids == (7, 9)
+
+
+@pytest.mark.parametrize("interval", [0, -1, 150.1, 300])
+def test_an_interval_above_half_of_the_timeout_is_refused(interval: float) -> None:
+    with pytest.raises(RefusedError, match="at most half of the metastore's transaction timeout, 300 s"):
+        Heartbeater(Connection(), interval_seconds=interval, timeout_seconds=300, clock=Clock())
+
+
+# --- the thread -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection()
+
+
+@pytest.fixture
+def beats(connection: Connection) -> Iterator[Heartbeater]:
+    with Heartbeater(connection, interval_seconds=0.02, timeout_seconds=30, clock=time.monotonic) as heartbeater:
+        yield heartbeater
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def raises(beat: Lease, kind: type[AcidError]) -> bool:
+    try:
+        beat.assert_alive()
+    except kind:
+        return True
+    return False
+
+
+def heartbeat_threads() -> int:
+    return sum(thread.name == "acidlib-heartbeat" for thread in threading.enumerate())
+
+
+def test_one_thread_and_one_connection_when_first_needed(beats: Heartbeater, connection: Connection) -> None:
+    before = heartbeat_threads()
+    assert connection.opened == 0
+    registered = [beats.register(txn_id=one, lock_id=None, name="x") for one in range(50)]
+    wait_for(lambda: len(connection.beats) > 200)
+    assert set(connection.beats) == set(range(50))
+    assert heartbeat_threads() == before + 1
+    assert connection.opened == 1
+    for beat in registered:
+        beat.assert_alive()
+
+
+def test_what_is_registered_while_the_thread_waits_is_beaten_at_once(connection: Connection) -> None:
+    with Heartbeater(connection, interval_seconds=1000, timeout_seconds=3000, clock=time.monotonic) as beats:
+        beats.register(txn_id=1, lock_id=None, name="x")
+        wait_for(lambda: connection.beats == [1])
+        beats.register(txn_id=2, lock_id=None, name="y")
+        wait_for(lambda: connection.beats == [1, 2])
+
+
+def test_the_end_closes_the_connection_and_fences_what_is_left(connection: Connection) -> None:
+    beats = Heartbeater(connection, interval_seconds=1000, timeout_seconds=3000, clock=time.monotonic)
+    beat = beats.register(txn_id=1, lock_id=None, name="transaction 1")
+    wait_for(lambda: connection.beats == [1])
+    began = time.monotonic()
+    beats.close()
+    beats.close()
+    assert time.monotonic() - began < 10
+    assert connection.closed == 1
+    with pytest.raises(RetryError, match="Cannot go on with transaction 1: because its heartbeats were ended"):
+        beat.assert_alive()
+    with pytest.raises(DefectError):
+        beats.register(txn_id=2, lock_id=None, name="transaction 2")
+
+
+def test_a_heartbeater_that_was_never_used_closes() -> None:
+    connection = Connection()
+    with Heartbeater(connection, interval_seconds=1, timeout_seconds=3, clock=time.monotonic):
+        pass
+    assert connection.opened == 0
+
+
+def test_the_thread_survives_whatever_the_connection_raises(beats: Heartbeater, connection: Connection) -> None:
+    beat = beats.register(txn_id=1, lock_id=None, name="x")
+    connection.answer = failing(KeyError("a bug"))
+    wait_for(lambda: connection.closed > 2)
+    connection.answer = lambda _: None
+    count = len(connection.beats)
+    wait_for(lambda: len(connection.beats) > count + 3)
+    beat.assert_alive()
+
+
+def test_a_thread_that_dies_is_told_at_once(connection: Connection) -> None:
+    def die(_: int | None) -> None:
+        raise SystemExit("out of here")
+
+    with Heartbeater(connection, interval_seconds=10, timeout_seconds=30, clock=time.monotonic) as beats:
+        connection.answer = die
+        beat = beats.register(txn_id=1, lock_id=None, name="transaction 1")
+        wait_for(lambda: raises(beat, DefectError))
+        with pytest.raises(DefectError, match="its heartbeats ended by an unexpected SystemExit: out of here"):
+            beat.assert_alive()
+        with pytest.raises(DefectError, match="out of here"):
+            beats.register(txn_id=2, lock_id=None, name="transaction 2")
+
+
+def test_reasons_of_errors() -> None:
+    assert reason_of(RetryError("Cannot x: because y: because z")) == "y: because z"
+    assert reason_of(RetryError("something")) == "something"
+    assert reason_of(ValueError("v")) == "ValueError: v"

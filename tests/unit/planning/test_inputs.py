@@ -1,0 +1,386 @@
+"""Inputs and results of a compaction: names equal to what Hive made of the same tables, and every refusal."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.generation import Generation
+from acidlib.model.listing import ListedFile, Listing, highest_write_id
+from acidlib.model.names import BaseDir
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import DataFile, FileForm, FlushLength
+from acidlib.model.writeids import ValidWriteIdList, all_committed
+from acidlib.planning.inputs import (
+    CompactionInputs,
+    Publication,
+    Refusal,
+    Role,
+    compaction_inputs,
+)
+from acidlib.planning.state import acid_state
+from unit.planning.listings import listing
+
+HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
+MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+LIMIT = 256 << 20
+
+
+def planned(
+    what: Listing,
+    kind: CompactionType = MAJOR,
+    generation: Generation = HIVE3,
+    write_ids: ValidWriteIdList | None = None,
+    **options: object,
+) -> CompactionInputs | Refusal:
+    state = acid_state(
+        what, (write_ids or all_committed("t", 100)).for_compactor(), generation=generation, ignore_empty_files=True
+    )
+    options = {"minor_as_major_bytes": LIMIT, **options}
+    return compaction_inputs(state, what, kind, generation=generation, **options)
+
+
+def inputs(*args: object, **options: object) -> CompactionInputs:
+    result = planned(*args, **options)
+    assert isinstance(result, CompactionInputs), result
+    return result
+
+
+def paths(result: CompactionInputs) -> list[str]:
+    return [directory.path for directory in result.directories]
+
+
+def outputs(result: CompactionInputs) -> list[str]:
+    return [output.path for output in result.outputs]
+
+
+def hive_results() -> list[tuple[str, str, str, str]]:
+    found = []
+    for fixture in sorted(FIXTURES.glob("hive*/*/fixture.json")):
+        case = fixture.parent
+        for after in sorted(case.glob("after_*")):
+            for partition in {directory.parent for directory in after.glob("**/*_*") if directory.is_dir()}:
+                found.append((case.parent.name, case.name, after.name, str(partition.relative_to(after))))
+    return sorted(found)
+
+
+def on_disk(root: Path) -> Listing:
+    found = sorted(root.rglob("*"))
+    return Listing(
+        location=str(root),
+        files=tuple(
+            ListedFile(path=path.relative_to(root).as_posix(), length=path.stat().st_size, modified=0.0)
+            for path in found
+            if path.is_file()
+        ),
+        directories=tuple(path.relative_to(root).as_posix() for path in found if path.is_dir()),
+    )
+
+
+@pytest.mark.parametrize(("hive", "case", "after", "partition"), hive_results())
+def test_results_are_named_as_hive_names_them(hive: str, case: str, after: str, partition: str) -> None:
+    folder = FIXTURES / hive / case
+    facts = json.loads((folder / "fixture.json").read_text())
+    generation = Generation(facts["hive"])
+    made = {path.name for path in (folder / after / partition).iterdir()}
+    txn = int(next(iter(made)).rpartition("_v")[2]) if generation == HIVE4 else None
+    what = on_disk(folder / "before" / partition)
+    everything = all_committed("t", highest_write_id(what, generation))
+    result = planned(
+        what,
+        MINOR if "minor" in after else MAJOR,
+        generation,
+        ValidWriteIdList.parse(facts["write_ids"]) if "write_ids" in facts else everything,
+        visibility_txn=txn,
+        visible_on_commit=generation == HIVE4,
+        minor_as_major_bytes=0,
+    )
+    if (case, after) == ("j_stream", "after_minor"):
+        # a single delta below the mark: Hive 3.1 puts its minor in its place
+        assert isinstance(result, Refusal)
+        return
+    assert isinstance(result, CompactionInputs), result
+    ours = set(outputs(result))
+    # an empty twin is never written; the halves that are there have Hive's names
+    assert ours <= made
+    assert made - ours <= {name for name in made if name.startswith("delete_delta_")}
+    if any(directory.role is Role.DELETE_DELTA for directory in result.directories) or "major" in after:
+        assert ours == made
+
+
+def test_major_order_and_files() -> None:
+    what = listing(
+        "base_20",
+        "base_20/bucket_00001",
+        "base_20/_orc_acid_version",
+        "delta_23_24",
+        "delta_21_21_0001",
+        "delete_delta_21_21_0000",
+        "base_10",
+    )
+    result = inputs(what)
+    assert paths(result) == ["base_20", "delete_delta_21_21_0000", "delta_21_21_0001", "delta_23_24"]
+    assert [directory.role for directory in result.directories] == [
+        Role.BASE,
+        Role.DELETE_DELTA,
+        Role.DELTA,
+        Role.DELTA,
+    ]
+    assert [file.path for file in result.directories[0].files] == ["base_20/bucket_00000", "base_20/bucket_00001"]
+    assert outputs(result) == ["base_0000024"]
+    assert result.outputs[0].metadata_acid
+    assert (result.min_write_id, result.max_write_id, result.high_water_mark) == (21, 24, 100)
+    assert (result.publication, result.reason) == (Publication.ONE_RENAME, "as requested")
+
+
+def test_names_of_hive_4() -> None:
+    what = listing("base_20", "delta_21_22", "delete_delta_23_23_0000", "delta_23_23_0000")
+    committing = inputs(what, MINOR, HIVE4, visibility_txn=26, visible_on_commit=True)
+    assert outputs(committing) == ["delta_0000021_0000023_v0000026", "delete_delta_0000021_0000023_v0000026"]
+    assert committing.publication is Publication.COMMIT
+    assert outputs(inputs(what, MAJOR, HIVE4, visibility_txn=26)) == ["base_0000023_v0000026"]
+    assert not inputs(what, MAJOR, HIVE4, visibility_txn=26).outputs[0].metadata_acid
+    # no transaction of our own: no suffix is invented, and the marker file says that the base is compacted
+    bare = inputs(what, MAJOR, HIVE4)
+    assert outputs(bare) == ["base_0000023"]
+    assert bare.outputs[0].metadata_acid
+    with pytest.raises(RefusedError, match="visibility suffix"):
+        planned(what, MAJOR, HIVE3, visibility_txn=26)
+
+
+def test_mixed_minor_without_suffix() -> None:
+    what = listing("base_20", "delta_21_22", "delete_delta_23_23_0000", "delta_23_23_0000")
+    as_major = inputs(what, MINOR, minor_as_major_bytes=100)
+    assert (as_major.kind, as_major.requested, as_major.publication) == (MAJOR, MINOR, Publication.ONE_RENAME)
+    assert outputs(as_major) == ["base_0000023"]
+    assert "two renames" in as_major.reason
+    for limit in (0, 99):
+        two = inputs(what, MINOR, minor_as_major_bytes=limit)
+        assert (two.kind, two.publication) == (MINOR, Publication.TWO_RENAMES)
+        assert outputs(two) == ["delta_0000021_0000023", "delete_delta_0000021_0000023"]
+    # a suffix of a transaction that has committed already shows each half as soon as it is renamed
+    assert inputs(what, MINOR, HIVE4, visibility_txn=5, minor_as_major_bytes=0).publication is Publication.TWO_RENAMES
+
+
+def test_minor_of_one_kind_is_one_rename() -> None:
+    inserts = inputs(listing("base_20", "delta_21_21_0", "delta_22_22_0"), MINOR)
+    assert (outputs(inserts), inserts.publication) == (["delta_0000021_0000022"], Publication.ONE_RENAME)
+    assert paths(inserts) == ["delta_21_21_0", "delta_22_22_0"]
+    deletes = inputs(listing("base_20", "delete_delta_21_21_0", "delete_delta_22_22_0"), MINOR)
+    assert outputs(deletes) == ["delete_delta_0000021_0000022"]
+
+
+def test_originals() -> None:
+    what = listing("000001_0", "000000_0_copy_1", "000000_0", "000002_0", "_done", sizes={"000002_0": 0})
+    result = inputs(what)
+    assert outputs(result) == ["base_-9223372036854775808"]
+    assert (result.min_write_id, result.max_write_id) == (None, None)
+    (originals,) = result.directories
+    assert (originals.role, originals.name, originals.synthetic_write_id) == (Role.ORIGINALS, None, 0)
+    assert [(file.path, file.bucket) for file in originals.files] == [
+        ("000000_0", 0),
+        ("000000_0_copy_1", 0),
+        ("000001_0", 1),
+    ]
+    assert outputs(inputs(what, MAJOR, HIVE4, visibility_txn=22)) == ["base_-9223372036854775808_v0000022"]
+    mixed = listing("000000_0", "delta_1_1_0", "delta_2_2_0")
+    assert paths(inputs(mixed)) == ["", "delta_1_1_0", "delta_2_2_0"]
+    assert outputs(inputs(mixed)) == ["base_0000002"]
+    assert paths(inputs(mixed, MINOR)) == ["delta_1_1_0", "delta_2_2_0"]
+
+
+def test_loaded_files_get_the_ids_of_their_directory() -> None:
+    result = inputs(listing("base_5/000000_0", "delta_7_7_0003/000001_0_copy_1", "delta_8_8_0000"))
+    base, loaded, _ = result.directories
+    assert (base.synthetic_write_id, base.synthetic_statement) == (5, 0)
+    assert (loaded.synthetic_write_id, loaded.synthetic_statement) == (7, 3)
+    (file,) = loaded.files
+    assert file == DataFile(
+        path="delta_7_7_0003/000001_0_copy_1",
+        directory="delta_7_7_0003",
+        length=100,
+        bucket=1,
+        form=FileForm.ORIGINAL,
+        write_id=7,
+        statement_id=3,
+    )
+    assert outputs(inputs(listing("delta_7_7_0003/000001_0", "delta_8_8_0000"), MINOR)) == ["delta_0000007_0000008"]
+
+
+def test_side_files_and_files_without_bytes() -> None:
+    what = listing(
+        "delta_1_5/bucket_00000",
+        "delta_1_5/bucket_00000_flush_length",
+        "delta_1_5/bucket_00001",
+        "delta_1_5/bucket_00002",
+        "delta_1_5/bucket_00002_flush_length",
+        "delta_1_5/bucket_00003_flush_length",
+        "delta_6_6_0",
+        sizes={"delta_1_5/bucket_00001": 0, "delta_1_5/bucket_00002": 0},
+    )
+    result = inputs(what)
+    streamed = result.directories[0]
+    assert [(file.bucket, file.length, file.flush_length) for file in streamed.files] == [
+        (0, 100, FlushLength(path="delta_1_5/bucket_00000_flush_length", length=100, data_length=100)),
+        (2, 0, FlushLength(path="delta_1_5/bucket_00002_flush_length", length=100, data_length=0)),
+    ]
+    assert streamed.lone_side_files == ("delta_1_5/bucket_00003_flush_length",)
+    assert result.empty_files == ("delta_1_5/bucket_00001",)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ("delta_2_2_0/data.orc", "its name tells no bucket"),
+        ("delta_2_2_0/sub/bucket_00000", "it holds a directory"),
+        ("random", "its name tells no bucket"),
+        ("bucket_00000", "outside of any ACID directory"),
+        ("delete_delta_2_2_0/000000_0", "without ACID columns"),
+    ],
+)
+def test_what_is_not_understood_is_never_left_out(extra: str, message: str) -> None:
+    with pytest.raises(CorruptError, match=message):
+        planned(listing("delta_1_1_0", "delta_2_2_0", extra))
+
+
+def test_attempt_suffixes_are_all_read() -> None:
+    result = inputs(
+        listing("delta_1_1_0/bucket_00000_0", "delta_1_1_0/bucket_00000_1", "delta_2_2_0"), generation=HIVE4
+    )
+    assert [file.bucket for file in result.directories[0].files] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "reason"),
+    [
+        (MAJOR, ["base_5"], "a base and no delta"),
+        (MAJOR, [], "0 delta directories and no base"),
+        (MINOR, ["base_5", "delta_6_6_0"], "1 delta directories"),
+        (MINOR, ["000000_0"], "0 delta directories"),
+        (MINOR, ["delta_1_5", "delete_delta_1_5"], "one delta and one delete delta"),
+        (MINOR, ["delta_1_1_0", "delete_delta_2_2_0"], "one delta and one delete delta"),
+        (MINOR, ["delta_5_5_0", "delete_delta_5_5_1", "delta_5_5_1"], "write id 5"),
+    ],
+)
+@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+def test_too_little_is_refused(kind: CompactionType, names: list[str], reason: str, generation: Generation) -> None:
+    result = planned(listing(*names), kind, generation)
+    assert isinstance(result, Refusal)
+    assert result.reason.startswith("None of the compaction thresholds met, compaction request is refused!")
+    assert reason in result.reason
+    assert not result.cleaning_only
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [("delta_1_1_0", "base_0000001"), ("delta_1_5", "base_0000005"), ("delete_delta_3_3_0", "base_0000003")],
+)
+def test_a_base_of_a_single_delta_is_made_as_hive_3_makes_it_when_asked(name: str, base: str) -> None:
+    """Hive 4 never does; nor do we what an initiator queued, and Hive 3.1 for its part no insert-only table."""
+    alone = listing(name)
+    assert outputs(inputs(alone, MAJOR, HIVE3)) == [base]
+    for refused in (
+        planned(alone, MAJOR, HIVE4),
+        planned(alone, MAJOR, HIVE3, automatic=True),
+        planned(alone, MAJOR, HIVE3, insert_only=True),
+    ):
+        assert isinstance(refused, Refusal)
+        assert "nothing to merge: 1 delta directories and no base" in refused.reason
+
+
+def test_refused_but_something_to_clean() -> None:
+    result = planned(listing("base_5", "delta_4_4_0"))
+    assert isinstance(result, Refusal)
+    assert result.cleaning_only
+    aborted = ValidWriteIdList.parse("t:9:9223372036854775807::6")
+    four = planned(listing("base_5", "delta_6_6_0"), MAJOR, HIVE4, aborted)
+    assert isinstance(four, Refusal)
+    assert four.cleaning_only
+    # Hive 3.1 merges the aborted directory away
+    assert outputs(inputs(listing("base_5", "delta_6_6_0"), MAJOR, HIVE3, aborted)) == ["base_0000006"]
+
+
+def test_open_and_aborted_as_in_hives_worker_tests() -> None:
+    names = ["base_20", "delta_21_22", "delta_23_25", "delta_26_27"]
+    opened = ValidWriteIdList.parse("t:27:23:23:")
+    aborted = ValidWriteIdList.parse("t:27:9223372036854775807::24,25")
+    assert isinstance(planned(listing(*names), MINOR, HIVE3, opened), Refusal)
+    assert outputs(inputs(listing(*names), MAJOR, HIVE3, opened)) == ["base_0000022"]
+    for generation in (HIVE3, HIVE4):
+        assert outputs(inputs(listing(*names), MINOR, generation, aborted)) == ["delta_0000021_0000027"]
+        assert outputs(inputs(listing(*names), MAJOR, generation, aborted)) == ["base_0000027"]
+
+
+def test_wholly_aborted_directories() -> None:
+    names = ["delta_1_1_0", "delta_2_2_0", "delta_3_3_0", "delta_4_4_0"]
+    aborted = ValidWriteIdList.parse("t:4:9223372036854775807::2,4")
+    assert outputs(inputs(listing(*names), MINOR, HIVE3, aborted)) == ["delta_0000001_0000004"]
+    four = inputs(listing(*names), MINOR, HIVE4, aborted)
+    assert (paths(four), outputs(four)) == (["delta_1_1_0", "delta_3_3_0"], ["delta_0000001_0000003"])
+
+
+def test_the_name_of_the_result_must_be_free() -> None:
+    # the base of an overwrite that was aborted has the number of the result
+    write_ids = ValidWriteIdList.parse("t:9:9223372036854775807::7")
+    result = planned(listing("base_5", "base_0000007", "delta_6_6_0", "delta_7_7_0"), MAJOR, HIVE3, write_ids)
+    assert isinstance(result, Refusal)
+    assert result.reason == "base_0000007, the name of the result, exists already"
+
+
+def test_a_state_of_another_list_is_refused() -> None:
+    what = listing("base_5", "delta_6_12")
+    reader = acid_state(what, ValidWriteIdList.parse("t:10:9223372036854775807:"), generation=HIVE3)
+    with pytest.raises(RefusedError, match="delta_6_12"):
+        compaction_inputs(reader, what, MAJOR, generation=HIVE3, minor_as_major_bytes=LIMIT)
+
+
+def test_synthetic_ids_of_the_base_of_originals() -> None:
+    name = "base_-9223372036854775808"
+    result = inputs(listing(name, "delta_3_3_0"))
+    assert isinstance(result.directories[0].name, BaseDir)
+    assert result.directories[0].synthetic_write_id == 0
+    assert outputs(result) == ["base_0000003"]
+
+
+# --- deltas above the mark --------------------------------------------------------------------------------------------
+
+UP_TO_3 = ValidWriteIdList.parse("t:3:9223372036854775807::")
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+@pytest.mark.parametrize(
+    ("names", "text", "kind", "result"),
+    [
+        # a streaming batch that is still open, beside what was written before it
+        (["delta_1_1", "delta_2_2", "delta_3_12"], "t:12:5:5:", MAJOR, "base_0000002"),
+        (["delta_1_1", "delta_2_2", "delta_3_12"], "t:12:5:5:", MINOR, "delta_0000001_0000002"),
+        (["000000_0", "delta_1_1"], "t:1:1:1:", MAJOR, "base_-9223372036854775808"),
+        (["base_2", "delta_3_3", "delta_4_4", "base_9"], "t:4:9223372036854775807::", MAJOR, "base_0000004"),
+    ],
+)
+def test_what_lies_beside_the_inputs_is_left_alone(
+    names: list[str], text: str, kind: CompactionType, result: str, generation: Generation
+) -> None:
+    found = planned(listing(*names), kind, generation, ValidWriteIdList.parse(text))
+    assert isinstance(found, CompactionInputs)
+    assert [output.path for output in found.outputs] == [result]
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+@pytest.mark.parametrize("kind", [MAJOR, MINOR])
+@pytest.mark.parametrize("wide", ["delta_2_7", "delete_delta_3_4", "delta_1_4"])
+def test_what_reaches_over_the_inputs_forbids_the_compaction(
+    wide: str, kind: CompactionType, generation: Generation
+) -> None:
+    found = planned(listing("delta_1_1", "delta_2_2", "delta_3_3", wide), kind, generation, UP_TO_3)
+    assert isinstance(found, Refusal)
+    assert found.reason.startswith(f"{wide} reaches above the high-water mark 3 and overlaps the inputs")
+
+
+@pytest.mark.parametrize(("base", "removable"), [("base_3", True), ("base_3_v9", False)])
+def test_a_cleaning_is_asked_for_only_below_what_is_known_to_be_committed(base: str, removable: bool) -> None:
+    found = planned(listing(base, "delta_3_3"), MAJOR, HIVE4, UP_TO_3)
+    assert isinstance(found, Refusal)
+    assert found.cleaning_only is removable

@@ -1,0 +1,101 @@
+"""What is committed without a metastore: as stated, never guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from acidlib.errors import RefusedError
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
+
+TEXT = "default.t:9:9223372036854775807::4"
+
+
+def listing(*directories: str) -> Listing:
+    files = tuple(ListedFile(path=f"{name}/bucket_00000", length=1, modified=0.0) for name in directories)
+    return Listing(location="/t", files=files)
+
+
+def stated(*, text: str | None = None, file_text: str | None = None, everything: bool = False) -> StatedWriteIds:
+    found = stated_write_ids(text=text, file_text=file_text, everything=everything)
+    assert found is not None
+    return found
+
+
+def test_nothing_stated_is_nothing_and_refuses_with_the_ways_out() -> None:
+    assert stated_write_ids(text=None, file_text=None, everything=False) is None
+    with pytest.raises(RefusedError, match=r"Cannot work on default\.t: because .*--write-ids.*--all-committed"):
+        StatedWriteIds().of("default", "t", listing("delta_1_1"))
+
+
+def test_one_list_is_for_the_table_it_names_or_for_any() -> None:
+    assert stated(text=TEXT).of("default", "t", listing()) == ValidWriteIdList.parse(TEXT)
+    assert stated(text=TEXT.replace("default.", "")).of("default", "t", listing()).high_water_mark == 9
+    assert stated(text=TEXT.replace("default.t", "null")).of("a", "b", listing()).aborted_ids == (4,)
+    with pytest.raises(RefusedError, match=r"write-id list of default\.t: because the table is default\.u"):
+        stated(text=TEXT).of("default", "u", listing())
+    with pytest.raises(RefusedError, match=r"because the table is other\.t"):
+        stated(text=TEXT).of("other", "t", listing())
+
+
+def test_a_file_has_a_line_for_each_table() -> None:
+    found = stated(file_text=f"# made by cron\n\n{TEXT}\n  default.u:7:9223372036854775807::\n")
+    assert found.of("default", "t", listing()).high_water_mark == 9
+    assert found.of("default", "u", listing()).high_water_mark == 7
+    with pytest.raises(RefusedError, match=r"Cannot work on default\.w: because nothing says"):
+        found.of("default", "w", listing())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no line for any table"),
+        ("# only a comment\n\n", "no line for any table"),
+        (f"{TEXT}\n{TEXT}", "missing or repeated"),
+        ("null:9:9223372036854775807::", "missing or repeated"),
+        (f"{TEXT}\nnonsense", "nonsense"),
+    ],
+)
+def test_a_file_that_says_nothing_or_twice_is_refused(text: str, told: str) -> None:
+    with pytest.raises(RefusedError, match=told):
+        stated_write_ids(text=None, file_text=text, everything=False)
+
+
+@pytest.mark.parametrize("text", ["", " ", "nonsense", "t:x:y", "default.t"])
+def test_a_list_that_does_not_parse_never_means_everything(text: str) -> None:
+    with pytest.raises(RefusedError, match="Cannot read the write-id list"):
+        stated_write_ids(text=text, file_text=None, everything=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "file_text", "everything", "told"),
+    [
+        (TEXT, TEXT, False, "--write-ids and --write-ids-file"),
+        (TEXT, None, True, "--write-ids and --all-committed"),
+        (None, "", True, "--write-ids-file and --all-committed"),
+        (TEXT, TEXT, True, "--write-ids and --write-ids-file and --all-committed"),
+    ],
+)
+def test_statements_that_may_contradict_each_other_are_refused(
+    text: str | None, file_text: str | None, everything: bool, told: str
+) -> None:
+    with pytest.raises(RefusedError, match=f"Cannot take {told} together"):
+        stated_write_ids(text=text, file_text=file_text, everything=everything)
+
+
+@pytest.mark.parametrize(
+    ("names", "mark"),
+    [
+        (("base_0000005", "delta_0000006_0000008"), 8),
+        (("delete_delta_0000009_0000009_0000",), 9),
+        (("base_0000012_v0000100",), 12),
+        ((), 1),
+        (("base_-9223372036854775808",), 1),
+    ],
+)
+def test_everything_committed_still_has_a_real_mark(names: tuple[str, ...], mark: int) -> None:
+    """Hive takes a mark of 0 for no mark; and what is written after the look is not committed by the statement."""
+    found = stated(everything=True).of("default", "t", listing(*names))
+    assert (found.high_water_mark, found.table) == (mark, "default.t")
+    assert (found.open_ids, found.aborted_ids) == ((), ())

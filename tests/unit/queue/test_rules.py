@@ -1,0 +1,75 @@
+"""Rules of the queue: failures in a row, and how much of the history is kept."""
+
+from dataclasses import replace
+
+import pytest
+
+from acidlib.engine.queueing import history_retention
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.queue.rules import failed_attempts_reason, rows_to_purge
+from acidlib.settings import default_settings
+
+MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+DAY_MS = 86_400_000
+KEPT = history_retention(default_settings())
+
+
+def finished(
+    number: int, state: State, *, kind: CompactionType = MAJOR, end_ms: int = 0, table: str = "t"
+) -> CompactionRequest:
+    return CompactionRequest(
+        id=number, database="db", table=table, type=kind, state=state, end_ms=end_ms, enqueue_ms=end_ms
+    )
+
+
+@pytest.mark.parametrize(
+    ("letters", "generation", "enqueued", "blocked"),
+    [  # newest last
+        ("ff", Generation.HIVE3, 0, True),
+        ("ff", Generation.HIVE4, 100, True),
+        ("f", Generation.HIVE3, 0, False),
+        ("", Generation.HIVE3, 0, False),
+        ("sf", Generation.HIVE4, 100, False),
+        ("ffs", Generation.HIVE3, 0, False),
+        ("sff", Generation.HIVE3, 0, True),
+        ("ffa", Generation.HIVE3, 0, True),
+        ("ffc", Generation.HIVE3, 0, False),
+        ("ffc", Generation.HIVE4, 100, True),
+        ("ff", Generation.HIVE4, 99, False),
+        ("ff", Generation.HIVE3, 99, True),
+    ],
+)
+def test_the_failed_attempt_rule(letters: str, generation: Generation, enqueued: int, blocked: bool) -> None:
+    history = [finished(number, State(letter), end_ms=enqueued) for number, letter in enumerate(letters, start=1)]
+    reason = failed_attempts_reason(history, threshold=2, retry_ms=900, now_ms=1000, generation=generation)
+    expected = "Compaction is not initiated since last 2 consecutive compaction attempts failed"
+    assert reason == (expected if blocked else None)
+
+
+def test_a_retry_time_of_zero_never_tries_again() -> None:
+    history = [finished(1, State.FAILED), finished(2, State.FAILED)]
+    assert failed_attempts_reason(history, threshold=2, retry_ms=0, now_ms=10**15, generation=Generation.HIVE4)
+
+
+def test_the_history_keeps_hives_numbers_per_entity() -> None:
+    rows = [finished(number, State(letter)) for number, letter in enumerate("sssssfffffaaaacccccxx", start=1)]
+    rows.append(finished(100, State.SUCCEEDED, table="u"))
+    assert rows_to_purge(rows, KEPT, 0) == (1, 2, 6, 7, 11, 12, 15, 16)
+    raised = rows_to_purge(rows, replace(KEPT, failed=1, failed_threshold=4), 0)
+    assert [number for number in raised if 6 <= number <= 10] == [6]
+
+
+def test_old_failures_go_once_a_newer_success_replaces_them() -> None:
+    day = DAY_MS
+    rows = [
+        finished(1, State.FAILED, kind=MAJOR, end_ms=0),
+        finished(2, State.REFUSED, kind=MINOR, end_ms=0),
+        finished(3, State.ATTEMPTED, kind=MINOR, end_ms=2 * day),
+        finished(4, State.SUCCEEDED, kind=MINOR, end_ms=day),
+        finished(5, State.FAILED, kind=MINOR, end_ms=0),
+    ]
+    assert rows_to_purge(rows, KEPT, 8 * day) == (2,)
+    rows.append(finished(6, State.SUCCEEDED, kind=MAJOR, end_ms=8 * day))
+    assert rows_to_purge(rows, KEPT, 8 * day) == (1, 2, 5)
+    assert rows_to_purge(rows, KEPT, 7 * day) == ()

@@ -1,0 +1,123 @@
+"""Opening the inputs of a unit: their order, synthetic keys, and files that are empty, damaged or of other columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from acid_inputs import (
+    B0,
+    COLUMNS,
+    CountedFiles,
+    aligned,
+    all_keys,
+    at,
+    at_root,
+    delta,
+    events,
+    full,
+    open_all,
+    opened,
+    original,
+    rows,
+    write,
+)
+from judges import tables
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.units import DataFile, FileForm
+from acidlib.orc.schema import TypeNode, row_struct
+from acidlib.rewrite.inputs import MOST_TAILS
+from acidlib.rewrite.stripe_keys import StripeKeys
+
+
+def row_of(file: DataFile) -> TypeNode:
+    return row_struct(at_root().tail(file).root)
+
+
+def test_originals_are_numbered_on_in_path_order_and_raw_deltas_each_by_themselves(tmp_path: Path) -> None:
+    loaded = {"write_id": 4, "statement_id": 2, "directory": "delta_0000004_0000004_0002"}
+    files = (
+        original(tmp_path / "000000_0", rows(12)),
+        original(tmp_path / "000000_0_copy_1", rows(3)),
+        original(tmp_path / "d" / "000000_0", rows(2), **loaded),
+        original(tmp_path / "d" / "000000_0_copy_1", rows(2), **loaded),
+    )
+    with opened(*files) as inputs:
+        assert [file.first_row for file in inputs] == [0, 12, 0, 2]
+        stripes = [StripeKeys(file, number) for file in inputs for number in range(len(file.tail.stripes))]
+        assert [key for stripe in stripes[:3] for key in all_keys(stripe)] == [(0, B0, row) for row in range(15)]
+        raw = tables.bucket_property(0, 2)
+        assert [key for stripe in stripes[3:] for key in all_keys(stripe)] == [(4, raw, row) for row in range(4)]
+        assert stripes[3].current_range() == (4, 4)
+        for stripe in stripes:
+            stripe.check()
+            assert not stripe.statistics_true
+
+
+def test_files_without_bytes_are_reported_and_those_without_rows_left_out(tmp_path: Path) -> None:
+    files = (
+        write(tmp_path / "delta_1_1" / "bucket_00000", b""),
+        events(tmp_path / "delta_2_2" / "bucket_00000", []),
+        delta(tmp_path),
+    )
+    with open_all(files) as inputs:
+        assert [file.file for file in inputs.files] == [files[2]]
+        assert inputs.empty == (full(files[0]),)
+
+
+def test_every_file_is_closed_whatever_happens(tmp_path: Path) -> None:
+    data = CountedFiles()
+    good, bad = delta(tmp_path), write(tmp_path / "delta_8_8" / "bucket_00000", b"no ORC at all, but long enough")
+    with open_all((good,), data):
+        assert data.opened == [full(good)]
+    assert data.opened == []
+    with pytest.raises(CorruptError, match="bucket_00000"), open_all((good, bad), data):
+        pass
+    assert data.opened == []
+    with pytest.raises(CorruptError):
+        at_root(data).tail(bad)
+    assert data.opened == []
+
+
+def test_a_file_that_is_gone_or_shorter_is_an_error(tmp_path: Path) -> None:
+    file = delta(tmp_path)
+    Path(full(file)).write_bytes(Path(full(file)).read_bytes()[:-1])
+    with pytest.raises(CorruptError, match=r"bucket_00000: because it has \d+ bytes and was listed with"), opened(file):
+        pass
+    Path(full(file)).unlink()
+    with pytest.raises(CorruptError, match="no such file"), opened(file):
+        pass
+
+
+def test_a_bucket_file_without_the_acid_columns_is_corrupt(tmp_path: Path) -> None:
+    file = write(tmp_path / "delta_1_1" / "bucket_00000", tables.orc_bytes(COLUMNS, rows(3)))
+    with pytest.raises(CorruptError, match=r"bucket_00000: because its name promises ACID events"), opened(file):
+        pass
+
+
+def test_the_users_columns_and_their_alignment(tmp_path: Path) -> None:
+    file = delta(tmp_path)
+    assert str(row_of(file)) == COLUMNS
+    raw = original(tmp_path / "000000_0", rows(1))
+    wide = row_of(raw)
+    with opened(file) as inputs:
+        assert aligned(wide, inputs[0]).copyable
+    narrow = write(tmp_path / "n", tables.orc_bytes("struct<a:date>", [(1,)]), form=FileForm.ORIGINAL)
+    with opened(file) as inputs, pytest.raises(RefusedError, match=f"Cannot compact {full(file)}"):
+        aligned(row_of(narrow), inputs[0])
+
+
+def test_of_many_files_only_the_last_tails_are_kept(tmp_path: Path) -> None:
+    data = CountedFiles()
+    place = at_root(data)
+    found = [delta(tmp_path)]
+    for number in range(MOST_TAILS):
+        path = tmp_path / f"{number:03d}"
+        path.write_bytes(Path(full(found[0])).read_bytes())
+        found.append(at(path))
+    for file in (*found, found[-1], found[1]):
+        assert place.tail(file).name == full(file)
+    assert set(data.tails.values()) == {1}
+    place.tail(found[0])
+    assert data.tails[full(found[0])] == 2

@@ -1,0 +1,252 @@
+"""Which stripes may be copied, each reason by itself; calendars; deleted and aborted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from acid_inputs import B0, B1, COLUMNS, aligned, events, ids, opened, original, rows, without_stride, write
+from judges import tables
+from orc_memory import file_options
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.units import DataFile
+from acidlib.orc.proto import Calendar, Compression
+from acidlib.orc.schema import acid_tree, row_struct
+from acidlib.orc.tail import JAVA_WRITER, ORC_135
+from acidlib.orc.writer import FileOptions
+from acidlib.rewrite.inputs import OpenInput
+from acidlib.rewrite.keys import Keys
+from acidlib.rewrite.rows import check_calendar, dropped_rows, row_masks, row_stripes, why_not_copied
+from acidlib.rewrite.stripe_keys import StripeKeys
+
+UNKNOWN, HYBRID, PROLEPTIC = map(int, Calendar)
+SWITCH = (date(1582, 10, 15) - date(1970, 1, 1)).days
+
+
+@pytest.fixture
+def stripe(tmp_path: Path) -> Iterator[OpenInput]:
+    """A zlib file whose one stripe may be copied."""
+    layout = tables.Layout(stride=5)
+    file = events(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", tables.inserts(7, rows(20)), layout)
+    with opened(file) as inputs:
+        yield inputs[0]
+
+
+def options_for(file: OpenInput, **changes: Any) -> FileOptions:
+    tail = file.tail
+    values = {"compression": tail.compression, "block_size": tail.block_size, "stride": tail.stride}
+    return file_options(acid_tree(row_struct(tail.root)), **{**values, **changes})
+
+
+def reason(file: OpenInput, target: OpenInput | None = None, **changes: Any) -> str | None:
+    """Why the first stripe is not copied under the options of the untouched file."""
+    base = target or file
+    alignment = aligned(row_struct(base.tail.root), file)
+    return why_not_copied(file, StripeKeys(file, 0), alignment, options_for(base, **changes), None)
+
+
+def with_tail(file: OpenInput, **changes: Any) -> OpenInput:
+    return replace(file, tail=replace(file.tail, **changes))
+
+
+# --- one case for each reason -----------------------------------------------------------------------------------------
+
+
+def test_a_stripe_without_a_reason_against_it_is_copied(stripe: OpenInput) -> None:
+    assert reason(stripe) is None
+    assert reason(stripe, block_size=stripe.tail.block_size * 2) is None
+    assert reason(with_tail(stripe, writer=JAVA_WRITER, writer_version=ORC_135)) is None
+
+
+def test_rows_without_acid_columns_need_them(tmp_path: Path) -> None:
+    with opened(original(tmp_path / "000000_0", rows(3))) as inputs:
+        assert reason(inputs[0]) == "rows without ACID columns"
+
+
+def test_other_columns_need_new_streams(stripe: OpenInput, tmp_path: Path) -> None:
+    data = tables.acid_bytes("struct<a:int>", tables.inserts(6, [(1,)]), tables.Layout(stride=5))
+    with opened(write(tmp_path / "delta_0000006_0000006_0000" / "bucket_00000", data)) as inputs:
+        assert reason(inputs[0], stripe) == "other columns than the table has now"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"compression": Compression.ZSTD}, "compressed with ZLIB, not ZSTD"),
+        ({"compression": Compression.NONE}, "compressed with ZLIB, not NONE"),
+        ({"block_size": 1024}, "compression blocks of 65536 bytes, above 1024"),
+        ({"stride": 10_000}, "row index stride 5, not 10000"),
+    ],
+)
+def test_what_the_result_promises_holds_for_copies_too(stripe: OpenInput, options: dict[str, Any], told: str) -> None:
+    assert reason(stripe, **options) == told
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"stride": 0}, "no row index"),
+        ({"version": (0, 11)}, "file version 0.11"),
+        ({"stripe_statistics": ()}, "no true statistics"),
+        (
+            {"writer": JAVA_WRITER, "writer_version": ORC_135 - 1},
+            "writer version 5, whose timestamp statistics are in local time",
+        ),
+    ],
+)
+def test_what_a_file_says_of_itself_keeps_it_from_being_copied(
+    stripe: OpenInput, changes: dict[str, Any], told: str
+) -> None:
+    assert reason(with_tail(stripe, **changes), stripe) == told
+
+
+def test_the_version_of_another_writer_does_not_count(stripe: OpenInput) -> None:
+    assert reason(with_tail(stripe, writer=1, writer_version=0)) is None
+
+
+def test_blocks_do_not_matter_without_a_codec(tmp_path: Path) -> None:
+    file = events(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", tables.inserts(7, rows(20)))
+    with opened(file) as inputs:
+        assert reason(inputs[0], block_size=0) is None
+
+
+def test_statistics_that_lie_keep_a_stripe_from_being_copied(stripe: OpenInput) -> None:
+    statistics = stripe.tail.stripe_statistics[0]
+    root = type(statistics[0])()
+    root.CopyFrom(statistics[0])
+    root.number_of_values = 0
+    liar = with_tail(stripe, stripe_statistics=((root, *statistics[1:]),))
+    assert reason(liar, stripe) == "no true statistics"
+
+
+# --- calendars --------------------------------------------------------------------------------------------------------
+
+DATED = "struct<d:date,n:array<timestamp>>"
+OLD_SECONDS, NEW_SECONDS = SWITCH * 86_400 - 1, SWITCH * 86_400
+
+
+def dated(tmp_path: Path, day: int | None, second: int | None, change: Any = None) -> DataFile:
+    row = (day, None if second is None else [(second, 0)])
+    found = tables.inserts(7, [row, (None, None), (20_000, [(1_700_000_000, 0)])])
+    data = tables.acid_bytes(DATED, found, tables.Layout(stride=5))
+    path = tmp_path / "delta_0000007_0000007_0000" / "bucket_00000"
+    return write(path, data if change is None else change(data))
+
+
+def check(file: OpenInput, calendar: int) -> None:
+    alignment = aligned(row_struct(file.tail.root), file)
+    check_calendar(file, StripeKeys(file, 0), alignment, options_for(file, calendar=calendar))
+
+
+@pytest.mark.parametrize(
+    ("day", "second", "column"),
+    [(SWITCH - 1, None, 7), (None, OLD_SECONDS, 9), (SWITCH - 300_000, NEW_SECONDS, 7), (SWITCH, OLD_SECONDS, 9)],
+)
+def test_dates_before_the_switch_are_refused_in_another_calendar(
+    tmp_path: Path, day: int | None, second: int | None, column: int
+) -> None:
+    with opened(dated(tmp_path, day, second)) as inputs:
+        for mine, result in ((UNKNOWN, UNKNOWN), (HYBRID, UNKNOWN), (UNKNOWN, HYBRID), (PROLEPTIC, PROLEPTIC)):
+            check(with_tail(inputs[0], calendar=mine), result)
+        for mine, result in ((UNKNOWN, PROLEPTIC), (HYBRID, PROLEPTIC), (PROLEPTIC, HYBRID), (PROLEPTIC, UNKNOWN)):
+            with pytest.raises(RefusedError, match=rf"stripe 0 of \S*bucket_00000: because its column {column} may"):
+                check(with_tail(inputs[0], calendar=mine), result)
+
+
+@pytest.mark.parametrize(("day", "second"), [(SWITCH, NEW_SECONDS), (None, None), (0, 0)])
+def test_from_the_switch_on_both_calendars_agree(tmp_path: Path, day: int | None, second: int | None) -> None:
+    with opened(dated(tmp_path, day, second)) as inputs:
+        check(with_tail(inputs[0], calendar=HYBRID), PROLEPTIC)
+        check(with_tail(inputs[0], calendar=PROLEPTIC), HYBRID)
+
+
+def test_without_true_statistics_a_column_may_hold_any_date(tmp_path: Path) -> None:
+    with (
+        opened(dated(tmp_path, 0, 0, without_stride)) as inputs,
+        pytest.raises(RefusedError, match="column 7 may hold dates before 1582-10-15"),
+    ):
+        check(with_tail(inputs[0], calendar=HYBRID), PROLEPTIC)
+
+
+def test_a_table_without_dates_has_no_calendar(stripe: OpenInput) -> None:
+    check(with_tail(stripe, calendar=PROLEPTIC, stride=0), HYBRID)
+
+
+# --- rows that go -----------------------------------------------------------------------------------------------------
+
+
+def key_set(*row_ids: int, write_id: int = 7, bucket: int = B0) -> Keys:
+    return Keys(
+        *(np.array(part, dtype=np.int64) for part in zip(*((write_id, bucket, r) for r in row_ids), strict=True))
+    )
+
+
+def test_rows_in_the_delete_set_are_found_and_ids_read_only_where_some_may_be(stripe: OpenInput) -> None:
+    keys = StripeKeys(stripe, 0)
+    assert row_masks(keys, Keys.empty(), ids()) == (None, None)
+    assert row_masks(keys, key_set(3, write_id=8), ids()) == (None, None)
+    assert row_masks(keys, key_set(20, 99), ids()) == (None, None)
+    assert keys._ids is None
+    gone, aborted = row_masks(keys, key_set(0, 19, 20), ids())
+    assert gone is not None
+    assert (np.flatnonzero(gone).tolist(), aborted) == ([0, 19], None)
+
+
+def test_a_row_both_deleted_and_aborted_counts_as_aborted(tmp_path: Path) -> None:
+    found: list[tables.Event] = [(0, 5, B0, row, 5 + row % 2, (row, "x")) for row in range(6)]
+    with opened(events(tmp_path / "delta_0000005_0000006" / "bucket_00000", found)) as inputs:
+        keys = StripeKeys(inputs[0], 0)
+        assert dropped_rows(keys, key_set(0, 1, 2, write_id=5), ids(aborted="6")) == (2, 3)
+        assert dropped_rows(keys, key_set(0, 1, 2, write_id=5), ids()) == (3, 0)
+        assert dropped_rows(keys, Keys.empty(), ids(aborted="6")) == (0, 3)
+
+
+def test_keys_that_do_not_ascend_are_refused_rather_than_searched(tmp_path: Path) -> None:
+    found = [(0, 7, B0, row, 7, (row, "x")) for row in (3, 1, 2)]
+    bad = tables.orc_bytes(tables.acid_schema(COLUMNS), found, tables.Layout(stride=5))
+    with (
+        opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", bad)) as inputs,
+        pytest.raises(RefusedError, match=r"stripe 0 of \S*bucket_00000: because its keys do not ascend"),
+    ):
+        dropped_rows(StripeKeys(inputs[0], 0), key_set(2), ids())
+
+
+def test_facts_of_every_stripe_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "delta_0000007_0000007_0000"
+    files = (
+        events(path / "bucket_00000", tables.inserts(7, rows(30))),
+        original(tmp_path / "000000_0", rows(4), write_id=8),
+    )
+    with opened(*files) as inputs:
+        target = row_struct(inputs[0].tail.root)
+        alignments = [aligned(target, file) for file in inputs]
+        found = row_stripes(inputs, alignments, key_set(12, 13), ids(), options_for(inputs[0]))
+        facts = [(s.facts.file, s.facts.number, s.facts.rows, s.facts.deleted, s.facts.no_copy) for s in found]
+        assert facts == [(0, 0, 10, 0, None), (0, 1, 10, 2, None), (0, 2, 10, 0, None), (1, 0, 4, 0, None)]
+        assert [s.facts.regroup for s in found] == [None, None, None, "row ids that are added"]
+        assert [s.facts.length for s in found[:3]] == [stripe.length for stripe in inputs[0].tail.stripes]
+        assert {s.facts.timezone for s in found} == {"UTC"}
+
+
+def test_stripes_without_timestamps_have_one_zone_and_others_their_writers(tmp_path: Path) -> None:
+    for columns, row, zone in (("struct<a:int>", (1,), "UTC"), ("struct<a:timestamp>", ((0, 0),), "Asia/Tokyo")):
+        layout = tables.Layout(stride=5, timezone="Asia/Tokyo")
+        data = tables.acid_bytes(columns, tables.inserts(7, [row]), layout)
+        with opened(write(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", data)) as inputs:
+            alignment = aligned(row_struct(inputs[0].tail.root), inputs[0])
+            found = row_stripes(inputs, [alignment], Keys.empty(), ids(), options_for(inputs[0]))
+            assert found[0].facts.timezone == zone
+
+
+def test_a_stripe_of_another_bucket_stops_everything(tmp_path: Path) -> None:
+    file = events(tmp_path / "delta_0000007_0000007_0000" / "bucket_00000", tables.inserts(7, rows(3), writer=1))
+    with opened(file) as inputs:
+        alignment = aligned(row_struct(inputs[0].tail.root), inputs[0])
+        with pytest.raises(CorruptError, match="rows of bucket 1"):
+            row_stripes(inputs, [alignment], key_set(0, bucket=B1), ids(), options_for(inputs[0]))

@@ -1,0 +1,131 @@
+"""docs/json.md names exactly the fields that the jobs' JSON documents have."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from acidlib.documents import OPTIONS
+from acidlib.engine.blockers import Blocker
+from acidlib.errors import AcidError
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.units import PlannedAction, UnitResult
+from acidlib.report.decisions import (
+    CleaningResult,
+    InitiatorResult,
+    RemovedPath,
+    cleanings_document,
+    decisions_document,
+)
+from acidlib.report.results import CompactionResult, Outcome, RunReport
+from acidlib.report.show import show_document
+from jobs import show_compactions
+
+PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
+RUN: dict[str, Any] = {"version": "1", "run_id": "r", "notes": ()}
+ACTION = PlannedAction(
+    path="f", first_stripe=0, stripes=1, copy=True, bytes=1, rows=1, deleted=0, aborted=0, reason="all of it stays"
+)
+UNIT = UnitResult(
+    directory="base_1", file_name="bucket_00000", bucket=0, is_delete=False, path="f", length=1, actions=(ACTION,)
+)
+
+
+def compaction() -> dict[str, Any]:
+    done = CompactionResult(
+        id=1, **PLACE, type="major", state=Outcome.SUCCEEDED, reason="it was asked for", units=(UNIT,)
+    )
+    return RunReport(job="major_compact", results=(done,), **RUN).document()
+
+
+def initiator() -> dict[str, Any]:
+    decision = InitiatorResult(**PLACE, type=None, queued=None, reason="nothing to do")
+    return decisions_document([decision], **RUN)
+
+
+def cleaner() -> dict[str, Any]:
+    removed = (RemovedPath(path="delta_1_1", bytes=1, reason="it is obsolete"),)
+    return cleanings_document([CleaningResult(id=1, **PLACE, state="succeeded", reason="", removed=removed)], **RUN)
+
+
+def printed(*words: str) -> dict[str, Any]:
+    """What a job prints that needs neither Spark nor a metastore."""
+    command = [*words, "--output", "json", "--metastore-uri", "none", "--queue-url", "sqlite://"]
+    document: dict[str, Any] = json.loads(CliRunner().invoke(show_compactions.main, command).stdout)
+    return document
+
+
+def shown() -> dict[str, Any]:
+    request = CompactionRequest(id=1, database="db", table="t", type=CompactionType.MAJOR)
+    blocker = Blocker(request_id=1, name="db.t", kind="lock", id=2, user="u", host="h", age_ms=None)
+    return printed() | {"compactions": show_document([request]), "blockers": [blocker.document()]}
+
+
+PRODUCED = {
+    "major_compact, minor_compact": compaction,
+    "initiator": initiator,
+    "cleaner": cleaner,
+    "show_compactions": shown,
+    "Errors": lambda: printed("--no-such-option"),
+}
+
+
+def fields(value: Any, path: str = ".") -> Iterator[tuple[str, str]]:
+    """Every field of a document with the path of what it belongs to, as jq writes it."""
+    if isinstance(value, list):
+        for item in value:
+            yield from fields(item, f"{path}[]")
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield path, name
+            yield from fields(inner, f"{path.rstrip('.')}.{name}")
+
+
+def sections(text: str, marks: str) -> dict[str, str]:
+    """The text below each heading of one level, by title."""
+    parts = re.split(rf"^{marks} (.+)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def first_cells(text: str, header: str) -> list[str]:
+    """What stands in backticks in the first column of the tables with a header."""
+    tables = re.findall(rf"^\| {header} \|.*\n\|---.*\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
+    return [name for table in tables for row in table.splitlines() for name in re.findall("`(.+?)`", row.split("|")[1])]
+
+
+JSON = sections(OPTIONS.with_name("json.md").read_text(), "##")
+
+
+def test_every_document_is_described() -> None:
+    assert JSON.keys() == PRODUCED.keys()
+
+
+@pytest.mark.parametrize("title", PRODUCED)
+def test_the_fields_are_those_of_the_document(title: str) -> None:
+    described = [
+        (path.strip("`"), name)
+        for path, text in sections(JSON[title], "###").items()
+        for name in first_cells(text, "Field")
+    ]
+    assert len(set(described)) == len(described)
+    assert set(described) == set(fields(PRODUCED[title]()))
+
+
+def test_every_kind_of_error_is_described() -> None:
+    def kinds(error: type[AcidError]) -> Iterator[str]:
+        for child in error.__subclasses__():
+            yield child.kind
+            yield from kinds(child)
+
+    assert set(first_cells(JSON["Errors"], "`kind`")) == {*kinds(AcidError), "interrupted"}
+
+
+def test_every_state_is_named() -> None:
+    rows = sections(JSON["major_compact, minor_compact"], "###")["`.compactions[]`"]
+    (state,) = (row for row in rows.splitlines() if row.startswith("| `state`"))
+    assert {outcome.value for outcome in Outcome} == set(re.findall("`(.+?)`", state)[1:])

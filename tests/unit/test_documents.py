@@ -1,0 +1,124 @@
+"""The documents: what is made of definitions is up to date, links lead somewhere, and options that are named exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
+from acidlib.planning import orc_settings
+from acidlib.report import results
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+NOT_WRITTEN_YET = {"docs/architecture.md"}
+OF_OTHERS = {
+    "spark-submit": {"--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"},
+    "bench": {"--deleted", "--flat-deltas", "--no-pyarrow", "--moved", "--rows", "--small"},
+}
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+
+
+def in_checkout(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def text_outside_code(path: Path) -> str:
+    return re.sub(r"^\s*```.*?^\s*```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    titles = re.findall(r"^#+ (.+)$", text_outside_code(path), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def links(path: Path) -> Iterator[tuple[Path, str]]:
+    """Where the links to other documents lead: the file, and the anchor or an empty text."""
+    for target in _LINK.findall(text_outside_code(path)):
+        if not target.startswith("https://"):
+            name, _, anchor = target.partition("#")
+            yield ((path.parent / name).resolve() if name else path), anchor
+
+
+def commands(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The jobs that are run in the examples of a document, each with the words behind its file."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for block in (text for language, text in blocks if not language):
+        for line in block.replace("\\\n", " ").splitlines():
+            if match := re.search(r"spark-submit.* jobs/(\w+\.py)(.*)", line):
+                yield match[1], shlex.split(match[2].partition("|")[0], comments=True)
+
+
+def options_of_jobs() -> set[str]:
+    return {name for job in JOBS.values() for option in job.params for name in option.opts} | {"--help"}
+
+
+def test_what_is_made_of_definitions_is_up_to_date() -> None:
+    why = "python -m acidlib.documents writes it anew"
+    assert TOML.read_text() == toml_text(), why
+    assert OPTIONS.read_text() == options_text(OPTIONS.read_text()), why
+
+
+def test_every_option_of_every_job_is_in_the_tables() -> None:
+    rows = [line for line in OPTIONS.read_text().splitlines() if line.startswith("| `--")]
+    assert {re.split(r"[ `]", row)[2] for row in rows} == options_of_jobs() - {"--help"}
+    for job in JOBS.values():
+        assert all(option.help for option in job.params if isinstance(option, click.Option))
+
+
+def test_a_document_without_the_marks_is_refused() -> None:
+    for end in ("options", "settings"):
+        with pytest.raises(ValueError, match=f"no .*{end}"):
+            options_text(OPTIONS.read_text().replace(f"<!-- end of {end} -->", ""))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=in_checkout)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target, anchor in links(document):
+        if in_checkout(target) not in NOT_WRITTEN_YET:
+            assert target.exists(), target
+            assert not anchor or anchor in anchors(target), f"{in_checkout(target)}#{anchor}"
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached and page.suffix == ".md" and page.exists():
+            reached.add(page)
+            waiting += [target for target, _ in links(page)]
+    assert set(DOCUMENTS) <= reached
+    assert not any((ROOT / name).exists() for name in NOT_WRITTEN_YET), "it is written: take it off the list"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=in_checkout)
+def test_options_that_are_named_exist(document: Path) -> None:
+    known = options_of_jobs().union(*OF_OTHERS.values())
+    assert set(_OPTION.findall(document.read_text())) <= known
+
+
+def test_the_readme_begins_with_the_two_commands_of_a_new_user() -> None:
+    first = (ROOT / "README.md").read_text().split("```")[1]
+    assert first == "\n./spark-submit.sh jobs/quickstart.py\n./tests/run\n"
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if list(commands(path))], ids=in_checkout)
+def test_the_examples_are_understood(document: Path) -> None:
+    for job, words in commands(document):
+        JOBS[job].make_context(job, words).close()
+
+
+def test_properties_of_tables_and_exit_statuses_are_described() -> None:
+    described = OPTIONS.read_text()
+    names = [name for name in vars(orc_settings).values() if isinstance(name, str) and name.startswith("orc.")]
+    assert len(names) == 6
+    assert all(f"\n| `{name}` |" in described for name in names)
+    statuses = re.findall(r"^\| ([0-9]) \|", (ROOT / "docs" / "operations.md").read_text(), flags=re.MULTILINE)
+    ours = [value for name, value in vars(results).items() if name.startswith("EXIT_")]
+    assert statuses == [str(status) for status in sorted([*ours, click.UsageError.exit_code])]
