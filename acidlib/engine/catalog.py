@@ -207,12 +207,12 @@ class Catalog:
     def _warnings(self, targets: Iterable[Target]) -> list[str]:
         """Properties of the tables and databases that look like settings of a compactor and are none."""
         found: dict[str, None] = {}
-        for one in {(target.database, target.table): target for target in targets}.values():
-            assert one.facts is not None
-            settings, of_database = self._services.settings.with_layer(Layer.DATABASE, one.facts.database.properties)
-            _, of_table = settings.with_layer(Layer.TABLE, one.facts.table.properties)
-            found.update((f"database {one.database}: {warning}", None) for warning in of_database)
-            found.update((f"table {one.facts.table.full_name}: {warning}", None) for warning in of_table)
+        by_table = {(target.database, target.table): target.facts for target in targets if target.facts is not None}
+        for (name, _), facts in by_table.items():
+            settings, of_database = self._services.settings.with_layer(Layer.DATABASE, facts.database.properties)
+            _, of_table = settings.with_layer(Layer.TABLE, facts.table.properties)
+            found.update((f"database {name}: {warning}", None) for warning in of_database)
+            found.update((f"table {facts.table.full_name}: {warning}", None) for warning in of_table)
         return list(found)
 
     def _as_of_now(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:
@@ -241,9 +241,7 @@ class Catalog:
 
 def require_unchanged(before: Target, now: Target, doing: str) -> None:
     """The table is still the one that was looked at, at the same place; else ConflictError: cannot do that."""
-    assert before.facts is not None
-    assert now.facts is not None
-    same_table = (before.facts.table.created, before.facts.table.id) == (now.facts.table.created, now.facts.table.id)
+    same_table = before.table_identity == now.table_identity
     if not same_table or before.location != now.location:
         what = "moved" if same_table else "dropped and made again"
         raise ConflictError(f"Cannot {doing} {before.name}: because it was {what} meanwhile")
