@@ -63,14 +63,12 @@ class Taken:
     target: Target
 
 
-class Hold(Protocol):
-    """One request that is ours, and from `begin` on its place; `end` or `abandon` tells the queue, `close` lets go."""
+class HeldPlace(Protocol):
+    """The place of a request that is ours, which no other compactor has meanwhile."""
 
-    def begin(self) -> Target:
-        """Take the place. What is held is understood for good: what is written from now on is not committed.
-
-        ConflictError while another works there.
-        """
+    @property
+    def target(self) -> Target:
+        """What is held, understood for good: what was written after it was taken is not committed."""
 
     def start(self, high_water_mark: int) -> None:
         """Record up to which write id this goes, before the first byte is written. ConflictError: not ours any more."""
@@ -81,9 +79,6 @@ class Hold(Protocol):
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Around the moments in which results become visible. ConflictError when the place cannot be had for them."""
 
-    def assert_held(self) -> None:
-        """Raises ConflictError when the place, once begun, is not ours any more."""
-
     def assert_mine(self, high_water_mark: int) -> ValidTxnList:
         """Right before publishing: raises ConflictError unless all is still ours; the transactions as they are now."""
 
@@ -92,6 +87,16 @@ class Hold(Protocol):
 
         ConflictError when they can never count, UnknownOutcomeError when it is not known whether they do.
         """
+
+
+class Hold(Protocol):
+    """One request that is ours; `begin` takes its place, `end` or `abandon` tells the queue, `close` lets go."""
+
+    def begin(self) -> HeldPlace:
+        """Take the place. ConflictError while another works there."""
+
+    def assert_held(self) -> None:
+        """Raises ConflictError when what was taken is not ours any more; nothing to ask before that."""
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
         """Tell the queue how it ended; a note where more came of it than that.
@@ -103,7 +108,7 @@ class Hold(Protocol):
         """The run is interrupted: another may do it."""
 
     def close(self) -> None:
-        """Give the place back. May be called again."""
+        """Give back what was taken, also by a `begin` that failed half-way. May be called again, and tries again."""
 
 
 class Backend(Protocol):

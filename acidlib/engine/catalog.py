@@ -21,6 +21,7 @@ from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import Database, Partition, Table
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
+from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.eligible import why_not
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer
@@ -70,7 +71,8 @@ class Catalog:
             notes.append(selection.note_of(selection.no_partition(names)))
         notes += [f"{count} tables are skipped: {reason}" for reason, count in sorted(passed.items())]
         notes += self._warnings(chosen)
-        return Selected(targets=tuple(self._as_of_now(chosen)), passed_over=tuple(passed_over), notes=tuple(notes))
+        targets = tuple(target for target, _ in self._as_of_now(chosen))
+        return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
 
     def places(self, requests: Sequence[CompactionRequest]) -> list[Target | AcidError]:
         """What each request is about, understood as of now, or why there is none: in Hive's own words where it has."""
@@ -82,7 +84,7 @@ class Catalog:
             for partition, place in self._of_table(database, table, partitions).items():
                 found[database, table, partition] = place
         good = [place for place in found.values() if isinstance(place, Target)]
-        for place in self._as_of_now(good):
+        for place, _ in self._as_of_now(good):
             found[place.database, place.table, place.partition] = place
         return [found[request.entity] for request in requests]
 
@@ -91,10 +93,17 @@ class Catalog:
 
         Also refused is what a compactor must not touch.
         """
+        return self.place_and_write_ids(request, txns)[0]
+
+    def place_and_write_ids(
+        self, request: CompactionRequest, txns: ValidTxnList | None = None
+    ) -> tuple[Target, ValidWriteIdList]:
+        """See `place`; with it the list of committed write ids by which it is understood."""
         found = self._of_table(request.database, request.table, {request.partition})[request.partition]
         if isinstance(found, AcidError):
             raise found
-        return replace(self._as_of_now([found], txns)[0], request_properties=dict(request.properties))
+        ((target, write_ids),) = self._as_of_now([found], txns)
+        return replace(target, request_properties=dict(request.properties)), write_ids
 
     def _of_table(
         self, database: str, name: str, partitions: Collection[str | None]
@@ -207,43 +216,42 @@ class Catalog:
     def _warnings(self, targets: Iterable[Target]) -> list[str]:
         """Properties of the tables and databases that look like settings of a compactor and are none."""
         found: dict[str, None] = {}
-        for one in {(target.database, target.table): target for target in targets}.values():
-            assert one.facts is not None
-            settings, of_database = self._services.settings.with_layer(Layer.DATABASE, one.facts.database.properties)
-            _, of_table = settings.with_layer(Layer.TABLE, one.facts.table.properties)
-            found.update((f"database {one.database}: {warning}", None) for warning in of_database)
-            found.update((f"table {one.facts.table.full_name}: {warning}", None) for warning in of_table)
+        by_table = {(target.database, target.table): target.facts for target in targets if target.facts is not None}
+        for (name, _), facts in by_table.items():
+            settings, of_database = self._services.settings.with_layer(Layer.DATABASE, facts.database.properties)
+            _, of_table = settings.with_layer(Layer.TABLE, facts.table.properties)
+            found.update((f"database {name}: {warning}", None) for warning in of_database)
+            found.update((f"table {facts.table.full_name}: {warning}", None) for warning in of_table)
         return list(found)
 
-    def _as_of_now(self, targets: Sequence[Target], txns: ValidTxnList | None = None) -> list[Target]:
-        """The same targets with what is committed as of one snapshot; it must precede every listing."""
+    def _as_of_now(
+        self, targets: Sequence[Target], txns: ValidTxnList | None = None
+    ) -> list[tuple[Target, ValidWriteIdList]]:
+        """The same targets with what is committed as of one snapshot, and that; it must precede every listing."""
         if not targets:
             return []
         if txns is None:
             txns = self._hms.open_txns().txns
         lists = self._hms.valid_write_ids(sorted({(one.database, one.table) for one in targets}), txns)
         is_hive4 = self._hms.generation is Generation.HIVE4
-        return [
-            replace(
-                one,
-                understanding=replace(
-                    one.understanding,
-                    write_ids=StatedWriteIds(single=lists[one.database, one.table]),
-                    txns=txns if is_hive4 else ALL_COMMITTED,
-                    # what a transaction opened now would have; a compaction puts its own there
-                    visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
-                    visible_on_commit=is_hive4,
-                ),
+        found = []
+        for one in targets:
+            write_ids = lists[one.database, one.table]
+            understanding = replace(
+                one.understanding,
+                write_ids=StatedWriteIds(single=write_ids),
+                txns=txns if is_hive4 else ALL_COMMITTED,
+                # what a transaction opened now would have; a compaction puts its own there
+                visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
+                visible_on_commit=is_hive4,
             )
-            for one in targets
-        ]
+            found.append((replace(one, understanding=understanding), write_ids))
+        return found
 
 
 def require_unchanged(before: Target, now: Target, doing: str) -> None:
     """The table is still the one that was looked at, at the same place; else ConflictError: cannot do that."""
-    assert before.facts is not None
-    assert now.facts is not None
-    same_table = (before.facts.table.created, before.facts.table.id) == (now.facts.table.created, now.facts.table.id)
+    same_table = before.table_identity == now.table_identity
     if not same_table or before.location != now.location:
         what = "moved" if same_table else "dropped and made again"
         raise ConflictError(f"Cannot {doing} {before.name}: because it was {what} meanwhile")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from acidlib.engine.attempts import fingerprint, note_of
-from acidlib.engine.backend import Backend, Hold, Taken
+from acidlib.engine.backend import Backend, HeldPlace, Hold, Taken
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done
@@ -176,11 +176,11 @@ class PlaceCompactor:
 
     def _carry_out(self, found: _Found, hold: Hold) -> Steps:
         passing(Point.TAKEN)
-        place = self._held(found, hold)
+        held, place = self._held(found, hold)
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
-            return self._nothing_to_merge(found, hold, plan)
-        hold.start(plan.inputs.high_water_mark)
+            return self._nothing_to_merge(found, held, plan)
+        held.start(plan.inputs.high_water_mark)
         passing(Point.STARTED)
         units = yield from self._units(plan)
         with self._staging(found.target) as staging:
@@ -190,22 +190,23 @@ class PlaceCompactor:
                 # readers that list files alone would go on reading what is replaced
                 kept = yield from self._made((replace(first, keep_empty=True),), staging)
                 results = (*kept, *results[1:])
-            published = self._publish(found.target, hold, plan, staging, results)
+            published = self._publish(held, plan, staging, results)
         return self._result(
             found, Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
         )
 
-    def _held(self, found: _Found, hold: Hold) -> ListedPlace:
+    def _held(self, found: _Found, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
         services, before = self._services, found.job.listed
         is_unchanged = before is not None and _is_unchanged(services, before)
-        target = found.target = hold.begin()
+        held = hold.begin()
+        target = found.target = held.target
         passing(Point.CLAIMED)
         if before is not None and is_unchanged and not before.holds_staging:
-            return before.held_as(target)
-        for record in finish_claimed(services.fs, target.location, lambda: hold.publishing(Publication.TWO_RENAMES)):
+            return held, before.held_as(target)
+        for record in finish_claimed(services.fs, target.location, lambda: held.publishing(Publication.TWO_RENAMES)):
             services.progress.note(f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}")
-        return target.listed(list_location(services.fs, target.location, missing=RefusedError))
+        return held, target.listed(list_location(services.fs, target.location, missing=RefusedError))
 
     def _plan(self, found: _Found, place: ListedPlace) -> Prepared | Refusal:
         services, job = self._services, found.job
@@ -227,10 +228,10 @@ class PlaceCompactor:
             found.place = None  # it is not for the files alone that there is nothing to do
         return plan
 
-    def _nothing_to_merge(self, found: _Found, hold: Hold, refusal: Refusal) -> CompactionResult:
+    def _nothing_to_merge(self, found: _Found, held: HeldPlace, refusal: Refusal) -> CompactionResult:
         """Something obsolete may be there: then a request to clean only (Hive Worker), unless one waits already."""
         mark = refusal.high_water_mark
-        if refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX and hold.only_clean(mark):
+        if refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX and held.only_clean(mark):
             reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
             return self._result(found, Outcome.READY_FOR_CLEANING, reason)
         return self._result(found, Outcome.REFUSED, refusal.reason)
@@ -271,22 +272,20 @@ class PlaceCompactor:
             except AcidError as error:
                 services.progress.note(f"{target.name}: {error}")
 
-    def _publish(
-        self, target: Target, hold: Hold, plan: Prepared, staging: str, results: tuple[UnitResult, ...]
-    ) -> Published:
-        fs, location, inputs = self._services.fs, target.location, plan.inputs
+    def _publish(self, held: HeldPlace, plan: Prepared, staging: str, results: tuple[UnitResult, ...]) -> Published:
+        fs, location, inputs = self._services.fs, held.target.location, plan.inputs
         directories = collect_results(fs, staging, inputs, results)
         passing(Point.ACCEPTED)
 
         def last_check() -> None:
-            txns = hold.assert_mine(inputs.high_water_mark)
+            txns = held.assert_mine(inputs.high_water_mark)
             now = list_location(fs, location, missing=ConflictError)
             reason = overlapping_outputs(now, inputs, plan.place.state, generation=plan.place.generation, txns=txns)
             if reason is not None:
-                raise ConflictError(f"Cannot publish {target.name}: because {reason}")
+                raise ConflictError(f"Cannot publish {held.target.name}: because {reason}")
 
         is_hidden = inputs.publication is Publication.COMMIT
-        with hold.publishing(inputs.publication):
+        with held.publishing(inputs.publication):
             if is_hidden:
                 published = publish_hidden(fs, location, staging, directories, last_check=last_check)
             else:
@@ -294,7 +293,7 @@ class PlaceCompactor:
                 published = publish(fs, location, staging, directories, inputs=read, last_check=last_check)
             passing(Point.PUBLISHED)
             try:
-                hold.published(published.directories)
+                held.published(published.directories)
             except UnknownOutcomeError:
                 raise
             except AcidError:

@@ -11,7 +11,6 @@ from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.txnids import ValidTxnList
-from acidlib.planning.eligible import cleaning_forbidden
 from acidlib.settings import Layer, Settings
 
 DROPPED = "the table or partition does not exist any more"
@@ -47,8 +46,7 @@ def cleaning_place(catalog: Catalog, request: CompactionRequest, txns: ValidTxnL
         return None
     except RefusedError as error:
         raise NotOursError(f"left to Hive's own cleaner: {error}") from None
-    assert place.facts is not None
-    reason = cleaning_forbidden(place.facts.table, place.facts.partition)
+    reason = place.cleaning_forbidden()
     if reason is not None:
         raise NotOursError(f"Cannot clean {place.name}: because {reason}")
     return place

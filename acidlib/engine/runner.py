@@ -17,17 +17,20 @@ Work = Callable[[Item, str], Value]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Generic[Value]):
-    """The value of one item, or the error that kept it from having one."""
+    """What became of one item: its value, or the error that kept it from having one."""
 
-    value: Value | None = None
-    error: AcidError | None = None
+    outcome: Value | AcidError
+
+    @property
+    def error(self) -> AcidError | None:
+        """The error; None where there is a value."""
+        return self.outcome if isinstance(self.outcome, AcidError) else None
 
     def get(self) -> Value:
         """The value; raises the error."""
-        if self.error is not None:
-            raise self.error
-        assert self.value is not None
-        return self.value
+        if isinstance(self.outcome, AcidError):
+            raise self.outcome
+        return self.outcome
 
 
 class Runner(Protocol):
@@ -51,12 +54,12 @@ class Runner(Protocol):
 def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[Value]:
     """Run one item; an error becomes a value, so that one item never takes others with it."""
     try:
-        return Done(value=work(item, unique))
+        return Done(outcome=work(item, unique))
     except AcidError as error:
-        return Done(error=error)
+        return Done(outcome=error)
     except Exception as error:
         told = f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}"
-        return Done(error=DefectError(told))
+        return Done(outcome=DefectError(told))
 
 
 class LocalRunner:

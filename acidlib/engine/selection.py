@@ -125,9 +125,9 @@ def look_at(
     for target, done in zip(targets, found, strict=True):
         place = _listed(target, done)
         reason = None
-        if idle_seconds is not None and done.value is not None:
-            reason = _too_young(done.value, idle_seconds, now)
-        if reason is None or isinstance(place, Unlisted):
+        if idle_seconds is not None and isinstance(place, ListedPlace):
+            reason = _too_young(place.listing, idle_seconds, now)
+        if reason is None:
             looked.append(place)
         else:
             passed_over.append(PassedOver(target=target, reason=reason))

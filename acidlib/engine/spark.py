@@ -60,7 +60,7 @@ class SparkRunner:
             except RetryError as error:
                 tries[0] -= 1
                 if len(some) == 1 or tries[0] <= 0:
-                    return [Done(error=error)] * len(some)
+                    return [Done(outcome=error)] * len(some)
             middle = len(some) // 2
             return halved(some[:middle], before) + halved(some[middle:], before + middle)
 

@@ -10,7 +10,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, UnknownOutcomeError
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
-from acidlib.model.requests import State
+from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.points import Point, passing
@@ -20,7 +20,7 @@ from acidlib.storage.claims import Claim
 
 
 class SqlHold:
-    """A request in a SQL queue, and the claim on its place."""
+    """A request in a SQL queue that is ours; what else it takes of its place is for each kind to say."""
 
     def __init__(self, services: Services, queue: SqlQueue, taken: Taken) -> None:
         self._services = services
@@ -28,18 +28,54 @@ class SqlHold:
         self._taken = taken
         self._claim: Claim | None = None
 
-    @property
-    def _id(self) -> int:
-        return self._taken.request.id
+    def _claimed(self, location: str) -> Claim:
+        """The claim on a place, which `close` gives back."""
+        self._claim = self._services.claim(location)
+        return self._claim
 
-    def begin(self) -> Target:
-        """Claim the place."""
-        self._claim = self._services.claim(self._taken.target.location)
-        return self._taken.target
+    def assert_held(self) -> None:
+        """By the claim."""
+        if self._claim is not None:
+            self._claim.assert_mine()
+
+    def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
+        """Refused and failed requests go to the history, conflicts back to the queue unless they were named."""
+        number = self._taken.request.id
+        worker, now_ms = self._services.worker_id, self._services.now_ms()
+        noted = RequestFacts(files=note)
+        if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
+            self._queue.mark_refused(number, reason, now_ms, worker_id=worker, facts=noted)
+        elif outcome is Outcome.FAILED:
+            self._queue.mark_failed(number, reason, now_ms, worker_id=worker, facts=noted)
+        elif outcome is Outcome.CONFLICT:
+            self.abandon()
+        return None
+
+    def abandon(self) -> None:
+        """Back to the queue."""
+        self._queue.give_back(self._taken.request.id, self._services.worker_id)
+
+    def close(self) -> None:
+        """Release the claim."""
+        if self._claim is not None:
+            self._claim.release()
+
+
+class SqlHeldPlace:
+    """The place of a request in a SQL queue, which is claimed."""
+
+    def __init__(
+        self, services: Services, queue: SqlQueue, request: CompactionRequest, target: Target, claim: Claim
+    ) -> None:
+        self._services = services
+        self._queue = queue
+        self._request = request
+        self._claim = claim
+        self.target = target
 
     def start(self, high_water_mark: int) -> None:
         """Record the mark; ConflictError when the request was given to another worker meanwhile."""
-        self._queue.set_highest_write_id(self._id, self._services.worker_id, high_water_mark)
+        self._queue.set_highest_write_id(self._request.id, self._services.worker_id, high_water_mark)
 
     def only_clean(self, high_water_mark: int) -> bool:
         """A request to clean only, unless one waits for this place already.
@@ -54,7 +90,7 @@ class SqlHold:
         return True
 
     def _awaits_cleaning(self) -> bool:
-        others = self._queue.at_location(self._taken.target.location)
+        others = self._queue.at_location(self.target.location)
         return any(other.state is State.READY_FOR_CLEANING for other in others)
 
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
@@ -62,14 +98,8 @@ class SqlHold:
         del publication
         return nullcontext()
 
-    def assert_held(self) -> None:
-        """By the claim."""
-        if self._claim is not None:
-            self._claim.assert_mine()
-
     def assert_mine(self, high_water_mark: int) -> ValidTxnList:
         """The claim and the request are still ours."""
-        assert self._claim is not None
         self._claim.assert_mine()
         self.start(high_water_mark)
         return ALL_COMMITTED
@@ -80,35 +110,14 @@ class SqlHold:
             self._mark_compacted(directories)
         except AcidError as error:
             raise UnknownOutcomeError(
-                f"Cannot note that {self._taken.target.name} is compacted: because {error}; its results are visible "
+                f"Cannot note that {self.target.name} is compacted: because {error}; its results are visible "
                 "and right, and stay; clean it with a new compaction"
             ) from error
-
-    def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
-        """Refused and failed requests go to the history, conflicts back to the queue unless they were named."""
-        worker, now_ms = self._services.worker_id, self._services.now_ms()
-        noted = RequestFacts(files=note)
-        if outcome is Outcome.REFUSED or (outcome is Outcome.CONFLICT and named):
-            self._queue.mark_refused(self._id, reason, now_ms, worker_id=worker, facts=noted)
-        elif outcome is Outcome.FAILED:
-            self._queue.mark_failed(self._id, reason, now_ms, worker_id=worker, facts=noted)
-        elif outcome is Outcome.CONFLICT:
-            self.abandon()
-        return None
-
-    def abandon(self) -> None:
-        """Back to the queue."""
-        self._queue.give_back(self._id, self._services.worker_id)
-
-    def close(self) -> None:
-        """Release the claim."""
-        if self._claim is not None:
-            self._claim.release()
 
     def _mark_compacted(self, directories: tuple[str, ...]) -> None:
         now_ms = self._services.now_ms()
         facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms)
-        self._queue.mark_compacted(self._id, self._services.worker_id, now_ms, facts=facts)
+        self._queue.mark_compacted(self._request.id, self._services.worker_id, now_ms, facts=facts)
         passing(Point.MARKED)
 
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:

@@ -14,6 +14,7 @@ from acidlib.model.tables import Database, Partition, Storage, Table, row_type
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning.eligible import cleaning_forbidden
 from acidlib.planning.enough import not_enough
 from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
@@ -86,6 +87,14 @@ class Target:
         return self.understanding.table_kind == INSERT_ONLY
 
     @property
+    def table_identity(self) -> tuple[int | None, int | None]:
+        """When its table was made (epoch seconds) and its id, which tell it from another of its name.
+
+        None for what no metastore tells: both of a directory, the id of a table of Hive 3.
+        """
+        return (None, None) if self.facts is None else (self.facts.table.created, self.facts.table.id)
+
+    @property
     def storage(self) -> Storage | None:
         """How its rows are stored, where a metastore tells it."""
         if self.facts is None:
@@ -96,6 +105,10 @@ class Target:
     def properties(self) -> Mapping[str, str]:
         """The table's properties, where a metastore tells them."""
         return {} if self.facts is None else self.facts.table.properties
+
+    def cleaning_forbidden(self) -> str | None:
+        """Why nothing may be removed, where a metastore tells it; None if it may."""
+        return None if self.facts is None else cleaning_forbidden(self.facts.table, self.facts.partition)
 
     def generation(self, listing: Listing) -> Generation:
         """The generation whose names and rules hold here."""

@@ -84,7 +84,7 @@ def run_units(run: Run, units: Sequence[UnitTask]) -> list[Done[UnitResult]]:
         results = [found[number, place] for place in range(len(parts[number]))]
         failed = next((result for result in (plans[number], *results) if result.error is not None), None)
         if failed is not None:
-            found[number, _WHOLE] = Done(error=failed.error)
+            found[number, _WHOLE] = failed
         elif results:
             join = BucketJoin(plan=plans[number].get(), parts=tuple(result.get() for result in results))
             task = BucketJoinTask(join=join, staging=staging)

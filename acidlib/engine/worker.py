@@ -137,6 +137,6 @@ class Worker:
         try:
             return self._services.runner.run(work, items, group=name, on_progress=progress.advance)
         except AcidError as error:
-            return [Done(error=error)] * len(items)
+            return [Done(outcome=error)] * len(items)
         finally:
             progress.finish()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from acidlib.engine.sql_hold import SqlHold
-from acidlib.engine.target import Target
+from acidlib.engine.sql_hold import SqlHeldPlace, SqlHold
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.storage.witness import is_there, witness_in
@@ -12,28 +11,32 @@ from acidlib.storage.witness import is_there, witness_in
 class StandaloneHold(SqlHold):
     """A request in our queue, and the claim on its place."""
 
-    def begin(self) -> Target:
+    def begin(self) -> StandaloneHeldPlace:
         """Claim the place.
 
         RefusedError where it was dropped: no failed attempt that would hold back a partition of that name later. With
         the directory above it gone as well a mount may be missing, and the claim fails.
         """
-        target, fs = self._taken.target, self._services.fs
+        request, target, fs = self._taken.request, self._taken.target, self._services.fs
         if not fs.exists(target.location) and fs.exists(target.location.rpartition("/")[0]):
             raise RefusedError(f"Cannot compact {target.name}: because {target.location} does not exist any more")
-        super().begin()
-        if not is_there(fs, target.location, self._taken.request.facts.witness or ""):
+        claim = self._claimed(target.location)
+        if not is_there(fs, target.location, request.facts.witness or ""):
             raise RefusedError(
                 f"Cannot compact {target.name}: because the table was made anew, or what the request was made for was "
                 "compacted and cleaned, since then"
             )
-        return target
+        return StandaloneHeldPlace(self._services, self._queue, request, target, claim)
+
+
+class StandaloneHeldPlace(SqlHeldPlace):
+    """A directory that is claimed."""
 
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """By what the cleaner knows the result again."""
         if not directories:
             return NO_FACTS
         try:
-            return RequestFacts(witness=witness_in(self._services.fs, self._taken.target.location, directories[0]))
+            return RequestFacts(witness=witness_in(self._services.fs, self.target.location, directories[0]))
         except ConflictError:
             return NO_FACTS  # replaced and cleaned already: what the request was made for is not there either

@@ -8,7 +8,7 @@ from acidlib.engine.backend import Selected
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, Understanding
-from acidlib.errors import MissingError
+from acidlib.errors import MissingError, UsageError
 from acidlib.model.partitions import matches
 from acidlib.storage.discover import TableLocation, discover_location, discover_warehouse
 
@@ -20,7 +20,7 @@ def select_targets(
 
     may_be_empty: what is known of the named location explains that nothing is in it. Raises RefusedError when a named
     location is no ACID table, MissingError where it, a table or partitions that are named do not exist, UsageError when
-    the only write-id list that is stated is another table's.
+    the only write-id list that is stated is another table's, or no directory is named.
     """
     notes: list[str] = []
     if selection.location is not None:
@@ -32,7 +32,8 @@ def select_targets(
             understanding.write_ids.require_of(only.database, only.table)
         tables: Sequence[TableLocation] = (only,)
     else:
-        assert selection.warehouse is not None
+        if selection.warehouse is None:
+            raise UsageError("Cannot choose tables: because no directory is named in which to look for them")
         found = discover_warehouse(services.fs, selection.warehouse)
         tables = found.tables
         notes += [f"{skipped.location} is skipped: {skipped.reason}" for skipped in found.skipped]

@@ -35,8 +35,8 @@ def still_to_end(
 
 def table_id(target: Target) -> str:
     """What tells a table from another one of its name, and its place from an earlier one."""
-    assert target.facts is not None
-    return f"{target.facts.table.created} {target.location}"
+    created, _ = target.table_identity
+    return f"{created} {target.location}"
 
 
 def concerns(lock: HeldLock, database: str, table: str, partition: str | None) -> bool:

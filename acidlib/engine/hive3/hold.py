@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from acidlib.engine.backend import Taken
 from acidlib.engine.catalog import Catalog, require_unchanged, run_as_user
 from acidlib.engine.hive3.connected import Connected3, lock_timeout
 from acidlib.engine.hive3.evidence import evidence_now, table_id
 from acidlib.engine.services import Services
-from acidlib.engine.sql_hold import SqlHold
+from acidlib.engine.sql_hold import SqlHeldPlace, SqlHold
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError
 from acidlib.metastore.compactor_locks import CompactorLock, lock_place, publication_lock
 from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import State
+from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
+from acidlib.storage.claims import Claim
 
 
 class Hive3Hold(SqlHold):
@@ -27,35 +27,61 @@ class Hive3Hold(SqlHold):
     def __init__(self, services: Services, connected: Connected3, catalog: Catalog, taken: Taken) -> None:
         super().__init__(services, connected.queue, taken)
         self._connected = connected
-        self._hms = connected.hms
         self._catalog = catalog
-        self._request = taken.request
-        self._place: Target | None = None
         self._lock: CompactorLock | None = None
-        self._publication: CompactorLock | None = None
 
-    def begin(self) -> Target:
+    def begin(self) -> Hive3HeldPlace:
         """Lock, claim, and take the snapshot by which everything is understood from here on."""
-        request = self._request
+        request = self._taken.request
         self._catalog.place(request)  # what does not exist is refused before anything is locked
-        self._lock = lock_place(
-            self._hms,
+        lock = self._lock = lock_place(
+            self._connected.hms,
             self._connected.beats,
             database=request.database,
             table=request.table,
             partition=request.partition,
             agent=self._services.worker_id,
         )
-        self._place = self._catalog.place(request)
-        self._taken = replace(self._taken, target=self._place)
-        self._leave_to_hive()
-        return super().begin()
+        target = self._catalog.place(request)
+        _leave_to_hive(self._connected, request)
+        claim = self._claimed(target.location)
+        return Hive3HeldPlace(self._services, self._connected, self._catalog, request, target, claim=claim, lock=lock)
+
+    def close(self) -> None:
+        """Give claim and lock back."""
+        try:
+            super().close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+
+class Hive3HeldPlace(SqlHeldPlace):
+    """A place that is claimed, and locked against other compactors in the metastore."""
+
+    def __init__(
+        self,
+        services: Services,
+        connected: Connected3,
+        catalog: Catalog,
+        request: CompactionRequest,
+        target: Target,
+        *,
+        claim: Claim,
+        lock: CompactorLock,
+    ) -> None:
+        super().__init__(services, connected.queue, request, target, claim)
+        self._connected = connected
+        self._hms = connected.hms
+        self._catalog = catalog
+        self._lock = lock
+        self._publication: CompactorLock | None = None
 
     def start(self, high_water_mark: int) -> None:
         """Record the mark, and whom this runs as where Hive shows it."""
         super().start(high_water_mark)
         if self._request.run_as is None and not self._connected.own_queue:
-            self._queue.set_run_as(self._id, self._services.worker_id, run_as_user(self._services, self._taken.target))
+            self._queue.set_run_as(self._request.id, self._services.worker_id, run_as_user(self._services, self.target))
 
     @contextmanager
     def publishing(self, publication: Publication) -> Iterator[None]:
@@ -86,34 +112,22 @@ class Hive3Hold(SqlHold):
                 lock.__exit__(None, None, None)
             except AcidError as error:
                 # what was published stays published
-                self._services.progress.note(f"{self._taken.target.name}: {error}")
+                self._services.progress.note(f"{self.target.name}: {error}")
 
     def assert_mine(self, high_water_mark: int) -> ValidTxnList:
         """Lock, claim and request are ours, and table and place are what they were."""
-        assert self._lock is not None
         self._lock.assert_alive()
         if self._publication is not None:
             self._publication.assert_alive()
         super().assert_mine(high_water_mark)
-        self._leave_to_hive()
-        assert self._place is not None
-        require_unchanged(self._place, self._catalog.place(self._request), "publish")
+        _leave_to_hive(self._connected, self._request)
+        require_unchanged(self.target, self._catalog.place(self._request), "publish")
         return ALL_COMMITTED
-
-    def close(self) -> None:
-        """Give claim and lock back."""
-        try:
-            super().close()
-        finally:
-            if self._lock is not None:
-                self._lock.release()
 
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """What the cleaner needs: which transactions and locks existed once the results were visible."""
         evidence = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
-        return RequestFacts(
-            evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self._taken.target)
-        )
+        return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
     def _awaits_cleaning(self) -> bool:
         others = self._connected.of_entity(self._request)
@@ -121,14 +135,15 @@ class Hive3Hold(SqlHold):
 
     def _count_try(self) -> None:
         tried = RequestFacts(lock_tries=self._request.facts.lock_tries + 1)
-        self._queue.set_facts(self._id, self._services.worker_id, tried)
+        self._queue.set_facts(self._request.id, self._services.worker_id, tried)
 
-    def _leave_to_hive(self) -> None:
-        """Hive's own committer deletes an existing target before it renames: never be there at the same time."""
-        if not self._connected.own_queue:
-            return
-        for row in self._hms.show_compactions():
-            if row.entity == self._request.entity and row.state in (State.INITIATED, State.WORKING):
-                raise ConflictError(
-                    f"Cannot compact {row.full_name}: because Hive's own request {row.id} for it is {row.state.label}"
-                )
+
+def _leave_to_hive(connected: Connected3, request: CompactionRequest) -> None:
+    """Hive's own committer deletes an existing target before it renames: never be there at the same time."""
+    if not connected.own_queue:
+        return
+    for row in connected.hms.show_compactions():
+        if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
+            raise ConflictError(
+                f"Cannot compact {row.full_name}: because Hive's own request {row.id} for it is {row.state.label}"
+            )

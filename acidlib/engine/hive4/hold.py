@@ -17,13 +17,56 @@ from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
+from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import ShownRequest
-from acidlib.model.requests import CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.points import Point, passing
 from acidlib.report.results import Outcome
 from acidlib.storage.claims import Claim
+
+
+class _QueueRow:
+    """The row of our request in the metastore's queue: what this run has done to it, by which it ends.
+
+    request          as the metastore knows it, or is about to
+    marked           as compacted, or perhaps: the answer may have been lost
+    outcome_unknown  of the commit
+    """
+
+    def __init__(self, hms: Hms, worker_id: str, request: CompactionRequest) -> None:
+        self._hms = hms
+        self._worker_id = worker_id
+        self.request = request
+        self.marked = False
+        self.outcome_unknown = False
+
+    def shown(self) -> ShownRequest | None:
+        """The row as it is now; None where there is none any more."""
+        return self._hms.find_compaction(self.request.id)
+
+    def is_ours(self, row: ShownRequest | None) -> bool:
+        """Whether a row, as it was shown, is being worked on by this run."""
+        return row is not None and row.state is State.WORKING and row.worker_id == self._worker_id
+
+    def assert_ours(self) -> None:
+        """mark_compacted would succeed on somebody else's claim: the server tests the id alone."""
+        row = self.shown()
+        if not self.is_ours(row):
+            held = "it is not in the queue" if row is None else f"it is {row.state.label}, of worker {row.worker_id}"
+            raise ConflictError(
+                f"Cannot go on with {self.request.full_name}: because request {self.request.id} is not ours any "
+                f"more: {held}"
+            )
+
+    def update(self, high_water_mark: int, txn_id: int) -> None:
+        """Tell the metastore mark and transaction: from now on it remembers aborted results of this transaction, and
+        other runs see that this one is alive.
+        """
+        self.request = replace(self.request, highest_write_id=high_water_mark)
+        self.assert_ours()
+        self._hms.update_compactor_state(self.request, txn_id)
 
 
 class Hive4Hold:
@@ -34,25 +77,21 @@ class Hive4Hold:
         self._connected = connected
         self._hms = connected.hms
         self._catalog = catalog
-        self._request = taken.request
         self._started = services.clock()
+        self._row = _QueueRow(connected.hms, services.worker_id, taken.request)
         self._txn: CompactionTransaction | None = None
         self._claim: Claim | None = None
-        self._marked = False
-        self._unknown = False
 
-    # --- the life of a hold ---------------------------------------------------------------------------------------
-
-    def begin(self) -> Target:
+    def begin(self) -> Hive4HeldPlace:
         """Open the transaction, lock, claim, and take the snapshot by which everything is understood from here on."""
-        request = self._request
+        request = self._row.request
         if request.type not in (CompactionType.MAJOR, CompactionType.MINOR):
             raise RefusedError(
                 f"Cannot compact {request.full_name}: because a {request.type.label} is not done by this engine, only "
                 "by Hive's own worker; give this engine a pool of its own"
             )
         self._catalog.place(request)  # what does not exist is refused before a transaction is opened for it
-        self._txn = begin_compaction(
+        txn = self._txn = begin_compaction(
             self._hms,
             self._connected.beats,
             database=request.database,
@@ -61,152 +100,63 @@ class Hive4Hold:
             agent=self._services.worker_id,
         )
         # our own transaction is among the open ones, as it has to be: see HIVE-29567
-        txns = self._hms.open_txns(exclude_readers=True).txns.without(self._txn.txn_id)
-        place = self._catalog.place(request, txns)
-        self._claim = self._services.claim(place.location)
+        txns = self._hms.open_txns(exclude_readers=True).txns.without(txn.txn_id)
+        place, write_ids = self._catalog.place_and_write_ids(request, txns)
+        claim = self._claim = self._services.claim(place.location)
         if self._connected.min_history:
-            self._register(place)
+            lowest = min(write_ids.min_open, write_ids.high_water_mark + 1)
+            self._hms.add_write_ids_to_min_history(txn.txn_id, {f"{place.database}.{place.table}": lowest})
         run_as = request.run_as or run_as_user(self._services, place)
-        self._request = replace(request, run_as=run_as)
-        understood = replace(place.understanding, visibility_txn=self._txn.txn_id, visible_on_commit=True, txns=txns)
-        understood_place = replace(place, understanding=understood)
-        self._tell(_mark(understood_place))
-        return understood_place
-
-    def _tell(self, high_water_mark: int) -> None:
-        """Tell the metastore mark and transaction: from now on it remembers aborted results of this transaction, and
-        other runs see that this one is alive.
-        """
-        assert self._txn is not None
-        self._request = replace(self._request, highest_write_id=high_water_mark)
-        self._assert_ours()
-        self._hms.update_compactor_state(self._request, self._txn.txn_id)
-
-    def start(self, high_water_mark: int) -> None:
-        """The metastore knows the mark from the beginning on, as from Hive's worker."""
-        if high_water_mark != self._request.highest_write_id:
-            self._tell(high_water_mark)
-
-    def only_clean(self, high_water_mark: int) -> bool:
-        """As Hive's worker: compacted without a result, so that the cleaner comes; once is enough."""
-        request = self._request
-        if any(
-            row.entity == request.entity and row.state is State.READY_FOR_CLEANING
-            for row in self._hms.show_compactions()
-        ):
-            return False
-        self.start(high_water_mark)
-        self.published(())
-        return True
-
-    def publishing(self, publication: Publication) -> AbstractContextManager[None]:
-        """Nothing is visible before the commit: no lock is needed but the transaction's own."""
-        del publication
-        return nullcontext()
+        self._row.request = replace(request, run_as=run_as)
+        understood = replace(place.understanding, visibility_txn=txn.txn_id, visible_on_commit=True, txns=txns)
+        self._row.update(write_ids.for_compactor().high_water_mark, txn.txn_id)
+        target = replace(place, understanding=understood)
+        return Hive4HeldPlace(self._services, self._hms, self._row, target, txn=txn, claim=claim, started=self._started)
 
     def assert_held(self) -> None:
         """By the claim."""
         if self._claim is not None:
             self._claim.assert_mine()
 
-    def assert_mine(self, high_water_mark: int) -> ValidTxnList:
-        """Transaction, claim and request are ours, and the server does not take us for dead before we have ended."""
-        del high_water_mark
-        assert self._txn is not None
-        assert self._claim is not None
-        self._txn.assert_alive()
-        self._claim.assert_mine()
-        limit = self._services.settings.integer("hive.compactor.worker.timeout") / 1000
-        if self._services.clock() - self._started > 0.9 * limit:
-            raise RetryError(
-                f"Cannot publish {self._request.full_name}: because it took more than 90 % of "
-                f"hive.compactor.worker.timeout ({limit:g} s), after which the request is given to another worker"
-            )
-        self._assert_ours()
-        return self._hms.open_txns().txns
-
-    def published(self, directories: tuple[str, ...]) -> None:
-        """Ready for cleaning, then the commit that shows the results."""
-        del directories
-        assert self._txn is not None
-        self._assert_ours()
-        try:
-            self._hms.mark_compacted(self._request)
-        except AcidError as error:
-            self._marked = True  # perhaps: the answer may have been lost
-            self._txn.abort()
-            raise RetryError(
-                f"Cannot note that {self._request.full_name} is compacted: because {error}; transaction "
-                f"{self._txn.txn_id} is aborted and nothing became visible"
-            ) from error
-        self._marked = True
-        passing(Point.MARKED)
-        try:
-            self._txn.commit()
-        except UnknownOutcomeError as error:
-            self._settle(self._txn, error)
-        passing(Point.COMMITTED)
-
     def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
         """Tell the metastore what it does not know from the commit."""
         noted = with_note(reason, note)
-        if outcome is Outcome.READY_FOR_CLEANING or self._unknown:
+        if outcome is Outcome.READY_FOR_CLEANING or self._row.outcome_unknown:
             return None
-        if outcome is Outcome.REFUSED and not self._marked:
+        if outcome is Outcome.REFUSED and not self._row.marked:
             self._commit_nothing()
         else:
             self._abort()
-        row = self._row()
-        ours = row is not None and row.state is State.WORKING and row.worker_id == self._services.worker_id
+        row = self._row.shown()
+        ours = self._row.is_ours(row)
         txn_id = None if self._txn is None else self._txn.txn_id
         undone = row is not None and row.state in (State.WORKING, State.READY_FOR_CLEANING) and row.txn_id == txn_id
-        if self._marked and undone:
+        if self._row.marked and undone:
             # a row that is ready for cleaning and whose transaction was aborted blocks its place for ever (HIVE-29572)
-            self._hms.mark_failed(replace(self._request, error_message=noted))
+            self._hms.mark_failed(replace(self._row.request, error_message=noted))
         elif not ours:
             return "the request is not ours any more and was left alone"
         elif outcome is Outcome.FAILED:
-            self._hms.mark_failed(replace(self._request, error_message=noted))
-        elif outcome is Outcome.CONFLICT and not named and not (self._request.pool or "").startswith(WORKER_PREFIX):
+            self._hms.mark_failed(replace(self._row.request, error_message=noted))
+        elif outcome is Outcome.CONFLICT and not named and not (self._row.request.pool or "").startswith(WORKER_PREFIX):
             return self._give_back(reason)
         else:
-            self._hms.mark_refused(replace(self._request, error_message=noted))
+            self._hms.mark_refused(replace(self._row.request, error_message=noted))
         return None
 
     def abandon(self) -> None:
         """Back to the queue, as a new request: nothing in the protocol undoes a claim."""
-        if not self._marked:
+        if not self._row.marked:
             self.end(Outcome.CONFLICT, "the run was interrupted", named=False, note=None)
 
     def close(self) -> None:
         """Release the claim, and abort what was not committed."""
         try:
-            if self._txn is not None and not self._unknown:
+            if self._txn is not None and not self._row.outcome_unknown:
                 self._txn.close()
         finally:
             if self._claim is not None:
                 self._claim.release()
-
-    def _settle(self, txn: CompactionTransaction, error: UnknownOutcomeError) -> None:
-        """Whether it has committed after all; the metastore refuses to abort what has.
-
-        ConflictError when it has not and never will; the same error again when even that cannot be found out.
-        """
-        self._unknown = True
-        try:
-            txn.abort()
-            row = self._row()
-            aborted = self._hms.open_txns().txns.is_txn_aborted(txn.txn_id)
-        except AcidError:
-            raise error from None
-        if row is not None and (row.next_txn_id is not None or row.state is State.SUCCEEDED):
-            return  # only the commit sets it
-        if not aborted:
-            raise error
-        self._unknown = False
-        raise ConflictError(f"Cannot commit transaction {txn.txn_id} for {self._request.full_name}: because {error}")
-
-    # --- parts ----------------------------------------------------------------------------------------------------
 
     def _commit_nothing(self) -> None:
         """As Hive's worker: an aborted transaction would be remembered for this place until a cleaner came."""
@@ -221,38 +171,111 @@ class Hive4Hold:
         if self._txn is not None:
             self._txn.abort()
 
-    def _register(self, place: Target) -> None:
-        assert self._txn is not None
-        stated = place.understanding.write_ids
-        assert stated is not None
-        assert stated.single is not None
-        lowest = min(stated.single.min_open, stated.single.high_water_mark + 1)
-        self._hms.add_write_ids_to_min_history(self._txn.txn_id, {f"{place.database}.{place.table}": lowest})
-
-    def _row(self) -> ShownRequest | None:
-        return self._hms.find_compaction(self._request.id)
-
-    def _assert_ours(self) -> None:
-        """mark_compacted would succeed on somebody else's claim: the server tests the id alone."""
-        row = self._row()
-        if row is None or row.state is not State.WORKING or row.worker_id != self._services.worker_id:
-            held = "it is not in the queue" if row is None else f"it is {row.state.label}, of worker {row.worker_id}"
-            raise ConflictError(
-                f"Cannot go on with {self._request.full_name}: because request {self._request.id} is not ours any "
-                f"more: {held}"
-            )
-
     def _give_back(self, reason: str) -> str:
-        self._hms.mark_refused(replace(self._request, error_message=f"{reason} (given back)"))
+        self._hms.mark_refused(replace(self._row.request, error_message=f"{reason} (given back)"))
         try:
-            again = self._hms.compact(replace(self._request, id=0, state=State.INITIATED, highest_write_id=None))
+            again = self._hms.compact(replace(self._row.request, id=0, state=State.INITIATED, highest_write_id=None))
         except AcidError as error:
             return f"it could not be queued again: {error}"
         return f"queued again as request {again.id}" if again.accepted else f"not queued again: {again.reason}"
 
 
-def _mark(place: Target) -> int:
-    stated = place.understanding.write_ids
-    assert stated is not None
-    assert stated.single is not None
-    return stated.single.for_compactor().high_water_mark
+class Hive4HeldPlace:
+    """A place that is locked by an open transaction of ours, and claimed."""
+
+    def __init__(
+        self,
+        services: Services,
+        hms: Hms,
+        row: _QueueRow,
+        target: Target,
+        *,
+        txn: CompactionTransaction,
+        claim: Claim,
+        started: float,
+    ) -> None:
+        self._services = services
+        self._hms = hms
+        self._row = row
+        self._txn = txn
+        self._claim = claim
+        self._started = started
+        self.target = target
+
+    def start(self, high_water_mark: int) -> None:
+        """The metastore knows the mark from the beginning on, as from Hive's worker."""
+        if high_water_mark != self._row.request.highest_write_id:
+            self._row.update(high_water_mark, self._txn.txn_id)
+
+    def only_clean(self, high_water_mark: int) -> bool:
+        """As Hive's worker: compacted without a result, so that the cleaner comes; once is enough."""
+        request = self._row.request
+        if any(
+            row.entity == request.entity and row.state is State.READY_FOR_CLEANING
+            for row in self._hms.show_compactions()
+        ):
+            return False
+        self.start(high_water_mark)
+        self.published(())
+        return True
+
+    def publishing(self, publication: Publication) -> AbstractContextManager[None]:
+        """Nothing is visible before the commit: no lock is needed but the transaction's own."""
+        del publication
+        return nullcontext()
+
+    def assert_mine(self, high_water_mark: int) -> ValidTxnList:
+        """Transaction, claim and request are ours, and the server does not take us for dead before we have ended."""
+        del high_water_mark
+        self._txn.assert_alive()
+        self._claim.assert_mine()
+        limit = self._services.settings.integer("hive.compactor.worker.timeout") / 1000
+        if self._services.clock() - self._started > 0.9 * limit:
+            raise RetryError(
+                f"Cannot publish {self._row.request.full_name}: because it took more than 90 % of "
+                f"hive.compactor.worker.timeout ({limit:g} s), after which the request is given to another worker"
+            )
+        self._row.assert_ours()
+        return self._hms.open_txns().txns
+
+    def published(self, directories: tuple[str, ...]) -> None:
+        """Ready for cleaning, then the commit that shows the results."""
+        del directories
+        self._row.assert_ours()
+        try:
+            self._hms.mark_compacted(self._row.request)
+        except AcidError as error:
+            self._row.marked = True  # perhaps: the answer may have been lost
+            self._txn.abort()
+            raise RetryError(
+                f"Cannot note that {self._row.request.full_name} is compacted: because {error}; transaction "
+                f"{self._txn.txn_id} is aborted and nothing became visible"
+            ) from error
+        self._row.marked = True
+        passing(Point.MARKED)
+        try:
+            self._txn.commit()
+        except UnknownOutcomeError as error:
+            self._settle(error)
+        passing(Point.COMMITTED)
+
+    def _settle(self, error: UnknownOutcomeError) -> None:
+        """Whether it has committed after all; the metastore refuses to abort what has.
+
+        ConflictError when it has not and never will; the same error again when even that cannot be found out.
+        """
+        self._row.outcome_unknown = True
+        try:
+            self._txn.abort()
+            row = self._row.shown()
+            aborted = self._hms.open_txns().txns.is_txn_aborted(self._txn.txn_id)
+        except AcidError:
+            raise error from None
+        if row is not None and (row.next_txn_id is not None or row.state is State.SUCCEEDED):
+            return  # only the commit sets it
+        if not aborted:
+            raise error
+        self._row.outcome_unknown = False
+        raise ConflictError(
+            f"Cannot commit transaction {self._txn.txn_id} for {self._row.request.full_name}: because {error}"
+        )

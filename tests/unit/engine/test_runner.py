@@ -17,7 +17,7 @@ def work(item: int, unique: str) -> str:
 
 
 def test_attempt() -> None:
-    assert attempt(work, 5, "u") == Done(value="20:u")
+    assert attempt(work, 5, "u") == Done(outcome="20:u")
     assert isinstance(attempt(work, -1, "u").error, ConflictError)
     fault = attempt(work, 0, "u").error
     assert isinstance(fault, DefectError)
@@ -34,8 +34,9 @@ def test_an_interrupt_is_no_value() -> None:
 
 def test_local_runner_keeps_the_order_and_gives_each_attempt_a_name() -> None:
     counter, progress = itertools.count(), list[int]()
-    done = LocalRunner(lambda: str(next(counter))).run(work, [1, -2, 4], group="g", on_progress=progress.append)
-    assert [one.value for one in done] == ["100:0", None, "25:2"]
+    runner = LocalRunner(lambda: str(next(counter)))
+    first, refused, last = runner.run(work, [1, -2, 4], group="g", on_progress=progress.append)
+    assert [first.outcome, last.outcome] == ["100:0", "25:2"]
     assert progress == [1, 2, 3]
     with pytest.raises(ConflictError, match="-2"):
-        done[1].get()
+        refused.get()

@@ -165,6 +165,11 @@ def test_a_list_of_another_table_is_wrong_usage(services: Services, warehouse: P
     assert select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), stated).targets
 
 
+def test_without_a_directory_there_is_nowhere_to_look(services: Services) -> None:
+    with pytest.raises(UsageError, match="because no directory is named"):
+        select_targets(services, Selection(tables=("sales.logs",)), ALL)
+
+
 def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services, warehouse: Path) -> None:
     with pytest.raises(RefusedError, match=r"Cannot find partitions of default\.other"):
         names(services, warehouse=str(warehouse), tables=("default.other",), partitions=("ds=1",))

@@ -171,7 +171,7 @@ def test_a_dry_run_tells_stripes_with_reasons_and_bytes() -> None:
     [action(2), action(1, file="delta_0000003_0000003_0000/bucket_00000"), replace(action(1), reason="other")],
     ids=["gap", "file", "reason"],
 )
-def test_only_neighbours_of_a_file_and_a_reason_are_told_as_one(second: PlannedAction) -> None:
+def test_only_neighbours_of_a_file_and_a_reason_are_shown_as_one(second: PlannedAction) -> None:
     text = compactions_text([result(unit(action(0), second))], dry_run=True, verbose=False)
     assert sum(line.startswith("copy ") for line in lines_of(text)) == 2
 
