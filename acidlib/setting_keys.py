@@ -289,9 +289,9 @@ BY_NAME = {key.name: key for key in KEYS}
 NAMESPACES = ("hive.compactor.", "metastore.compactor.", "acidlib.")
 """Every name that begins so is ours or Hive's compactor's: one that is not known is worth a warning."""
 CONNECTION_NAMES = frozenset({"acidlib.metastore.ca.file", "acidlib.metastore.password.file"})
-"""What `metastore.site` reads in the site files beside Hive's own names; no setting of a compaction."""
+"""What `metastore.options` reads in the site files beside Hive's own names; no setting of a compaction."""
 _BY_ANY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
-_SAYS_NOTHING_HERE = frozenset(  # Hive's own services read these
+_READ_BY_HIVES_SERVICES = frozenset(  # Hive's own services read these
     {
         "initiator.on",
         "initiator.tablecache.on",
@@ -340,4 +340,4 @@ def find_key(name: str) -> Key | None:
 def is_hives(name: str) -> bool:
     """Whether a name is a setting of Hive's own compactor services that says nothing to this engine."""
     ending = re.sub(r"^(?:hive|metastore)\.compactor\.", "", name)
-    return ending in _SAYS_NOTHING_HERE or any(form.fullmatch(ending) for form in (_POOL_THREADS, _METRICS))
+    return ending in _READ_BY_HIVES_SERVICES or any(form.fullmatch(ending) for form in (_POOL_THREADS, _METRICS))

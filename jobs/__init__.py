@@ -1,4 +1,4 @@
-"""The jobs. Whatever fails when one starts, an import too, is told on standard error: standard output is its result."""
+"""The jobs. Whatever fails when one starts, an import too, goes to standard error: standard output is its result."""
 
 import os
 

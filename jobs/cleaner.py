@@ -105,7 +105,7 @@ def main(
         absent = not results and selection.location is not None and not found.fs.exists(selection.location)
     # it may have been dropped, or its name be wrong
     notes = [f"{selection.location} does not exist, and no request of it awaits cleaning"] if absent else []
-    _tell(environment, results, notes, run_id=run_id, dry_run=dry_run)
+    _finish(environment, results, notes, run_id=run_id, dry_run=dry_run)
 
 
 def _orphans(
@@ -122,10 +122,10 @@ def _orphans(
     ):
         results, notes = run_orphans(found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash)
         run_id = found.worker_id
-    _tell(environment, results, notes, run_id=run_id, dry_run=not remove)
+    _finish(environment, results, notes, run_id=run_id, dry_run=not remove)
 
 
-def _tell(
+def _finish(
     environment: Environment, results: Sequence[CleaningResult], notes: Sequence[str], *, run_id: str, dry_run: bool
 ) -> NoReturn:
     """The result, and the exit status."""

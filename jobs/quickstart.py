@@ -190,7 +190,7 @@ def _row(result: CompactionResult) -> tuple[str, ...]:
     return (_short(result.name), result.type, *figures, *sizes)
 
 
-def _tell(show: Quickstart) -> None:
+def _show(show: Quickstart) -> None:
     page = show.page
     ids = "--write-ids-file W/_write_ids.txt"
     page.step("Two tables that Hive 3.1.3 wrote", words.OPENING)
@@ -235,7 +235,7 @@ def main(*, keep: bool) -> None:
         warehouse.mkdir()
         with services(environment, job="quickstart", about="") as found:
             seen = replace(found, progress=TerminalProgress(terminal(2)))
-            _tell(Quickstart(warehouse, seen, environment, Page()))
+            _show(Quickstart(warehouse, seen, environment, Page()))
     except AcidError as error:
         raise click.ClickException(str(error)) from error
     finally:

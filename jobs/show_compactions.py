@@ -16,7 +16,7 @@ from acidlib import __version__
 from acidlib.engine.blockers import blockers
 from acidlib.engine.command import JobCommand, print_result
 from acidlib.engine.environment import Environment
-from acidlib.engine.open import shown
+from acidlib.engine.open import open_requests
 from acidlib.engine.options import common_options
 from acidlib.report.show import blockers_text, show_document, show_text
 
@@ -32,7 +32,7 @@ def main(*, environment: Environment, show_blockers: bool) -> Any:
     """Show the queue once."""
     if show_blockers and not environment.metastore:
         raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
-    with shown(environment) as (requests, generation, hms):
+    with open_requests(environment) as (requests, generation, hms):
         held = None
         if show_blockers and hms is not None:
             held = [one.document() for one in blockers(hms, requests, int(time.time() * 1000))]

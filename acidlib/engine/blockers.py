@@ -1,4 +1,4 @@
-"""What keeps what from being cleaned: which open transaction or lock, of whom, since when, and which requests wait."""
+"""Which open transactions and locks keep which requests from being cleaned, whose they are, and since when."""
 
 from __future__ import annotations
 

@@ -52,15 +52,15 @@ def _leftovers(
         unfinished = unfinished_publications(services.fs, place)
         if not unfinished and not find_litter(services.fs, place, now=services.clock()):
             return None
-        told = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
+        reason = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
         if dry_run:
-            return replace(result, reason=told, removed=litter_at(services, place))
+            return replace(result, reason=reason, removed=litter_at(services, place))
         with services.claim(place) as held:
             finish_claimed(services.fs, place, lambda: cleaning.without_readers(request))
             removed, problems = remove_litter(services, held)
         if problems:
             return replace(result, state="failed", reason="; ".join(problems), removed=removed)
-        return replace(result, state="succeeded", reason=told, removed=removed)
+        return replace(result, state="succeeded", reason=reason, removed=removed)
     except ConflictError as error:
         return replace(result, state="conflict", reason=str(error))
     except AcidError as error:
@@ -169,9 +169,9 @@ def _would_clean(
         later = tuple(f"{removal.path}: {waits}" for removal in plan.remove)
         return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))
     removed, stays = would_go(services, result.location, plan.remove, listing)
-    told = f"{len(removed)} to remove, {len(stays) + len(plan.blocked)} wait"
+    reason = f"{len(removed)} to remove, {len(stays) + len(plan.blocked)} wait"
     gone = removed + litter_at(services, result.location)
-    return replace(result, state="planned", reason=told, removed=gone, blocked=stays + _waiting(plan))
+    return replace(result, state="planned", reason=reason, removed=gone, blocked=stays + _waiting(plan))
 
 
 def _waiting(plan: CleanPlan) -> tuple[str, ...]:

@@ -9,13 +9,15 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import click
 
 from acidlib import __version__
 from acidlib.engine.environment import ROOT, Environment
+from acidlib.engine.runner import Runner
 from acidlib.engine.services import Services
 from acidlib.engine.spark import SparkSession
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
@@ -25,8 +27,34 @@ from acidlib.report.text import json_text, one_line
 from acidlib.storage.uris import open_filesystem
 
 
+class Session(Protocol):
+    """Makes what a run's work is done with, for its length."""
+
+    def __call__(self, *, name: str, conf: dict[str, str]) -> AbstractContextManager[Runner]:
+        """A session of a name, with settings of Spark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What jobs take from the machine they run on. Whoever calls a command in-process may give another one as `obj`.
+
+    session  where tasks run
+    clock    epoch seconds
+    pause    waits for so many seconds
+    """
+
+    session: Session = SparkSession
+    clock: Callable[[], float] = time.time
+    pause: Callable[[float], None] = time.sleep
+
+    @classmethod
+    def current(cls) -> Machine:
+        """The one of the command that runs."""
+        return click.get_current_context().find_object(cls) or cls()
+
+
 class JobCommand(click.Command):
-    """A job: what goes wrong in it is told in one line, on the real standard error, with the documented exit status.
+    """A job: what goes wrong is reported in one line, on the real standard error, with the documented exit status.
 
     With --output json it is a document on standard output as well. `name` is the job's.
     """
@@ -40,7 +68,7 @@ class JobCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
             if self._wants_json(words):
-                self._tell_document(UsageError.kind, error.format_message())
+                self._print_error_document(UsageError.kind, error.format_message())
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -53,7 +81,7 @@ class JobCommand(click.Command):
         except (click.ClickException, UsageError) as error:
             message = error.format_message() if isinstance(error, click.ClickException) else str(error)
             if json:
-                self._tell_document(UsageError.kind, message)
+                self._print_error_document(UsageError.kind, message)
             if debug:
                 traceback.print_exception(error)
             raise click.UsageError(message, ctx) from None
@@ -62,7 +90,7 @@ class JobCommand(click.Command):
             message = "interrupted; what was published stays, everything else was left as it was"
             click.echo(f"error: {message}", err=True)
         except Exception as error:
-            kind, message = _told(error)
+            kind, message = _kind_and_message(error)
             if debug:
                 traceback.print_exception(error)
             else:
@@ -70,7 +98,7 @@ class JobCommand(click.Command):
             if isinstance(error, _UnwrittenError):
                 raise SystemExit(EXIT_NOT_DONE) from None
         if json:
-            self._tell_document(kind, message)
+            self._print_error_document(kind, message)
         raise SystemExit(EXIT_NOT_DONE)
 
     def _wants_json(self, words: list[str]) -> bool:
@@ -78,7 +106,7 @@ class JobCommand(click.Command):
         ctx = click.Context(self, resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True)
         return self.make_parser(ctx).parse_args(words)[0].get("output") == "json"
 
-    def _tell_document(self, kind: str, message: str) -> None:
+    def _print_error_document(self, kind: str, message: str) -> None:
         error = {"kind": kind, "message": message}
         with suppress(OSError):  # whoever would read it has gone; the status tells as much
             click.echo(json_text({"job": self.name, "version": __version__, "run_id": None, "error": error}))
@@ -87,7 +115,7 @@ class JobCommand(click.Command):
 @contextmanager
 def services(environment: Environment, *, job: str, about: str) -> Iterator[Services]:
     """Everything a service works with, for the length of one run: Spark and a progress bar."""
-    host = environment.host
+    host, machine = environment.host, Machine.current()
     run_id = uuid.uuid4().hex[:16]
     progress = TerminalProgress()
     for warning in environment.warnings:
@@ -99,7 +127,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
         conf["spark.yarn.queue"] = yarn_queue
     with (
         _terminable(),
-        SparkSession(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
+        machine.session(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
     ):
         yield Services(
             fs=fs,
@@ -107,8 +135,8 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
             settings=environment.settings,
             host=host,
             worker_id=f"acidlib-{host}-{run_id}",
-            clock=time.time,
-            pause=time.sleep,
+            clock=machine.clock,
+            pause=machine.pause,
             unique=lambda: uuid.uuid4().hex[:16],
             progress=progress,
         )
@@ -130,9 +158,9 @@ def _terminable() -> Iterator[None]:
 
 def print_result(environment: Environment, *, text: Callable[[], str], document: Callable[[], dict[str, Any]]) -> None:
     """The result on standard output, in the form that was asked for, and nothing else there."""
-    told = json_text(document()) if environment.json else text()
+    result = json_text(document()) if environment.json else text()
     try:
-        click.echo(told)
+        click.echo(result)
     except (OSError, ValueError) as error:  # a closed pipe, a full disk, an encoding that lacks a character
         with suppress(OSError, ValueError):
             # or it fails again when the process ends
@@ -154,7 +182,7 @@ def print_notes(environment: Environment, notes: Sequence[str]) -> None:
             click.echo(f"note: {one_line(note)}", err=True)
 
 
-def _told(error: Exception) -> tuple[str, str]:
+def _kind_and_message(error: Exception) -> tuple[str, str]:
     """The kind of an error, and its message."""
     if isinstance(error, AcidError):
         return error.kind, str(error)

@@ -74,7 +74,7 @@ def run_compaction(
     except AcidError as error:
         if not results:
             raise
-        # what was done is told all the same
+        # what was done is reported all the same
         nowhere = Target(database="", table="", partition=None, location="")
         early.append(ended(nowhere, run.kind, RetryError(f"Cannot go on: because {error}")))
     if spending.stopped is not None:

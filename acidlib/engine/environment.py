@@ -1,4 +1,4 @@
-"""What every run is told: its settings, where requests and tables are, who runs it and where."""
+"""What a run is given: its settings, where requests and tables are, who runs it and where."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONF = ROOT / "conf" / "acidlib.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What every run is told.
+    """What a run is given.
 
     queue_url        of our own queue, or of the one in a metastore's database
     metastore        URIs of the metastore to work with; empty: without one

@@ -120,7 +120,7 @@ def decision_about(services: Services, place: ListedPlace) -> Decision:
 
 
 def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, generation: Generation) -> int:
-    """How many aborted write ids still have a directory here; Hive 4 leaves them to its cleaner unless told not to."""
+    """How many aborted write ids still have a directory here; Hive 4 leaves them to its cleaner by default."""
     if generation is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER):
         return 0
     return len(aborted_present(listing, write_ids, generation=generation))

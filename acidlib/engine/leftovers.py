@@ -33,7 +33,7 @@ def give_back_dead(
     for request in queue.in_states(State.WORKING):
         if request.worker_id is not None and is_dead(request):
             try:
-                with suppress(CorruptError, RefusedError):  # told by whoever takes the request
+                with suppress(CorruptError, RefusedError):  # whoever takes the request reports it
                     finish(request)
                 queue.give_back(request.id, request.worker_id)
             except (ConflictError, RetryError):

@@ -63,7 +63,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
 
 
 @contextmanager
-def shown(where: Environment) -> Iterator[tuple[tuple[CompactionRequest, ...], Generation, Hms | None]]:
+def open_requests(where: Environment) -> Iterator[tuple[tuple[CompactionRequest, ...], Generation, Hms | None]]:
     """All requests, newest first, whose names of states they have, and the metastore where there is one."""
     if not where.metastore:
         with SqlQueue(where.queue_url) as queue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import click
 
+from acidlib.engine.command import Machine
 from acidlib.engine.environment import Environment, read_environment
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Understanding
@@ -144,8 +144,10 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
 
 def if_exists_option(function: _Command) -> _Command:
     """--if-exists; passes `if_exists`."""
-    told = "Nothing to do, instead of an error, where a named table or location, or any such partition, does not exist."
-    return click.option("--if-exists", is_flag=True, help=told)(function)
+    words = (
+        "Nothing to do, instead of an error, where a named table or location, or any such partition, does not exist."
+    )
+    return click.option("--if-exists", is_flag=True, help=words)(function)
 
 
 def path_of(uri: str | None) -> str | None:
@@ -279,7 +281,7 @@ def budget_options(function: _Command) -> _Command:
     def wrapped(
         *, order: str, max_partitions: int | None, max_bytes: int | None, time_budget: float | None, **options: Any
     ) -> Any:
-        deadline = None if time_budget is None else time.time() + time_budget
+        deadline = None if time_budget is None else Machine.current().clock() + time_budget
         budget = Budget(partitions=max_partitions, bytes=max_bytes, deadline=deadline)
         return function(order=Order(order), budget=budget, **options)
 

@@ -26,7 +26,7 @@ def run_orphans(
     """Look at everything selected; a result for each place that has orphans, and notes about what was passed over.
 
     idle_seconds  nothing in an orphan was modified for so long
-    remove        remove them; else they are only told
+    remove        remove them; else they are only listed
     trash         move them aside instead
     """
     selected = backend.select(selection, automatic=False)
@@ -60,7 +60,7 @@ def run_orphans(
 
 
 def _planned(target: Target, orphans: Sequence[Orphan]) -> CleaningResult:
-    return replace(_result(target, "planned", _told(len(orphans))), removed=tuple(map(_path, orphans)))
+    return replace(_result(target, "planned", _count(len(orphans))), removed=tuple(map(_path, orphans)))
 
 
 def _removed(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:
@@ -76,11 +76,11 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
         )
         wanted = {orphan.path: _path(orphan).reason for orphan in orphans}
         removed, problems = remove_named(services, held, wanted, trash=trash)
-    result = replace(_result(target, "succeeded", _told(len(orphans))), removed=removed)
+    result = replace(_result(target, "succeeded", _count(len(orphans))), removed=removed)
     return replace(result, state="failed", reason="; ".join(problems)) if problems else result
 
 
-def _told(count: int) -> str:
+def _count(count: int) -> str:
     return "1 orphan" if count == 1 else f"{count} orphans"
 
 

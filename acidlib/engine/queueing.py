@@ -63,7 +63,7 @@ def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequ
         raise ConflictError(f"Cannot compact {request.full_name}: because another worker has taken request {answer.id}")
     # what is stated now is newer than what the waiting request was made with
     queue.set_facts(answer.id, services.worker_id, request.facts)
-    return claimed
+    return replace(claimed, facts=claimed.facts.updated(request.facts))
 
 
 def purge_history(services: Services, queue: SqlQueue) -> None:

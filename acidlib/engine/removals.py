@@ -65,16 +65,16 @@ def remove_named(
 def remove_litter(services: Services, held: Claim) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """Remove what dead runs left at a claimed place; what went, and what did not."""
     found = find_litter(services.fs, held.location, now=services.clock(), own_token=held.info.token)
-    return remove_named(services, held, {litter.name: _told(litter) for litter in found}, trash=False)
+    return remove_named(services, held, {litter.name: _reason(litter) for litter in found}, trash=False)
 
 
 def litter_at(services: Services, location: str) -> tuple[RemovedPath, ...]:
-    """What dead runs left and may go, as `find_litter` tells it."""
+    """What dead runs left and may be removed, as `find_litter` finds it."""
     return tuple(
-        RemovedPath(path=made_as(litter.name), bytes=litter.bytes, reason=_told(litter))
+        RemovedPath(path=made_as(litter.name), bytes=litter.bytes, reason=_reason(litter))
         for litter in find_litter(services.fs, location, now=services.clock())
     )
 
 
-def _told(litter: Litter) -> str:
+def _reason(litter: Litter) -> str:
     return f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago"

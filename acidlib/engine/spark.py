@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 _POLL_SECONDS = 0.2
 _MOST_TASKS = 10_000
-_MOST_TOLD = 300
+_LONGEST_MESSAGE = 300
 _MOST_GIVEN_UP = 24
 _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 """What stands before the name of an exception of Java's."""
@@ -82,7 +82,7 @@ class SparkRunner:
             try:
                 slices = min(len(items), _MOST_TASKS)
                 found.extend(self._context.parallelize(items, slices).mapPartitions(_attempts(work)).collect())
-            except Exception as error:  # told to the caller's thread below
+            except Exception as error:  # raised in the caller's thread below
                 failure.append(error)
 
         thread = InheritableThread(target=job, name="acidlib-job", daemon=True)
@@ -124,8 +124,8 @@ def _attempts(work: Callable[[Any, str], Value]) -> Callable[[Iterable[Any]], It
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.strip().startswith("at ")]
-    told = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return _PACKAGES.sub("", (told or lines or [type(error).__name__])[-1])[:_MOST_TOLD]
+    named = [line for line in lines if "Error: " in line or "Exception: " in line]
+    return _PACKAGES.sub("", (named or lines or [type(error).__name__])[-1])[:_LONGEST_MESSAGE]
 
 
 class SparkSession:

@@ -103,10 +103,10 @@ def _defects_named(unit: Unit | JoinUnit) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """A file to look into before units are planned.
+    """A file that has to be read before units can be planned.
 
     location  of its table or partition
-    ways  how it may be joined, for a file of an insert-only table; None for a file of delete events
+    ways      how it may be joined, for a file of an insert-only table; None for a file of delete events
     """
 
     location: str
@@ -115,7 +115,7 @@ class Look:
 
 
 def look_task(look: Look, attempt: str) -> frozenset[int] | JoinFacts:
-    """The buckets that the events of a delete file belong to, or what a file of an insert-only table holds."""
+    """The buckets that the events of a delete file belong to, or how a file of an insert-only table is joined."""
     del attempt
     place = InputFiles(look.location, LocalDataFiles())
     if look.ways is None:

@@ -130,5 +130,7 @@ class CompactionRequest:
         """
         problems = [why for name, why in self.facts.problems.items() if name in facts or not facts]
         if problems:
-            told = "; ".join(problems)
-            raise RefusedError(f"Cannot {action} {self.full_name}: because request {self.id} is not understood: {told}")
+            listed = "; ".join(problems)
+            raise RefusedError(
+                f"Cannot {action} {self.full_name}: because request {self.id} is not understood: {listed}"
+            )

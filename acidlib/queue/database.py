@@ -1,4 +1,4 @@
-"""The database behind a queue: opening it, its transactions, and its failures told in one line without secrets."""
+"""The database behind a queue: opening it, its transactions, and its failures as errors of one line without secrets."""
 
 import os
 import sqlite3
@@ -47,7 +47,7 @@ class Database:
         `RetryError`: "Cannot `action` the queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError`
         when the connection was lost while committing.
         """
-        with self._told(action):
+        with self._translated(action):
             for _ in range(_DEADLOCK_ATTEMPTS - 1):
                 try:
                     return self._once(action, work)
@@ -66,7 +66,7 @@ class Database:
         if one_moment and self.dialect != SQLITE:
             options["isolation_level"] = "REPEATABLE READ"
         with (
-            self._told(action),
+            self._translated(action),
             self._engine.connect().execution_options(**options) as connection,
             connection.begin(),
         ):
@@ -80,7 +80,7 @@ class Database:
         meanwhile lets others in.
         """
         with ExitStack() as stack:
-            with self._told(action):
+            with self._translated(action):
                 connection = self._engine.connect()
                 stack.callback(_let_go, connection)
                 connection.begin()
@@ -154,13 +154,13 @@ class Database:
         return engine
 
     @contextmanager
-    def _told(self, action: str) -> Iterator[None]:
+    def _translated(self, action: str) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
             first = _first(error)
-            told = RefusedError if isinstance(first, DataError) else RetryError
-            raise told(
+            kind = RefusedError if isinstance(first, DataError) else RetryError
+            raise kind(
                 f"Cannot {action} the queue {self.shown}: because the database said: {self._one_line(first)}"
             ) from None  # the driver's own error may hold the password
 
@@ -183,7 +183,7 @@ def _first(error: SQLAlchemyError) -> SQLAlchemyError:
 
 
 def _secrets(url: URL) -> tuple[str, ...]:
-    """What must not be told: the password, wherever it stands in the URL."""
+    """What no message may contain: the password, wherever it stands in the URL."""
     given = [url.password, *(value for key, value in url.query.items() if "pass" in key.lower())]
     return tuple(str(value) for value in given if value)
 

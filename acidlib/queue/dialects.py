@@ -20,7 +20,7 @@ _BUSY = frozenset({"55P03", 1205})
 def connect_arguments(dialect: str, query: frozenset[str]) -> dict[str, object]:
     """Arguments of the driver, beside those that the URL's `query` names.
 
-    MySQL is told to refuse what it would otherwise cut off or replace.
+    MySQL is set to refuse what it would otherwise cut off or replace.
     """
     if dialect == SQLITE:
         return {"timeout": BUSY_SECONDS}

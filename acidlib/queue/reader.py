@@ -23,7 +23,7 @@ class QueueReader:
     """What can be asked of a queue at a SQLAlchemy URL; see `SqlQueue`.
 
     A row that is not understood is an error in tables of our own. A metastore's tables are written by others too:
-    there such a row is left out of every answer, is never taken or cleaned, and is told by `unreadable`.
+    there such a row is left out of every answer, is never taken or cleaned, and is listed by `unreadable`.
     """
 
     def __init__(self, url: str) -> None:

@@ -67,10 +67,10 @@ def duplicate_reason(request: CompactionRequest, waiting: Iterable[CompactionReq
     return None
 
 
-def makes_room(waiting: CompactionRequest, request: CompactionRequest) -> bool:
-    """Whether a request that waits keeps no other one from being queued: it was named for a run that has ended.
+def gives_way(waiting: CompactionRequest, request: CompactionRequest) -> bool:
+    """Whether a waiting request gives way to a new one of the other kind: the run that made it for itself has ended.
 
-    Whoever drains the queue may do it; but without such a job it would wait for ever.
+    A job that takes whatever waits may still do it; but where none runs, it would be in the way for ever.
     """
     return (
         waiting.state is State.INITIATED

@@ -16,7 +16,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.cleaned import CHUNK
 from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, next_id
 from acidlib.queue.reader import QueueReader
-from acidlib.queue.rules import Retention, duplicate_reason, makes_room, rows_to_purge
+from acidlib.queue.rules import Retention, duplicate_reason, gives_way, rows_to_purge
 from acidlib.queue.statements import change_one, complete, has_id, in_state, move, of_entity, read_one
 
 _SERVICE_WAIT_SECONDS = 1
@@ -53,7 +53,7 @@ class SqlQueue(QueueReader):
     def enqueue(self, request: CompactionRequest, *, now_ms: int, worker_id: str | None = None) -> Enqueued:
         """Adds a request in state initiated under a new id, unless one for the same place makes it needless.
 
-        With a `worker_id` it is that worker's at once. A waiting one that `makes_room` is ended as refused.
+        With a `worker_id` it is that worker's at once. A waiting one that `gives_way` is ended as refused.
 
         Its `highest_write_id`, if given, is the current high-water mark: a request that is ready for cleaning with the
         same one refuses it. The location, if both state one, is part of what "the same place" means.
@@ -66,7 +66,7 @@ class SqlQueue(QueueReader):
             refusal = self._duplicate(connection, wanted)
             if refusal is not None:
                 return refusal
-            self._make_room(connection, wanted, now_ms)
+            self._end_what_gives_way(connection, wanted, now_ms)
             new = replace(
                 wanted,
                 id=next_id(connection, tables),
@@ -257,7 +257,7 @@ class SqlQueue(QueueReader):
         rows = connection.execute(queue.select().where(of_entity(connection, queue, request))).all()
         unread = {row.id: row for row in map(queue.unreadable, rows) if row is not None} if queue.of_hive else {}
         waiting = [queue.request(row) for row in rows if row._mapping[queue.column("ID")] not in unread]
-        waiting = sorted((row for row in waiting if not makes_room(row, request)), key=lambda other: other.id)
+        waiting = sorted((row for row in waiting if not gives_way(row, request)), key=lambda other: other.id)
         duplicate = duplicate_reason(request, waiting)
         if duplicate is not None:
             state = next(other.state for other in waiting if other.id == duplicate[0])
@@ -268,10 +268,10 @@ class SqlQueue(QueueReader):
                 return Enqueued(id=other.id, accepted=False, state=other.state, reason=f"{reason}; {other.reason}")
         return None
 
-    def _make_room(self, connection: Connection, request: CompactionRequest, now_ms: int) -> None:
+    def _end_what_gives_way(self, connection: Connection, request: CompactionRequest, now_ms: int) -> None:
         tables = self._tables
         for row in self._requests(connection, tables.queue, of_entity(connection, tables.queue, request)):
-            if makes_room(row, request):
+            if gives_way(row, request):
                 guard = and_(has_id(tables.queue, row.id), in_state(tables.queue, State.INITIATED))
                 reason = f"its run has ended, and a {request.type.label} compaction was asked for since"
                 now = self._now_ms(connection, now_ms)

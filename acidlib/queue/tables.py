@@ -1,7 +1,7 @@
 """Which tables a queue works on: our own, made where they are missing, or those of a metastore of Hive 3.1, found.
 
-A metastore's database is told by its table VERSION. Its names are found by looking: PostgreSQL has those of Hive 3.1 in
-lower case, MySQL as the schema script was run.
+A metastore's database is recognised by its table VERSION. Its names are found by looking: PostgreSQL has those of Hive
+3.1 in lower case, MySQL as the schema script was run.
 """
 
 import re
@@ -117,8 +117,8 @@ def _schema_version(connection: Connection, found: _Found) -> str | None:
         return None
     version = found.table(schema.VERSION)
     stored = sorted({str(text) for (text,) in connection.execute(select(version.c["SCHEMA_VERSION"]))})
-    told = ", ".join(stored) or "none"
-    refusal = f"Cannot use the metastore's database {found.shown} as a queue: because its schema version is {told}"
+    shown = ", ".join(stored) or "none"
+    refusal = f"Cannot use the metastore's database {found.shown} as a queue: because its schema version is {shown}"
     if len(stored) == 1 and _HIVE_31.fullmatch(stored[0]):
         # what vendors call 3.1 may have Hive 4's rules of cleaning
         queue = found.columns(schema.COMPACTION_QUEUE) if found.has(schema.COMPACTION_QUEUE) else {}

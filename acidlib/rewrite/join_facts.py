@@ -1,4 +1,4 @@
-"""What a file of an insert-only table holds, as far as joining it with others goes."""
+"""With which other files a file of an insert-only table may be joined, by its format, columns and metadata."""
 
 from __future__ import annotations
 

@@ -28,6 +28,14 @@ from conformance.checks import java_problems, statistics_problems
 pytestmark = pytest.mark.java
 
 COPY, RECODE = RewriteSettings(copy_bytes=0), RewriteSettings(copy_bytes=1 << 40)
+# what a value becomes does not depend on these four; every two values of two of them meet
+EVERY_PAIR = [
+    pytest.param(3, MAJOR, COPY, "pyorc", id="3-major-copy-pyorc"),
+    pytest.param(3, MINOR, RECODE, "java", id="3-minor-recode-java"),
+    pytest.param(4, MAJOR, RECODE, "java", id="4-major-recode-java"),
+    pytest.param(4, MINOR, COPY, "java", id="4-minor-copy-java"),
+    pytest.param(4, MINOR, RECODE, "pyorc", id="4-minor-recode-pyorc"),
+]
 
 
 def single(bits: int) -> float:
@@ -178,10 +186,7 @@ def compacted(
     return before, made, [path for path in files if not path.parent.name.startswith("delete_")]
 
 
-@pytest.mark.parametrize("writer", ["pyorc", "java"])
-@pytest.mark.parametrize("settings", [pytest.param(COPY, id="copy"), pytest.param(RECODE, id="recode")])
-@pytest.mark.parametrize("kind", [pytest.param(MAJOR, id="major"), pytest.param(MINOR, id="minor")])
-@pytest.mark.parametrize("generation", [3, 4])
+@pytest.mark.parametrize(("generation", "kind", "settings", "writer"), EVERY_PAIR)
 def test_the_result_holds_what_java_read_of_the_old_files(
     generation: int, kind: CompactionType, settings: RewriteSettings, writer: str, java: JavaOrc, tmp_path: Path
 ) -> None:

@@ -69,8 +69,15 @@ def judge(path: Path, generation: int, java: JavaOrc) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("generation", [3, 4])
-@pytest.mark.parametrize("made", ["original files", "original files and added columns", "added columns"])
+@pytest.mark.parametrize(
+    ("made", "generation"),
+    [
+        ("original files", 4),
+        ("original files and added columns", 3),
+        ("original files and added columns", 4),
+        ("added columns", 3),
+    ],
+)
 def test_grafted_stripes(made: str, generation: int, java: JavaOrc, tmp_path: Path) -> None:
     location = tmp_path / "table"
     if made == "added columns":
@@ -95,8 +102,7 @@ MOVED = ("more:struct<a:int,b:array<double>>", "big", "s", "fresh:int", "ts", "i
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("generation", [3, 4])
-@pytest.mark.parametrize("made", ["original files", "added columns"])
+@pytest.mark.parametrize(("made", "generation"), [("original files", 3), ("added columns", 4)])
 def test_stripes_are_copied_with_columns_left_out_and_moved(
     made: str, generation: int, java: JavaOrc, tmp_path: Path
 ) -> None:

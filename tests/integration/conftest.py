@@ -6,16 +6,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import psycopg
 import pytest
 from servers.errors import ServerError
 from servers.fleet import Servers
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.postgres import Postgres
+from servers.sql import Session
 
+from acidlib.engine.spark import SparkRunner
+from acidlib.metastore.endpoint import ConnectionOptions
+from acidlib.metastore.hms import connect
+from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
-from integration.harness import Jobs, local_session
+from integration.harness import Jobs, local_session, use_runner
 from integration.hive3_site import METASTORES, OWN, Site, site
+from integration.hive4_jobs import Service
+from integration.hive4_model import Lake
+from integration.hive4_proxy import Proxy
+from integration.metastore_writes import Writes
 
 Server = TypeVar("Server")
 
@@ -46,28 +56,83 @@ def postgres(servers: Servers) -> Postgres:
     return started(servers.postgres)
 
 
+@pytest.fixture(scope="session")
+def shared_hive3(servers: Servers) -> Metastore:
+    """The one metastore of Hive 3.1.3 of this process, for `hive3_metastore`."""
+    return started(lambda: servers.metastore(Generation.HIVE3))
+
+
+@pytest.fixture(scope="session")
+def shared_hive4(servers: Servers) -> Metastore:
+    """The one metastore of Hive 4.0.1 of this process, for `hive4_metastore`."""
+    return started(lambda: servers.metastore(Generation.HIVE4))
+
+
+@pytest.fixture(scope="session")
+def shared_hiveserver(servers: Servers, shared_hive4: Metastore) -> HiveServer:
+    """The one HiveServer2 of this process, for `hiveserver`."""
+    return started(lambda: servers.hiveserver(shared_hive4))
+
+
 @pytest.fixture(scope="module")
-def hive3_metastore(servers: Servers) -> Iterator[Metastore]:
+def hive3_metastore(shared_hive3: Metastore) -> Iterator[Metastore]:
     """A metastore of Hive 3.1.3 that does nothing by itself. A test that stops it must start it again."""
-    metastore = started(lambda: servers.metastore(Generation.HIVE3))
-    yield metastore
-    metastore.stop()
+    yield shared_hive3
+    empty(shared_hive3)
 
 
 @pytest.fixture(scope="module")
-def hive4_metastore(servers: Servers) -> Iterator[Metastore]:
+def hive4_metastore(shared_hive4: Metastore) -> Iterator[Metastore]:
     """A metastore of Hive 4.0.1 that does nothing by itself. A test that stops it must start it again."""
-    metastore = started(lambda: servers.metastore(Generation.HIVE4))
-    yield metastore
-    metastore.stop()
+    yield shared_hive4
+    empty(shared_hive4)
 
 
 @pytest.fixture(scope="module")
-def hiveserver(servers: Servers, hive4_metastore: Metastore) -> Iterator[HiveServer]:
+def hiveserver(shared_hiveserver: HiveServer, hive4_metastore: Metastore) -> HiveServer:
     """HiveServer2 on ``hive4_metastore``; its compactor has no worker threads."""
-    server = started(lambda: servers.hiveserver(hive4_metastore))
-    yield server
-    server.stop()
+    return shared_hiveserver
+
+
+@pytest.fixture(scope="module")
+def sql(hiveserver: HiveServer) -> Iterator[Session]:
+    """A session of Hive 4."""
+    with hiveserver.hive.session() as session:
+        yield session
+
+
+@pytest.fixture
+def lake(hive4_metastore: Metastore) -> Iterator[Lake]:
+    """A database of Hive 4, looked at by the independent reader alone."""
+    with Lake(hive4_metastore) as made:
+        yield made
+
+
+@pytest.fixture
+def lake_of_hive(hive4_metastore: Metastore, sql: Session) -> Iterator[Lake]:
+    """A database of Hive 4, looked at by Hive, too."""
+    with Lake(hive4_metastore, sql) as made:
+        yield made
+
+
+@pytest.fixture
+def service(jobs: Jobs, hive4_metastore: Metastore) -> Service:
+    """The jobs on Hive 4."""
+    return Service(jobs=jobs, uri=hive4_metastore.uri)
+
+
+@pytest.fixture
+def proxy(hive4_metastore: Metastore) -> Iterator[Proxy]:
+    """What stands between the jobs and Hive 4, where a test wants it."""
+    with Proxy(hive4_metastore) as made:
+        yield made
+
+
+@pytest.fixture
+def spark_jobs(jobs: Jobs, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """The jobs on the Spark context that the file has as `runner`."""
+    use_runner(monkeypatch, runner)
+    return jobs
 
 
 @pytest.fixture(params=[METASTORES, OWN])
@@ -89,6 +154,27 @@ def own(jobs: Jobs, hive3_metastore: Metastore) -> Iterator[Site]:
     """A queue of our own beside the metastore's."""
     with site(jobs, hive3_metastore, hives_queue=False) as made:
         yield made
+
+
+def empty(metastore: Metastore) -> None:
+    """Leaves nothing of a file to the next one: no database, open transaction, lock or request."""
+    metastore.start()  # a test that failed may have left it down
+    url = metastore.database_url.replace("+psycopg", "")
+    hive4 = metastore.generation is Generation.HIVE4
+    with (
+        connect([metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms,
+        psycopg.connect(url, autocommit=True) as database,
+    ):
+        writes = Writes(metastore.uri, metastore.generation.value)
+        for txn in hms.open_txns_info():
+            if txn.state == "open":
+                hms.abort_txn(txn.id, TxnType.DEFAULT)
+        database.execute('delete from "HIVE_LOCKS"' if hive4 else "delete from hive_locks")
+        for (name,) in database.execute('select "NAME" from "DBS"').fetchall():
+            if name != "default":
+                writes.drop_database(name)
+        database.execute('delete from "COMPACTION_QUEUE"' if hive4 else "delete from compaction_queue")
+        writes.close()
 
 
 def started(start: Callable[[], Server]) -> Server:

@@ -8,9 +8,10 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +19,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import click
+import pytest
 from click.testing import CliRunner
 from conformance.hive_tables import FIXTURES
 from judges import merge
 
 from acidlib.engine import compact_place
 from acidlib.engine.runner import LocalRunner, Runner
+from acidlib.engine.spark import SparkRunner, SparkSession
 from acidlib.queue.sql import SqlQueue
 from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
 
 ROOT = Path(__file__).parents[2]
+TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
+"""Where Spark's workers find the engine and what tests run in place of its tasks."""
 COMMANDS: dict[str, click.Command] = {
     "cleaner": cleaner.main,
     "initiator": initiator.main,
@@ -51,6 +56,23 @@ def use_runner(monkeypatch: Any, runner: Runner) -> None:
         yield runner
 
     monkeypatch.setattr("acidlib.engine.command.SparkSession", session)
+
+
+@contextmanager
+def spark_context(conf: Mapping[str, str]) -> Iterator[SparkRunner]:
+    """A Spark context whose tasks find the modules of the tests."""
+    # in the settings, too: the gateway may have been started by another test, with an environment of its own
+    fixed = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executorEnv.PYTHONPATH": TASKS_PATH,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", TASKS_PATH)
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        with SparkSession(name="acidlib-tests", conf={**fixed, **conf}) as found:
+            yield found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from integration.harness import Jobs
 from integration.hive4_jobs import Service, wait_for
 from integration.hive4_model import local
 
-SECONDS = float(os.environ.get("ACIDLIB_DAY_SECONDS", "60"))
+SECONDS = float(os.environ.get("ACIDLIB_DAY_SECONDS", "40"))
 WRITERS, PARTITIONS, RANGE = 3, 3, 1_000_000
 TABLE = "day.life"
 JOBS = (

@@ -23,7 +23,6 @@ from servers.fleet import Servers
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.process import free_port
-from servers.sql import Session
 
 from acidlib.metastore.values import LockState, TxnType
 from acidlib.model.generation import Generation
@@ -61,22 +60,9 @@ CLEANING_POINTS = (Point.CLEANING_PLANNED, f"{Point.REMOVED_ONE}:2", Point.REMOV
 NAMES = {TAKEN: "taken", PLANNED: "planned", PUBLISHED: "published", MARKED: "marked", COMMITTED: "committed"}
 
 
-@pytest.fixture(scope="module")
-def sql(hiveserver: HiveServer) -> Iterator[Session]:
-    with hiveserver.hive.session() as session:
-        yield session
-
-
 @pytest.fixture
-def lake(hive4_metastore: Metastore, sql: Session) -> Iterator[Lake]:
-    with Lake(hive4_metastore, sql) as lake:
-        yield lake
-
-
-@pytest.fixture
-def proxy(hive4_metastore: Metastore) -> Iterator[Proxy]:
-    with Proxy(hive4_metastore) as proxy:
-        yield proxy
+def lake(lake_of_hive: Lake) -> Lake:
+    return lake_of_hive
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from servers.metastore import Metastore
 from servers.sql import Row, Session
 
 from integration.conftest import started
-from integration.harness import Jobs, visible
+from integration.harness import visible
 from integration.hive4_jobs import Service
 
 pytestmark = pytest.mark.live
@@ -77,11 +77,6 @@ def sql(server: HiveServer) -> Iterator[Session]:
         session.run(f"create database {DATABASE}")
         session.run(f"use {DATABASE}")
         yield session
-
-
-@pytest.fixture
-def service(jobs: Jobs, hive4_metastore: Metastore) -> Service:
-    return Service(jobs=jobs, uri=hive4_metastore.uri)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

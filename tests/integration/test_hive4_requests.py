@@ -1,17 +1,15 @@
-"""Cases in which rows, requests or readers could be lost on Hive 4, each found by a reviewer: none of them may be."""
+"""Requests of Hive 4 of which rows, the request itself or a reader could be lost: none of them is."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyorc
 import pytest
 from judges.tables import Transaction, delta_name, inserts, write_dir
-from servers.metastore import Metastore
 
 from acidlib.engine import compact_place
 from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
@@ -22,7 +20,6 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.idl import interface
 from acidlib.metastore.values import TxnType
 from acidlib.model.requests import State
-from integration.harness import Jobs
 from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service
 from integration.hive4_model import COLUMNS, CRUD, ROW, Lake, rows
@@ -31,17 +28,6 @@ from integration.metastore_writes import NewTable
 pytestmark = pytest.mark.live
 
 ABORTED = tuple(Transaction(inserts=rows(900 + 10 * number, 2), aborted=True) for number in range(3))
-
-
-@pytest.fixture
-def lake(hive4_metastore: Metastore) -> Iterator[Lake]:
-    with Lake(hive4_metastore, None, "reviewed") as one:
-        yield one
-
-
-@pytest.fixture
-def service(jobs: Jobs, hive4_metastore: Metastore) -> Service:
-    return Service(jobs=jobs, uri=hive4_metastore.uri)
 
 
 def insert(lake: Lake, made, number: int, letter: str, **more) -> None:

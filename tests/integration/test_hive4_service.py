@@ -6,7 +6,6 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,27 +33,9 @@ LOW = ("--set", "hive.compactor.delta.num.threshold=1")
 KINDS = pytest.mark.parametrize("kind", ["major", "minor"])
 
 
-@pytest.fixture(scope="module")
-def sql(hiveserver: HiveServer) -> Iterator[Session]:
-    with hiveserver.hive.session() as session:
-        yield session
-
-
 @pytest.fixture
-def lake(hive4_metastore: Metastore, sql: Session) -> Iterator[Lake]:
-    with Lake(hive4_metastore, sql) as lake:
-        yield lake
-
-
-@pytest.fixture
-def service(jobs: Jobs, hive4_metastore: Metastore) -> Service:
-    return Service(jobs=jobs, uri=hive4_metastore.uri)
-
-
-@pytest.fixture
-def proxy(hive4_metastore: Metastore) -> Iterator[Proxy]:
-    with Proxy(hive4_metastore) as proxy:
-        yield proxy
+def lake(lake_of_hive: Lake) -> Lake:
+    return lake_of_hive
 
 
 def shown(sql: Session, made: Made) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Attempts to make the jobs lose, double or expose rows: stale lists, late files, runs that died after publishing."""
+"""What changes after a job has looked costs no row: stale lists, late files, runs that died after publishing."""
 
 from __future__ import annotations
 

@@ -44,6 +44,18 @@ def test_what_was_queued_for_the_old_table_is_refused(jobs: Jobs, tmp_path: Path
     assert merge.read(place, generation=4 if name.startswith("hive4") else 3, strict=False) == rows
 
 
+def test_what_is_named_is_done_for_the_new_table_though_a_request_for_the_old_one_waits(
+    jobs: Jobs, tmp_path: Path
+) -> None:
+    """The waiting request is taken over, with all that is stated now in place of what it was made with."""
+    place = fixture("hive3/a_crud", tmp_path / "db.db" / "t")
+    jobs.good("initiator", "--location", place, "--write-ids", "t:4:9223372036854775807::2", *LOW)
+    ((waiting,), rows) = jobs.shown().values(), made_anew("hive3/a_crud", place)
+    ran = jobs.good(f"{waiting['type'].lower()}_compact", "--location", place, "--all-committed")
+    assert (ran.states, ran.compactions[0]["id"]) == (["ready for cleaning"], waiting["id"])
+    assert merge.read(place, strict=False) == rows
+
+
 def test_nothing_of_it_is_cleaned_for_the_old_table(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers.metastore import Metastore
 
 from acidlib.metastore.values import TxnType
 from acidlib.points import Point
 from integration.children import stopped_at
-from integration.harness import Jobs, at_time, visible
+from integration.harness import at_time, visible
 from integration.hive3_site import NOW, Site, forget_claim
 from integration.hive4_jobs import LATER_SECONDS, Service, clean_up, settle
 from integration.hive4_model import Lake
 
 pytestmark = pytest.mark.live
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
-
-
-@pytest.fixture
-def lake(hive4_metastore: Metastore) -> Iterator[Lake]:
-    with Lake(hive4_metastore, None, "sleepers") as one:
-        yield one
-
-
-@pytest.fixture
-def service(jobs: Jobs, hive4_metastore: Metastore) -> Service:
-    return Service(jobs=jobs, uri=hive4_metastore.uri)
 
 
 @pytest.mark.parametrize("point", [Point.WRITTEN, Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED, Point.PUBLISHED])

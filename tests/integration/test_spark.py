@@ -13,7 +13,7 @@ import pytest
 from judges import merge
 
 from acidlib.engine import units
-from acidlib.engine.spark import SparkRunner, SparkSession
+from acidlib.engine.spark import SparkRunner
 from acidlib.errors import RetryError
 from integration import spark_tasks
 from integration.harness import (
@@ -23,9 +23,9 @@ from integration.harness import (
     fixture,
     left_at_publication,
     names,
+    spark_context,
     submit,
     tree,
-    use_runner,
     visible,
 )
 
@@ -36,21 +36,8 @@ NAMED = ("--all-committed", "--location")
 @pytest.fixture(scope="module")
 def runner() -> Iterator[SparkRunner]:
     """A Spark context in which a task may fail three times."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'tests'}")
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        conf = {"spark.master": "local[2,4]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-        # the gateway may have been started by another test, with an environment of its own
-        conf["spark.executorEnv.PYTHONPATH"] = f"{ROOT}:{ROOT / 'tests'}"
-        with SparkSession(name="acidlib-tests", conf=conf) as found:
-            yield found
-
-
-@pytest.fixture
-def spark_jobs(jobs: Jobs, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    """The jobs with that one context."""
-    use_runner(monkeypatch, runner)
-    return jobs
+    with spark_context({"spark.master": "local[2,4]"}) as found:
+        yield found
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,21 +20,22 @@ from servers.java import SMALL
 from servers.spark import SparkCluster
 
 from acidlib.engine import units
-from acidlib.engine.spark import SparkRunner, SparkSession
+from acidlib.engine.spark import SparkRunner
 from acidlib.storage.staging import ATTEMPTS
 from integration import cluster_tasks
 from integration.conftest import started
 from integration.harness import (
     ROOT,
+    TASKS_PATH,
     Jobs,
     added,
     at_time,
     fixture,
     left_at_publication,
     names,
+    spark_context,
     submit,
     tree,
-    use_runner,
 )
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -50,7 +50,7 @@ SECONDS = 120.0
 EXECUTORS = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": " ".join(SMALL),
-    "spark.executorEnv.PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
+    "spark.executorEnv.PYTHONPATH": TASKS_PATH,
 }
 SPECULATION = {
     "spark.speculation": "true",
@@ -189,27 +189,9 @@ def test_the_driver_is_killed_while_executors_write(
 
 @pytest.fixture(scope="module")
 def runner(cluster: SparkCluster) -> Iterator[SparkRunner]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'tests'}")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        conf = {
-            **EXECUTORS,
-            **SPECULATION,
-            "spark.master": cluster.url,
-            "spark.task.maxFailures": "2",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-        }
-        with SparkSession(name="acidlib-tests", conf=conf) as found:
-            yield found
-
-
-@pytest.fixture
-def spark_jobs(jobs: Jobs, runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    """The jobs with that one context."""
-    use_runner(monkeypatch, runner)
-    return jobs
+    conf = {**EXECUTORS, **SPECULATION, "spark.master": cluster.url, "spark.task.maxFailures": "2"}
+    with spark_context(conf) as found:
+        yield found
 
 
 @pytest.fixture

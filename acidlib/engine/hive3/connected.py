@@ -38,7 +38,7 @@ class Connected3:
         return [row for row in self.queue.of_entity(request) if self.ours(row)]
 
     def passed_over(self) -> list[str]:
-        """What our queue holds of other metastores; of this one too, if it went by another name then."""
+        """Notes about requests of other metastores in our queue; of this one too, if other URIs named it then."""
         if not self.own_queue:
             return []
         rows = self.queue.in_states(State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)

@@ -1,4 +1,4 @@
-"""When something became visible, told by what exists in the metastore: the proof by which Hive 3.1's cleaning goes.
+"""What existed in the metastore when something became visible: the proof by which cleaning with Hive 3.1 goes.
 
 Hive 3.1 has no watermark in its queue. What proves that nobody reads a replaced directory any more is that every
 transaction and every lock that existed once its replacement was visible has ended. Hive 3.1's `Cleaner` remembers locks

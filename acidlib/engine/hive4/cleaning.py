@@ -147,7 +147,7 @@ class WatermarkProof:
 
 
 class Hive4History:
-    """The history of the metastore, which forgets aborted write ids up to the mark that it is told."""
+    """The history of the metastore, which then forgets aborted write ids up to the mark that is stated."""
 
     def __init__(self, hms: Hms) -> None:
         self._hms = hms
