@@ -13,10 +13,10 @@ from acidlib.engine.cleaning import CleanerOptions, Cleaning
 from acidlib.engine.environment import Environment
 from acidlib.engine.hive3.backend import Hive3Backend
 from acidlib.engine.hive3.cleaning import hive3_cleaning
-from acidlib.engine.hive3.connected import Connected3
+from acidlib.engine.hive3.metastore import Hive3Metastore
 from acidlib.engine.hive4.backend import Hive4Backend
 from acidlib.engine.hive4.cleaning import hive4_cleaning
-from acidlib.engine.hive4.connected import MIN_HISTORY, POOL, Connected
+from acidlib.engine.hive4.metastore import MIN_HISTORY, POOL, Hive4Metastore
 from acidlib.engine.services import Services
 from acidlib.engine.target import Understanding
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
@@ -40,10 +40,10 @@ def open_backend(where: Environment, services: Services, understanding: Understa
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
         if hms.generation is Generation.HIVE4:
-            yield Hive4Backend(services, connected4(where, services.settings, hms, beats))
+            yield Hive4Backend(services, hive4_metastore(where, services.settings, hms, beats))
         else:
-            with connected3(where, hms, beats) as connected:
-                yield Hive3Backend(services, connected)
+            with hive3_metastore(where, hms, beats) as metastore:
+                yield Hive3Backend(services, metastore)
 
 
 @contextmanager
@@ -58,8 +58,8 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
             yield hive4_cleaning(services, hms, options)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
-            with connected3(where, hms, beats) as connected, connected.queue.alone(Service.CLEANER):
-                yield hive3_cleaning(services, connected, options)
+            with hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):
+                yield hive3_cleaning(services, metastore, options)
 
 
 @contextmanager
@@ -79,9 +79,9 @@ def open_requests(where: Environment) -> Iterator[tuple[tuple[CompactionRequest,
         yield requests, hms.generation, hms
 
 
-def connected4(where: Environment, settings: Settings, hms: Hms, beats: Heartbeater) -> Connected:
+def hive4_metastore(where: Environment, settings: Settings, hms: Hms, beats: Heartbeater) -> Hive4Metastore:
     """A Hive 4 metastore; its pool is that of the command line, else the setting."""
-    return Connected(
+    return Hive4Metastore(
         hms=hms,
         beats=beats,
         pool=where.pool or settings.text(POOL) or None,
@@ -91,10 +91,10 @@ def connected4(where: Environment, settings: Settings, hms: Hms, beats: Heartbea
 
 
 @contextmanager
-def connected3(where: Environment, hms: Hms, beats: Heartbeater) -> Iterator[Connected3]:
+def hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterator[Hive3Metastore]:
     """A Hive 3.1 metastore, with the queue in its own database where its URL is given, else with ours."""
     with SqlQueue(where.queue_url) as queue:
-        yield Connected3(
+        yield Hive3Metastore(
             hms=hms,
             beats=beats,
             queue=queue,

@@ -152,12 +152,12 @@ class Client:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-        self.call = self._connected()
+        self.call = self._metastore()
 
     def reconnect(self) -> None:
         """A new connection, after the metastore was away."""
         self.call.close()
-        self.call = self._connected()
+        self.call = self._metastore()
 
     def close(self) -> None:
         """Ends the connection."""
@@ -265,7 +265,7 @@ class Client:
         low = min(opened, default=_LONG_MAX)
         return f"{found.txn_high_water_mark}:{low}:{_joined(opened)}:{_joined(aborted)}"
 
-    def _connected(self) -> Any:
+    def _metastore(self) -> Any:
         parts = urlsplit(self._uri)
         return make_client(_T.Hive3, parts.hostname, parts.port, timeout=120_000)
 

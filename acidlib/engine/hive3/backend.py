@@ -12,8 +12,8 @@ from dataclasses import replace
 from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting
 from acidlib.engine.catalog import Catalog, Entity, run_as_user
-from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.hive3.hold import Hive3Hold
+from acidlib.engine.hive3.metastore import Hive3Metastore
 from acidlib.engine.hive3.recovery import finish_alone, recover
 from acidlib.engine.queueing import (
     accepted_id,
@@ -37,29 +37,29 @@ class Hive3Backend:
 
     in_order = False
 
-    def __init__(self, services: Services, connected: Connected3) -> None:
+    def __init__(self, services: Services, metastore: Hive3Metastore) -> None:
         self._services = services
-        self._connected = connected
-        self._queue = connected.queue
-        self._catalog = Catalog(services, connected.hms)
+        self._metastore = metastore
+        self._queue = metastore.queue
+        self._catalog = Catalog(services, metastore.hms)
 
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue, and locks of theirs go."""
-        return self._connected.passed_over() + recover(self._services, self._connected, self._catalog)
+        return self._metastore.passed_over() + recover(self._services, self._metastore, self._catalog)
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""
         busy: set[Entity] = set()
         if automatic:
-            rows: list[CompactionRequest] = [*self._connected.hms.show_compactions()]
-            if self._connected.own_queue:
-                rows += [row for row in self._queue.in_states(*_BUSY) if self._connected.ours(row)]
+            rows: list[CompactionRequest] = [*self._metastore.hms.show_compactions()]
+            if self._metastore.own_queue:
+                rows += [row for row in self._queue.in_states(*_BUSY) if self._metastore.ours(row)]
             busy = {row.entity for row in rows if row.state in _BUSY}
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """The requests of this kind that nobody works on."""
-        rows = [row for row in self._queue.waiting(kind) if self._connected.ours(row)]
+        rows = [row for row in self._queue.waiting(kind) if self._metastore.ours(row)]
         places = self._catalog.places(rows)
         return [Waiting.at(row, place) for row, place in zip(rows, places, strict=True)]
 
@@ -82,12 +82,12 @@ class Hive3Backend:
 
     def hold(self, taken: Taken) -> Hold:
         """A request that is ours."""
-        return Hive3Hold(self._services, self._connected, self._catalog, taken)
+        return Hive3Hold(self._services, self._metastore, self._catalog, taken)
 
     def attempts(self) -> Attempts:
         """By whichever queue it is."""
         return Attempts(
-            (row for row in self._queue.in_states(*COUNTED) if self._connected.ours(row)), self._services.settings
+            (row for row in self._queue.in_states(*COUNTED) if self._metastore.ours(row)), self._services.settings
         )
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
@@ -98,30 +98,30 @@ class Hive3Backend:
     def finish(self, target: Target) -> None:
         """Under a claim of our own and an exclusive lock, as the publication itself."""
         place = (target.database, target.table, target.partition)
-        finish_alone(self._services, self._connected, place, target.location)
+        finish_alone(self._services, self._metastore, place, target.location)
 
     def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
         """Into the queue; with the figures only where it is ours, for Hive's has little room."""
         request = self._request(place.target, kind, initiator=self._services.initiator_id)
-        if self._connected.own_queue:
+        if self._metastore.own_queue:
             mark = place.write_ids.for_compactor().high_water_mark
             request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 
     def purge_history(self) -> None:
         """Ours by Hive's settings; the metastore purges its own."""
-        if self._connected.own_queue:
+        if self._metastore.own_queue:
             purge_history(self._services, self._queue)
 
     def _request(self, target: Target, kind: CompactionType, *, initiator: str) -> CompactionRequest:
-        own = RequestFacts(metastore=self._connected.name, location=target.location)
+        own = RequestFacts(metastore=self._metastore.name, location=target.location)
         return CompactionRequest(
             id=0,
             database=target.database,
             table=target.table,
             partition=target.partition,
             type=kind,
-            facts=own if self._connected.own_queue else NO_FACTS,
+            facts=own if self._metastore.own_queue else NO_FACTS,
             run_as=run_as_user(self._services, target),
             initiator_id=initiator,
         )

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from acidlib.engine.catalog import Catalog, require_unchanged
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, recorded_mark
-from acidlib.engine.hive3.connected import Connected3, alone_with
 from acidlib.engine.hive3.evidence import concerns, evidence_now, still_to_end, table_id
+from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
 from acidlib.engine.hive3.recovery import recover
 from acidlib.engine.metastore_cleaning import DROPPED, is_wanted, place_now, retention_of, why_not_forgotten
 from acidlib.engine.queueing import SqlReadyRequests
@@ -30,18 +30,18 @@ MOST_NOTED = 20
 """Directories of which evidence is noted in one request: the metastore's queue has little room for properties."""
 
 
-def hive3_cleaning(services: Services, connected: Connected3, options: CleanerOptions) -> Cleaning:
+def hive3_cleaning(services: Services, metastore: Hive3Metastore, options: CleanerOptions) -> Cleaning:
     """The requests of a Hive 3.1 metastore, in its own queue or in ours."""
-    catalog = Catalog(services, connected.hms)
-    requests = Hive3ReadyRequests(services, connected, catalog, options)
+    catalog = Catalog(services, metastore.hms)
+    requests = Hive3ReadyRequests(services, metastore, catalog, options)
 
     def without_readers(request: CompactionRequest) -> AbstractContextManager[None]:
         """As the publication itself: nobody reads or writes the table between two renames."""
-        return alone_with(services, connected, *request.entity)
+        return alone_with(services, metastore, *request.entity)
 
     def check(request: CompactionRequest, target: Target) -> None:
         """Hive's own compactor must not be at work there, and the place must be where it was."""
-        shown = connected.hms.show_compactions() if connected.own_queue else connected.queue.of_entity(request)
+        shown = metastore.hms.show_compactions() if metastore.own_queue else metastore.queue.of_entity(request)
         for row in shown:
             if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
                 raise ConflictError(f"Cannot clean {target.name}: because request {row.id} for it is {row.state.label}")
@@ -49,31 +49,33 @@ def hive3_cleaning(services: Services, connected: Connected3, options: CleanerOp
 
     return Cleaning(
         requests=requests,
-        proof=EvidenceProof(services, connected, catalog, options),
-        history=Hive3History(services, connected),
+        proof=EvidenceProof(services, metastore, catalog, options),
+        history=Hive3History(services, metastore),
         must_exist=True,
         note_failure=requests.note_failure,
         check=check,
         without_readers=without_readers,
-        known_places=requests.known_places if connected.own_queue else list,
+        known_places=requests.known_places if metastore.own_queue else list,
     )
 
 
 class Hive3ReadyRequests(SqlReadyRequests):
     """The requests of this metastore, where the queue holds those of others too."""
 
-    def __init__(self, services: Services, connected: Connected3, catalog: Catalog, options: CleanerOptions) -> None:
+    def __init__(
+        self, services: Services, metastore: Hive3Metastore, catalog: Catalog, options: CleanerOptions
+    ) -> None:
         super().__init__(
             services,
-            connected.queue,
-            lambda row: connected.ours(row) and is_wanted(options, row),
-            recover=lambda: recover(services, connected, catalog),
+            metastore.queue,
+            lambda row: metastore.ours(row) and is_wanted(options, row),
+            recover=lambda: recover(services, metastore, catalog),
         )
-        self._connected = connected
+        self._metastore = metastore
 
     def ready(self) -> list[CompactionRequest]:
         """An earlier mark of a place before a later one."""
-        for line in self._connected.passed_over():
+        for line in self._metastore.passed_over():
             self._services.progress.note(line)
         return [_with_mark(row) for row in super().ready()]
 
@@ -81,10 +83,12 @@ class Hive3ReadyRequests(SqlReadyRequests):
 class EvidenceProof:
     """That every transaction and lock has ended that existed when something was published or first seen."""
 
-    def __init__(self, services: Services, connected: Connected3, catalog: Catalog, options: CleanerOptions) -> None:
+    def __init__(
+        self, services: Services, metastore: Hive3Metastore, catalog: Catalog, options: CleanerOptions
+    ) -> None:
         self._services = services
-        self._connected = connected
-        self._hms = connected.hms
+        self._metastore = metastore
+        self._hms = metastore.hms
         self._catalog = catalog
         self._dry_run = options.dry_run
         self._retention_ms = int(retention_of(services.settings, options) * 1000)
@@ -139,12 +143,12 @@ class EvidenceProof:
         noted = dict(request.facts.evidence) if request.facts.table_id == table else {}
         room = MOST_NOTED - len(noted)
         noted.update(dict.fromkeys(first_seen[: max(room, 0)], now))
-        self._connected.queue.set_facts(request.id, None, RequestFacts(evidence=noted, table_id=table))
+        self._metastore.queue.set_facts(request.id, None, RequestFacts(evidence=noted, table_id=table))
 
     def _seen(self, request: CompactionRequest, target: Target) -> dict[str, Evidence]:
         """Of each directory of this very table, the latest evidence: to wait longer is always right."""
         seen: dict[str, Evidence] = {}
-        for row in self._connected.of_entity(request):
+        for row in self._metastore.of_entity(request):
             if row.facts.table_id == table_id(target):
                 row.require_understood("clean", "evidence")
                 for name, evidence in row.facts.evidence.items():
@@ -152,23 +156,23 @@ class EvidenceProof:
         return seen
 
     def _find(self, request_id: int) -> CompactionRequest | None:
-        row = self._connected.queue.find(request_id)
+        row = self._metastore.queue.find(request_id)
         return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
 
 
 class Hive3History:
     """The history of a SQL queue; in the metastore's, cleaned means that aborted write ids up to the mark go."""
 
-    def __init__(self, services: Services, connected: Connected3) -> None:
+    def __init__(self, services: Services, metastore: Hive3Metastore) -> None:
         self._services = services
-        self._connected = connected
-        self._queue = connected.queue
+        self._metastore = metastore
+        self._queue = metastore.queue
 
     def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
         """As succeeded; in the metastore's queue only with nothing aborted left up to the mark."""
         mark = recorded_mark(request)
-        if not self._connected.own_queue:
-            rows = self._connected.of_entity(request)
+        if not self._metastore.own_queue:
+            rows = self._metastore.of_entity(request)
             outputs = {name for row in rows for name in row.facts.outputs or ()}
             write_ids = target.write_ids(listing)
             stays = why_not_forgotten(

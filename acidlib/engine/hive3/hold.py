@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from acidlib.engine.backend import Taken
 from acidlib.engine.catalog import Catalog, require_unchanged, run_as_user
-from acidlib.engine.hive3.connected import Connected3, lock_timeout
 from acidlib.engine.hive3.evidence import evidence_now, table_id
+from acidlib.engine.hive3.metastore import Hive3Metastore, lock_timeout
 from acidlib.engine.services import Services
 from acidlib.engine.sql_hold import SqlHeldPlace, SqlHold
 from acidlib.engine.target import Target
@@ -24,9 +24,9 @@ from acidlib.storage.claims import Claim
 class Hive3Hold(SqlHold):
     """A request in a SQL queue, the claim on its place, and a lock of ours in the metastore."""
 
-    def __init__(self, services: Services, connected: Connected3, catalog: Catalog, taken: Taken) -> None:
-        super().__init__(services, connected.queue, taken)
-        self._connected = connected
+    def __init__(self, services: Services, metastore: Hive3Metastore, catalog: Catalog, taken: Taken) -> None:
+        super().__init__(services, metastore.queue, taken)
+        self._metastore = metastore
         self._catalog = catalog
         self._lock: CompactorLock | None = None
 
@@ -35,17 +35,17 @@ class Hive3Hold(SqlHold):
         request = self._taken.request
         self._catalog.place(request)  # what does not exist is refused before anything is locked
         lock = self._lock = lock_place(
-            self._connected.hms,
-            self._connected.beats,
+            self._metastore.hms,
+            self._metastore.beats,
             database=request.database,
             table=request.table,
             partition=request.partition,
             agent=self._services.worker_id,
         )
         target = self._catalog.place(request)
-        _leave_to_hive(self._connected, request)
+        _leave_to_hive(self._metastore, request)
         claim = self._claimed(target.location)
-        return Hive3HeldPlace(self._services, self._connected, self._catalog, request, target, claim=claim, lock=lock)
+        return Hive3HeldPlace(self._services, self._metastore, self._catalog, request, target, claim=claim, lock=lock)
 
     def close(self) -> None:
         """Give claim and lock back."""
@@ -62,7 +62,7 @@ class Hive3HeldPlace(SqlHeldPlace):
     def __init__(
         self,
         services: Services,
-        connected: Connected3,
+        metastore: Hive3Metastore,
         catalog: Catalog,
         request: CompactionRequest,
         target: Target,
@@ -70,9 +70,9 @@ class Hive3HeldPlace(SqlHeldPlace):
         claim: Claim,
         lock: CompactorLock,
     ) -> None:
-        super().__init__(services, connected.queue, request, target, claim)
-        self._connected = connected
-        self._hms = connected.hms
+        super().__init__(services, metastore.queue, request, target, claim)
+        self._metastore = metastore
+        self._hms = metastore.hms
         self._catalog = catalog
         self._lock = lock
         self._publication: CompactorLock | None = None
@@ -80,7 +80,7 @@ class Hive3HeldPlace(SqlHeldPlace):
     def start(self, high_water_mark: int) -> None:
         """Record the mark, and whom this runs as where Hive shows it."""
         super().start(high_water_mark)
-        if self._request.run_as is None and not self._connected.own_queue:
+        if self._request.run_as is None and not self._metastore.own_queue:
             self._queue.set_run_as(self._request.id, self._services.worker_id, run_as_user(self._services, self.target))
 
     @contextmanager
@@ -91,7 +91,7 @@ class Hive3HeldPlace(SqlHeldPlace):
         try:
             lock = publication_lock(
                 self._hms,
-                self._connected.beats,
+                self._metastore.beats,
                 database=request.database,
                 table=request.table,
                 partition=request.partition,
@@ -120,7 +120,7 @@ class Hive3HeldPlace(SqlHeldPlace):
         if self._publication is not None:
             self._publication.assert_alive()
         super().assert_mine(high_water_mark)
-        _leave_to_hive(self._connected, self._request)
+        _leave_to_hive(self._metastore, self._request)
         require_unchanged(self.target, self._catalog.place(self._request), "publish")
         return ALL_COMMITTED
 
@@ -130,7 +130,7 @@ class Hive3HeldPlace(SqlHeldPlace):
         return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
     def _awaits_cleaning(self) -> bool:
-        others = self._connected.of_entity(self._request)
+        others = self._metastore.of_entity(self._request)
         return any(other.state is State.READY_FOR_CLEANING for other in others)
 
     def _count_try(self) -> None:
@@ -138,11 +138,11 @@ class Hive3HeldPlace(SqlHeldPlace):
         self._queue.set_facts(self._request.id, self._services.worker_id, tried)
 
 
-def _leave_to_hive(connected: Connected3, request: CompactionRequest) -> None:
+def _leave_to_hive(metastore: Hive3Metastore, request: CompactionRequest) -> None:
     """Hive's own committer deletes an existing target before it renames: never be there at the same time."""
-    if not connected.own_queue:
+    if not metastore.own_queue:
         return
-    for row in connected.hms.show_compactions():
+    for row in metastore.hms.show_compactions():
         if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
             raise ConflictError(
                 f"Cannot compact {row.full_name}: because Hive's own request {row.id} for it is {row.state.label}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acidlib.engine.catalog import Catalog, Entity
-from acidlib.engine.hive3.connected import Connected3, alone_with
+from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
 from acidlib.engine.leftovers import (
     finish_publications,
     give_back_dead,
@@ -18,36 +18,36 @@ from acidlib.metastore.compactor_locks import release_dead_locks
 from acidlib.model.requests import CompactionRequest
 
 
-def recover(services: Services, connected: Connected3, catalog: Catalog) -> list[str]:
+def recover(services: Services, metastore: Hive3Metastore, catalog: Catalog) -> list[str]:
     """Requests of dead runs go back to the queue, and locks of theirs go; notes about what was done.
 
     Before a lock that keeps readers away goes, what it keeps them from is made whole.
     """
 
     def is_dead(row: CompactionRequest) -> bool:
-        return connected.ours(row) and _is_dead(services, connected, catalog, row)
+        return metastore.ours(row) and _is_dead(services, metastore, catalog, row)
 
-    notes = give_back_timed_out(services, connected.queue)
+    notes = give_back_timed_out(services, metastore.queue)
     notes += give_back_dead(
-        connected.queue,
+        metastore.queue,
         is_dead,
-        finish=lambda row: finish_alone(services, connected, row.entity, catalog.place(row).location),
+        finish=lambda row: finish_alone(services, metastore, row.entity, catalog.place(row).location),
     )
-    dead = release_dead_locks(connected.hms, timeout_seconds=connected.beats.timeout_seconds, agent=services.worker_id)
+    dead = release_dead_locks(metastore.hms, timeout_seconds=metastore.beats.timeout_seconds, agent=services.worker_id)
     return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
 
 
-def finish_alone(services: Services, connected: Connected3, entity: Entity, location: str) -> None:
+def finish_alone(services: Services, metastore: Hive3Metastore, entity: Entity, location: str) -> None:
     """Finish the publications of dead runs at a place: those that nobody sees yet under an exclusive lock."""
-    finish_publications(services, location, lambda: alone_with(services, connected, *entity))
+    finish_publications(services, location, lambda: alone_with(services, metastore, *entity))
 
 
-def _is_dead(services: Services, connected: Connected3, catalog: Catalog, row: CompactionRequest) -> bool:
+def _is_dead(services: Services, metastore: Hive3Metastore, catalog: Catalog, row: CompactionRequest) -> bool:
     if not (row.worker_id or "").startswith(WORKER_PREFIX):
         return False
     if is_known_dead(row):
         return True
-    now_ms = connected.queue.now_ms(services.now_ms())
+    now_ms = metastore.queue.now_ms(services.now_ms())
     try:
         return is_dead_at(services, catalog.place(row).location, row, now_ms=now_ms)
     except RefusedError:

@@ -11,8 +11,8 @@ from acidlib import __version__
 from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Hold, Selected, Taken, Waiting, nowhere
 from acidlib.engine.catalog import Catalog, Entity, run_as_user
-from acidlib.engine.hive4.connected import POOL, Connected, pool_of, private_pool
 from acidlib.engine.hive4.hold import Hive4Hold
+from acidlib.engine.hive4.metastore import POOL, Hive4Metastore, pool_of, private_pool
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.leftovers import finish_publications
 from acidlib.engine.selection import Selection
@@ -31,11 +31,11 @@ class Hive4Backend:
 
     in_order = True
 
-    def __init__(self, services: Services, connected: Connected) -> None:
+    def __init__(self, services: Services, metastore: Hive4Metastore) -> None:
         self._services = services
-        self._connected = connected
-        self._hms = connected.hms
-        self._catalog = Catalog(services, connected.hms)
+        self._metastore = metastore
+        self._hms = metastore.hms
+        self._catalog = Catalog(services, metastore.hms)
         self._history: dict[Entity, list[CompactionRequest]] = {}
 
     def recover(self) -> list[str]:
@@ -56,7 +56,7 @@ class Hive4Backend:
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
         """The requests of our pool up to the last one of this kind, for they are handed out by their order."""
-        pool = self._connected.pool
+        pool = self._metastore.pool
         rows = [
             row
             for row in reversed(self._hms.show_compactions())
@@ -69,7 +69,7 @@ class Hive4Backend:
 
     def cautions(self) -> list[str]:
         """In the default pool requests are taken that only Hive's own workers can do."""
-        if self._connected.pool is not None:
+        if self._metastore.pool is not None:
             return []
         return [
             "warning: requests of the default pool are taken, of either kind and in their order; those that only "
@@ -78,7 +78,7 @@ class Hive4Backend:
 
     def take(self, waiting: Waiting) -> Taken | None:
         """Whatever request the metastore hands out next."""
-        found = self._hms.find_next_compaction(self._services.worker_id, __version__, self._connected.pool)
+        found = self._hms.find_next_compaction(self._services.worker_id, __version__, self._metastore.pool)
         if found is None:
             return None
         target = waiting.target if waiting.request.id == found.id else nowhere(found)
@@ -120,7 +120,7 @@ class Hive4Backend:
 
     def hold(self, taken: Taken) -> Hold:
         """A request that was handed out to us."""
-        return Hive4Hold(self._services, self._connected, self._catalog, taken)
+        return Hive4Hold(self._services, self._metastore, self._catalog, taken)
 
     def attempts(self) -> Attempts:
         """By the metastore's own queue."""
@@ -148,7 +148,7 @@ class Hive4Backend:
         """compact2, which refuses duplicates by itself."""
         del figures
         target = place.target
-        pool = self._connected.into_pool or target.settings(self._services.settings).text(POOL) or None
+        pool = self._metastore.into_pool or target.settings(self._services.settings).text(POOL) or None
         request = self._request(target, kind, initiator=self._services.initiator_id, pool=pool)
         answer = self._hms.compact(request)
         if not answer.accepted:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from acidlib.engine.catalog import Catalog, require_unchanged
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, recorded_mark
-from acidlib.engine.hive4.connected import MIN_HISTORY
+from acidlib.engine.hive4.metastore import MIN_HISTORY
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.metastore_cleaning import DROPPED, is_wanted, place_now, retention_of, why_not_forgotten
 from acidlib.engine.services import Services

@@ -12,7 +12,7 @@ from dataclasses import replace
 from acidlib.engine.attempts import with_note
 from acidlib.engine.backend import Taken
 from acidlib.engine.catalog import Catalog, run_as_user
-from acidlib.engine.hive4.connected import Connected
+from acidlib.engine.hive4.metastore import Hive4Metastore
 from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
@@ -72,13 +72,13 @@ class _QueueRow:
 class Hive4Hold:
     """One request of the metastore's queue, the transaction and lock it is done under, and a claim on the place."""
 
-    def __init__(self, services: Services, connected: Connected, catalog: Catalog, taken: Taken) -> None:
+    def __init__(self, services: Services, metastore: Hive4Metastore, catalog: Catalog, taken: Taken) -> None:
         self._services = services
-        self._connected = connected
-        self._hms = connected.hms
+        self._metastore = metastore
+        self._hms = metastore.hms
         self._catalog = catalog
         self._started = services.clock()
-        self._row = _QueueRow(connected.hms, services.worker_id, taken.request)
+        self._row = _QueueRow(metastore.hms, services.worker_id, taken.request)
         self._txn: CompactionTransaction | None = None
         self._claim: Claim | None = None
 
@@ -93,7 +93,7 @@ class Hive4Hold:
         self._catalog.place(request)  # what does not exist is refused before a transaction is opened for it
         txn = self._txn = begin_compaction(
             self._hms,
-            self._connected.beats,
+            self._metastore.beats,
             database=request.database,
             table=request.table,
             partition=request.partition,
@@ -103,7 +103,7 @@ class Hive4Hold:
         txns = self._hms.open_txns(exclude_readers=True).txns.without(txn.txn_id)
         place, write_ids = self._catalog.place_and_write_ids(request, txns)
         claim = self._claim = self._services.claim(place.location)
-        if self._connected.min_history:
+        if self._metastore.min_history:
             lowest = min(write_ids.min_open, write_ids.high_water_mark + 1)
             self._hms.add_write_ids_to_min_history(txn.txn_id, {f"{place.database}.{place.table}": lowest})
         run_as = request.run_as or run_as_user(self._services, place)

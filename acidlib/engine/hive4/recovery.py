@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from acidlib.engine.hive4.connected import process_of_pool
+from acidlib.engine.hive4.metastore import process_of_pool
 from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.errors import AcidError
 from acidlib.metastore.hms import Hms

@@ -21,7 +21,7 @@ from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.cleaner import run_cleaner
 from acidlib.engine.cleaning import CleanerOptions
 from acidlib.engine.hive3.cleaning import hive3_cleaning
-from acidlib.engine.hive3.connected import Connected3
+from acidlib.engine.hive3.metastore import Hive3Metastore
 from acidlib.engine.runner import LocalRunner
 from acidlib.engine.services import Services
 from acidlib.model.generation import Generation
@@ -155,11 +155,11 @@ class Metastore(Client):
         return ()
 
 
-def connected(queue: SqlQueue, places: list[Path]) -> Connected3:
+def metastore(queue: SqlQueue, places: list[Path]) -> Hive3Metastore:
     parts = {f"p={n}": Partition(values=(str(n),), storage=storage(place)) for n, place in enumerate(places)}
     hms: Any = Metastore(Tables(table(places[0].parent, partitioned=True), parts, Generation.HIVE3))
     beats: Any = SimpleNamespace(timeout_seconds=300)
-    return Connected3(hms=hms, beats=beats, queue=queue, own_queue=queue.schema_version is None, name=METASTORE)
+    return Hive3Metastore(hms=hms, beats=beats, queue=queue, own_queue=queue.schema_version is None, name=METASTORE)
 
 
 @pytest.fixture(params=["our own", "the metastore's"])
@@ -184,7 +184,7 @@ def test_with_a_metastore_each_request_asks_of_its_own_place(
 ) -> None:
     own = {"metastore": METASTORE} if queue.schema_version is None else {}
     asked = compacted(queue, places, **own)
-    cleaning = hive3_cleaning(services, connected(queue, places), OPTIONS)
+    cleaning = hive3_cleaning(services, metastore(queue, places), OPTIONS)
     judge(run_cleaner(services, cleaning, OPTIONS), asked)
 
 

@@ -17,10 +17,10 @@ from unit.metastore.compactors import AWAY, LOST, TIMEOUT, lock
 from acidlib.engine.alone.hold import StandaloneHold
 from acidlib.engine.backend import Hold, Taken, nowhere
 from acidlib.engine.catalog import Catalog
-from acidlib.engine.hive3.connected import Connected3
 from acidlib.engine.hive3.hold import Hive3Hold
-from acidlib.engine.hive4.connected import Connected
+from acidlib.engine.hive3.metastore import Hive3Metastore
 from acidlib.engine.hive4.hold import Hive4Hold
+from acidlib.engine.hive4.metastore import Hive4Metastore
 from acidlib.engine.runner import LocalRunner
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
@@ -116,10 +116,10 @@ def hold(services: Services, hms: Metastore) -> Iterator[Hold]:
     beats = Heartbeater(lambda: hms, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: 0.0)
     with beats:
         if hms.generation is Generation.HIVE4:
-            yield Hive4Hold(services, Connected(hms=given, beats=beats), catalog, taken)
+            yield Hive4Hold(services, Hive4Metastore(hms=given, beats=beats), catalog, taken)
         else:
-            connected = Connected3(hms=given, beats=beats, queue=NOTHING, own_queue=False, name="m")
-            yield Hive3Hold(services, connected, catalog, taken)
+            metastore = Hive3Metastore(hms=given, beats=beats, queue=NOTHING, own_queue=False, name="m")
+            yield Hive3Hold(services, metastore, catalog, taken)
 
 
 HIVE3 = pytest.mark.parametrize("server", [Generation.HIVE3], indirect=True)

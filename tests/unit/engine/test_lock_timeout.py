@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from acidlib.engine.hive3 import connected
+from acidlib.engine.hive3 import metastore
 from acidlib.settings import Layer, default_settings
 
 
@@ -22,8 +22,8 @@ def test_whoever_works_alone_waits_as_long_as_the_settings_say(
         asked.update(options)
         return nullcontext()
 
-    monkeypatch.setattr(connected, "publication_lock", lock)
+    monkeypatch.setattr(metastore, "publication_lock", lock)
     settings, _ = default_settings().with_layer(Layer.TOML, given)
     services = cast("Any", SimpleNamespace(settings=settings, worker_id="w"))
-    with connected.alone_with(services, cast("Any", SimpleNamespace(hms=None, beats=None)), "d", "t", None):
+    with metastore.alone_with(services, cast("Any", SimpleNamespace(hms=None, beats=None)), "d", "t", None):
         assert (asked["timeout_seconds"], asked["exclusive"], asked["agent"]) == (seconds, True, "w")

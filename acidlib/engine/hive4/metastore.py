@@ -15,7 +15,7 @@ POOL = "hive.compactor.worker.pool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connected:
+class Hive4Metastore:
     """One run's metastore, with its heartbeats.
 
     pool         the pool whose requests are taken; None = the default one

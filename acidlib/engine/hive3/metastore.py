@@ -16,7 +16,7 @@ from acidlib.queue.sql import SqlQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connected3:
+class Hive3Metastore:
     """One run's metastore and queue.
 
     own_queue  the queue is ours, not the metastore's
@@ -56,12 +56,12 @@ def lock_timeout(services: Services) -> float:
 
 @contextmanager
 def alone_with(
-    services: Services, connected: Connected3, database: str, table: str, partition: str | None
+    services: Services, metastore: Hive3Metastore, database: str, table: str, partition: str | None
 ) -> Iterator[None]:
     """Under an exclusive lock on a place; ConflictError when it is not granted in time."""
     with publication_lock(
-        connected.hms,
-        connected.beats,
+        metastore.hms,
+        metastore.beats,
         database=database,
         table=table,
         partition=partition,
