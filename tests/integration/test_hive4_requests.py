@@ -326,10 +326,10 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
         lake.table(f"close{number}")
     real = compact_place.prepare
 
-    def bad(fs, target, *given, **more):
-        if target.table == "close1":
+    def bad(fs, place, *given, **more):
+        if place.target.table == "close1":
             raise RetryError("Cannot list it: because the disk is away")
-        return real(fs, target, *given, **more)
+        return real(fs, place, *given, **more)
 
     def away(*_: object, **__: object) -> None:
         raise RetryError("Cannot abort it: because the metastore is away")
