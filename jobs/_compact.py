@@ -20,7 +20,7 @@ from acidlib.engine.options import (
     selection_options,
 )
 from acidlib.engine.selection import Budget, Order, Selection
-from acidlib.engine.target import Understanding
+from acidlib.engine.target import Interpretation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.report.results import RunReport, exit_status
@@ -59,7 +59,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         *,
         environment: Environment,
         selection: Selection,
-        understanding: Understanding,
+        interpretation: Interpretation,
         order: Order,
         budget: Budget,
         dry_run: bool,
@@ -84,7 +84,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         )
         with (
             services(environment, job=job, about=_about(selection)) as found,
-            open_backend(environment, found, understanding) as backend,
+            open_backend(environment, found, interpretation) as backend,
         ):
             results, notes = run_compaction(found, backend, run)
             run_id = found.worker_id

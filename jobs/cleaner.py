@@ -21,7 +21,7 @@ from acidlib.engine.open import open_backend, open_cleaning
 from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, path_of
 from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 from acidlib.engine.selection import Selection
-from acidlib.engine.target import Understanding
+from acidlib.engine.target import Interpretation
 from acidlib.report.decisions import CleaningResult, cleanings_document
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 from acidlib.report.text import cleaner_text
@@ -118,7 +118,7 @@ def _orphans(
         raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
     with (
         services(environment, job="cleaner", about="orphans") as found,
-        open_backend(environment, found, Understanding()) as backend,
+        open_backend(environment, found, Interpretation()) as backend,
     ):
         results, notes = run_orphans(found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash)
         run_id = found.worker_id

@@ -18,7 +18,7 @@ from acidlib.engine.initiator import run_initiator
 from acidlib.engine.open import open_backend
 from acidlib.engine.options import common_options, pool_option, selection_options
 from acidlib.engine.selection import Selection
-from acidlib.engine.target import Understanding
+from acidlib.engine.target import Interpretation
 from acidlib.report.decisions import decisions_document
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 from acidlib.report.text import initiator_text
@@ -31,13 +31,13 @@ from acidlib.report.text import initiator_text
 @click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
 @click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")
 def main(
-    *, environment: Environment, selection: Selection, understanding: Understanding, dry_run: bool, force: bool
+    *, environment: Environment, selection: Selection, interpretation: Interpretation, dry_run: bool, force: bool
 ) -> Any:
     """Run the initiator once."""
     about = selection.location or selection.warehouse or ""
     with (
         services(environment, job="initiator", about=f"initiator {about}".strip()) as found,
-        open_backend(environment, found, understanding) as backend,
+        open_backend(environment, found, interpretation) as backend,
     ):
         results, notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force)
         run_id = found.worker_id

@@ -27,7 +27,7 @@ from acidlib.engine.initiator import run_initiator
 from acidlib.engine.open import open_backend, open_cleaning
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import Understanding
+from acidlib.engine.target import Interpretation
 from acidlib.errors import AcidError, CorruptError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
@@ -88,7 +88,7 @@ class Quickstart:
     def scan(self, *, dry_run: bool) -> None:
         """The initiator over the whole warehouse."""
         selection = Selection(warehouse=str(self.warehouse))
-        with open_backend(self.where, self.found, self._understanding()) as backend:
+        with open_backend(self.where, self.found, self._interpretation()) as backend:
             results, _ = run_initiator(self.found, backend, selection, dry_run=dry_run, force=False)
         self.page.table(
             ("Place", "Decision", "Request", "Why"),
@@ -104,7 +104,7 @@ class Quickstart:
         """A compaction job: of all tables by name, or of what waits in the queue."""
         selection = Selection(warehouse=str(self.warehouse), tables=("default.*",)) if named else Selection()
         run = CompactionRun(kind=kind, selection=selection, rewrite=TINY)
-        with open_backend(self.where, self.found, self._understanding()) as backend:
+        with open_backend(self.where, self.found, self._interpretation()) as backend:
             results, _ = run_compaction(self.found, backend, run)
         self.page.table(
             ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
@@ -175,9 +175,9 @@ class Quickstart:
             )
         self.page.say("The rows and row ids are exactly those that Hive 3.1.3 returned for these tables.", "green")
 
-    def _understanding(self) -> Understanding:
+    def _interpretation(self) -> Interpretation:
         text = "".join(f"{facts.write_ids()}\n" for facts in self.tables)
-        return Understanding(write_ids=stated_write_ids(text=None, file_text=text, everything=False))
+        return Interpretation(write_ids=stated_write_ids(text=None, file_text=text, everything=False))
 
 
 def _short(name: str) -> str:

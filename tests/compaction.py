@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acidlib.engine.prepare import Prepared, prepare
-from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Target, Understanding
+from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
 from acidlib.engine.tasks import UnitTask, look_task, run_unit_task
 from acidlib.engine.units import collect_results
 from acidlib.model.generation import Generation
@@ -63,7 +63,7 @@ def prepared(
         table=table,
         partition=None,
         location=str(location),
-        understanding=Understanding(
+        interpretation=Interpretation(
             write_ids=stated,
             generation=Generation(generation),
             table_kind=FULL,

@@ -62,8 +62,8 @@ def fingerprint(place: ListedPlace, settings: Settings) -> str:
         sorted(path for path in listing.directories if not has_hidden_part(path)),
         _read(place),
         repr(target.matching(settings, place.generation)),
-        target.understanding.table_kind,
-        target.understanding.columns,
+        target.interpretation.table_kind,
+        target.interpretation.columns,
         _facts(target),
         sorted(target.request_properties.items()),
     ]

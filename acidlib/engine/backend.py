@@ -1,6 +1,6 @@
 """Where tables, requests and the right to work on a place come from: one interface, three kinds.
 
-Without a metastore (`standalone`), with one of Hive 3.1 (`hive3`) and with one of Hive 4 (`hive4`). The worker, the
+Without a metastore (`alone`), with one of Hive 3.1 (`hive3`) and with one of Hive 4 (`hive4`). The worker, the
 initiator and the jobs know only what stands here.
 """
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from acidlib.engine.backend import Selected
 from acidlib.engine.selection import PassedOver, Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import FULL, INSERT_ONLY, TableFacts, Target, Understanding
+from acidlib.engine.target import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.model.generation import Generation
@@ -207,7 +207,7 @@ class Catalog:
             table=table.name,
             partition=name,
             location=location,
-            understanding=Understanding(
+            interpretation=Interpretation(
                 generation=self._hms.generation, table_kind=INSERT_ONLY if table.is_insert_only else FULL
             ),
             facts=TableFacts(table=table, database=database, partition=partition),
@@ -237,15 +237,15 @@ class Catalog:
         found = []
         for one in targets:
             write_ids = lists[one.database, one.table]
-            understanding = replace(
-                one.understanding,
+            interpretation = replace(
+                one.interpretation,
                 write_ids=StatedWriteIds(single=write_ids),
                 txns=txns if is_hive4 else ALL_COMMITTED,
                 # what a transaction opened now would have; a compaction puts its own there
                 visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
                 visible_on_commit=is_hive4,
             )
-            found.append((replace(one, understanding=understanding), write_ids))
+            found.append((replace(one, interpretation=interpretation), write_ids))
         return found
 
 

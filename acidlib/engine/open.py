@@ -18,7 +18,7 @@ from acidlib.engine.hive4.backend import Hive4Backend
 from acidlib.engine.hive4.cleaning import hive4_cleaning
 from acidlib.engine.hive4.metastore import MIN_HISTORY, POOL, Hive4Metastore
 from acidlib.engine.services import Services
-from acidlib.engine.target import Understanding
+from acidlib.engine.target import Interpretation
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import options_from_settings
@@ -32,11 +32,11 @@ TXN_TIMEOUT = "metastore.txn.timeout"
 
 
 @contextmanager
-def open_backend(where: Environment, services: Services, understanding: Understanding) -> Iterator[Backend]:
+def open_backend(where: Environment, services: Services, interpretation: Interpretation) -> Iterator[Backend]:
     """What the initiator and the compaction jobs work on."""
     if not where.metastore:
         with SqlQueue(where.queue_url) as queue:
-            yield StandaloneBackend(services, queue, understanding)
+            yield StandaloneBackend(services, queue, interpretation)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
         if hms.generation is Generation.HIVE4:

@@ -14,7 +14,7 @@ import click
 from acidlib.engine.command import Machine
 from acidlib.engine.environment import Environment, read_environment
 from acidlib.engine.selection import Budget, Order, Selection
-from acidlib.engine.target import Understanding
+from acidlib.engine.target import Interpretation
 from acidlib.errors import RefusedError
 from acidlib.metastore.options import parse_endpoints
 from acidlib.model.generation import Generation
@@ -98,7 +98,7 @@ def common_options(function: _Command) -> _Command:
 
 
 def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
-    """Where and what; passes `selection` and `understanding`. `everything`: all tables are meant if none is named."""
+    """Where and what; passes `selection` and `interpretation`. `everything`: all tables are meant if none is named."""
 
     def decorate(function: _Command) -> _Command:
         @click.option("--warehouse", metavar="URI", help="A directory of databases and tables, without a metastore.")
@@ -132,7 +132,7 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
                     raise click.UsageError("--metastore-uri excludes --location and --warehouse")
                 environment = environment.without_metastore()
             options["selection"] = _selection(options, has_metastore=bool(environment.metastore), everything=everything)
-            options["understanding"] = _understanding(
+            options["interpretation"] = _interpretation(
                 options, options["selection"], has_metastore=bool(environment.metastore)
             )
             return function(environment=environment, **options)
@@ -200,7 +200,7 @@ def _selection(options: dict[str, Any], *, has_metastore: bool, everything: bool
 _STATED = ("write_ids", "write_ids_file", "all_committed", "table_kind", "columns", "visibility_txn")
 
 
-def _understanding(options: dict[str, Any], selection: Selection, *, has_metastore: bool) -> Understanding:
+def _interpretation(options: dict[str, Any], selection: Selection, *, has_metastore: bool) -> Interpretation:
     given = [f"--{name.replace('_', '-')}" for name in _STATED if options[name] not in (None, False)]
     version = options.pop("hive_version")
     given += ["--hive-version"] if version != "auto" else []
@@ -218,7 +218,7 @@ def _understanding(options: dict[str, Any], selection: Selection, *, has_metasto
         )
     if given and not names_something:
         raise click.UsageError(f"{given[0]} goes with --location or --warehouse: what is queued was stated before")
-    return Understanding(
+    return Interpretation(
         write_ids=stated,
         generation=None if version == "auto" else Generation(int(version)),
         table_kind=options.pop("table_kind"),

@@ -37,7 +37,7 @@ def run_orphans(
             location=target.location,
             now=services.clock(),
             idle_seconds=idle_seconds,
-            txns=target.understanding.txns,
+            txns=target.interpretation.txns,
         )
         for target in targets
     ]
@@ -71,7 +71,7 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
             target.location,
             now=services.clock(),
             idle_seconds=idle_seconds,
-            txns=target.understanding.txns,
+            txns=target.interpretation.txns,
             own_token=held.info.token,
         )
         wanted = {orphan.path: _path(orphan).reason for orphan in orphans}

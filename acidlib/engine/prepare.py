@@ -92,7 +92,7 @@ def prepare(
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
-    understood, files = target.understanding, InputFiles(target.location, data)
+    understood, files = target.interpretation, InputFiles(target.location, data)
     inputs = compaction_inputs(
         place.state,
         place.listing,
@@ -142,7 +142,7 @@ def _with_logical_length(fs: FileSystem, location: str, file: DataFile) -> DataF
 
 def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
     """Whether a file proves the table full ACID, or the caller says so: else nothing of it may be removed either."""
-    if place.target.understanding.table_kind == FULL:
+    if place.target.interpretation.table_kind == FULL:
         return True
     for file in place.listing.files:
         if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
@@ -164,7 +164,7 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles
                 f"Cannot compact {target.name}: because {file.path} has no ACID columns; if the table is insert-only, "
                 "give --table-kind insert-only"
             )
-    if target.understanding.table_kind == FULL:
+    if target.interpretation.table_kind == FULL:
         first = next((file for file in files if file.length), None)
         if first is not None:
             _refuse_other_formats(target, first, place)

@@ -30,11 +30,11 @@ FULL, INSERT_ONLY = "full", "insert-only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Understanding:
-    """How a table is to be understood: as the caller says, or as the metastore does.
+class Interpretation:
+    """How the directories of a table are to be read: as the caller says, or as the metastore does.
 
     write_ids          which are committed; None = not stated
-    generation         3, 4 or None (told by the directory)
+    generation         3, 4, or None: as the directory's names tell
     table_kind         "full" or "insert-only", where files cannot prove it
     columns            the table's as Hive's text `struct<name:type,...>`; None = not stated
     visibility_txn     the transaction in the names of the results (Hive 4)
@@ -72,7 +72,7 @@ class Target:
     table: str
     partition: str | None
     location: str
-    understanding: Understanding = field(default_factory=Understanding)
+    interpretation: Interpretation = field(default_factory=Interpretation)
     facts: TableFacts | None = None
     request_properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Target:
     @property
     def is_insert_only(self) -> bool:
         """Whether rows have no ids, and files may be of any format."""
-        return self.understanding.table_kind == INSERT_ONLY
+        return self.interpretation.table_kind == INSERT_ONLY
 
     @property
     def table_identity(self) -> tuple[int | None, int | None]:
@@ -112,11 +112,11 @@ class Target:
 
     def generation(self, listing: Listing) -> Generation:
         """The generation whose names and rules hold here."""
-        return self.understanding.generation or detect_generation(listing)[0]
+        return self.interpretation.generation or detect_generation(listing)[0]
 
     def write_ids(self, listing: Listing) -> ValidWriteIdList:
         """The reader's list of the table; RefusedError when nothing states it."""
-        stated = self.understanding.write_ids or StatedWriteIds()
+        stated = self.interpretation.write_ids or StatedWriteIds()
         return stated.of(self.database, self.table, listing)
 
     def settings(self, common: Settings) -> Settings:
@@ -128,7 +128,7 @@ class Target:
 
     def row_type(self) -> str | None:
         """The columns of the table, where a metastore or the caller tells them; else the files' own count."""
-        return self.understanding.columns if self.facts is None else row_type(self.facts.table)
+        return self.interpretation.columns if self.facts is None else row_type(self.facts.table)
 
     def matching(self, common: Settings, generation: Generation) -> ColumnMatching:
         """How the table's readers find its columns in files: as the site sets it, as the table does, or as Hive does.
@@ -156,9 +156,9 @@ class Target:
         RefusedError when nothing states what is committed.
         """
         generation, write_ids = self.generation(listing), self.write_ids(listing)
-        fixed = replace(self.understanding, write_ids=StatedWriteIds(single=write_ids), generation=generation)
+        fixed = replace(self.interpretation, write_ids=StatedWriteIds(single=write_ids), generation=generation)
         return ListedPlace(
-            target=replace(self, understanding=fixed),
+            target=replace(self, interpretation=fixed),
             listing=listing,
             generation=generation,
             write_ids=write_ids,
@@ -233,9 +233,11 @@ class ListedPlace:
 
     def held_as(self, target: Target) -> ListedPlace:
         """The same listing for the target as it is held now; what is committed stays as of before the listing."""
-        before = self.target.understanding
-        held = replace(target.understanding, write_ids=before.write_ids, generation=before.generation, txns=before.txns)
-        return replace(self, target=replace(target, understanding=held))
+        before = self.target.interpretation
+        held = replace(
+            target.interpretation, write_ids=before.write_ids, generation=before.generation, txns=before.txns
+        )
+        return replace(self, target=replace(target, interpretation=held))
 
 
 def _flag(key: str, common: Settings, properties: Mapping[str, str], *, otherwise: bool) -> bool:
@@ -253,9 +255,9 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
         write_ids=place.write_ids,
         generation=place.generation,
         witness=witness_of(place.listing, mark, place.generation),
-        table_kind=target.understanding.table_kind,
-        columns=target.understanding.columns,
-        visibility_txn=target.understanding.visibility_txn,
+        table_kind=target.interpretation.table_kind,
+        columns=target.interpretation.columns,
+        visibility_txn=target.interpretation.visibility_txn,
     )
     return CompactionRequest(
         id=0,
@@ -282,7 +284,7 @@ def target_of(request: CompactionRequest) -> Target:
         table=request.table,
         partition=request.partition,
         location=facts.location,
-        understanding=Understanding(
+        interpretation=Interpretation(
             write_ids=StatedWriteIds(single=facts.write_ids),
             generation=facts.generation or Generation.HIVE3,
             table_kind=facts.table_kind,

@@ -20,7 +20,7 @@ from acidlib.engine.queueing import (
 )
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import ListedPlace, Target, Understanding, request_of, target_of
+from acidlib.engine.target import Interpretation, ListedPlace, Target, request_of, target_of
 from acidlib.errors import AcidError
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -32,10 +32,10 @@ class StandaloneBackend:
 
     in_order = False
 
-    def __init__(self, services: Services, queue: SqlQueue, understanding: Understanding) -> None:
+    def __init__(self, services: Services, queue: SqlQueue, interpretation: Interpretation) -> None:
         self._services = services
         self._queue = queue
-        self._understanding = understanding
+        self._interpretation = interpretation
 
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue."""
@@ -45,7 +45,7 @@ class StandaloneBackend:
         """The ACID tables and partitions below the named directory."""
         del automatic
         return select_targets(
-            self._services, selection, self._understanding, may_be_empty=self._was_cleaned(selection.location)
+            self._services, selection, self._interpretation, may_be_empty=self._was_cleaned(selection.location)
         )
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from acidlib.engine.backend import Selected
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target, Understanding
+from acidlib.engine.target import Interpretation, Target
 from acidlib.errors import MissingError, UsageError
 from acidlib.model.partitions import matches
 from acidlib.storage.discover import TableLocation, discover_location, discover_warehouse
 
 
 def select_targets(
-    services: Services, selection: Selection, understanding: Understanding, *, may_be_empty: bool = False
+    services: Services, selection: Selection, interpretation: Interpretation, *, may_be_empty: bool = False
 ) -> Selected:
     """The targets in path order, and notes about what was passed over.
 
@@ -28,8 +28,8 @@ def select_targets(
             only = discover_location(services.fs, selection.location, may_be_empty=may_be_empty)
         except MissingError as error:
             return Selected(targets=(), notes=(selection.note_of(error),))
-        if understanding.write_ids is not None:
-            understanding.write_ids.require_of(only.database, only.table)
+        if interpretation.write_ids is not None:
+            interpretation.write_ids.require_of(only.database, only.table)
         tables: Sequence[TableLocation] = (only,)
     else:
         if selection.warehouse is None:
@@ -45,7 +45,7 @@ def select_targets(
             table=table.table,
             partition=None if place.name is None else place.name.path,
             location=place.location,
-            understanding=understanding,
+            interpretation=interpretation,
         )
         for table in chosen
         for place in table.partitions

@@ -142,7 +142,7 @@ class WatermarkProof:
             retention_seconds=self._retention,
             newest_publication=commit,
             published_at=_Always(commit),
-            txns=target.understanding.txns,
+            txns=target.interpretation.txns,
         )
 
 

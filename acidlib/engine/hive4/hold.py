@@ -108,9 +108,9 @@ class Hive4Hold:
             self._hms.add_write_ids_to_min_history(txn.txn_id, {f"{place.database}.{place.table}": lowest})
         run_as = request.run_as or run_as_user(self._services, place)
         self._row.request = replace(request, run_as=run_as)
-        understood = replace(place.understanding, visibility_txn=txn.txn_id, visible_on_commit=True, txns=txns)
+        understood = replace(place.interpretation, visibility_txn=txn.txn_id, visible_on_commit=True, txns=txns)
         self._row.update(write_ids.for_compactor().high_water_mark, txn.txn_id)
-        target = replace(place, understanding=understood)
+        target = replace(place, interpretation=understood)
         return Hive4HeldPlace(self._services, self._hms, self._row, target, txn=txn, claim=claim, started=self._started)
 
     def assert_held(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acidlib.engine.attempts import Attempts, fingerprint, note_of, with_note
-from acidlib.engine.target import TableFacts, Target, Understanding
+from acidlib.engine.target import Interpretation, TableFacts, Target
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -31,9 +31,9 @@ def listing(*files: ListedFile, directories: tuple[str, ...] = ()) -> Listing:
 
 
 def target(write_ids: str = "db.t:2:9223372036854775807::", **more: Any) -> Target:
-    understanding = Understanding(write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)))
+    interpretation = Interpretation(write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)))
     return replace(
-        Target(database="db", table="t", partition=None, location=PLACE, understanding=understanding), **more
+        Target(database="db", table="t", partition=None, location=PLACE, interpretation=interpretation), **more
     )
 
 
@@ -72,7 +72,7 @@ def test_another_file_is_another_place(now: Listing) -> None:
         target(facts=facts(columns=("a", "b"))),
         target(facts=facts(orc_compress="ZSTD")),
         target(),
-        replace(HERE, understanding=replace(HERE.understanding, table_kind="insert-only")),
+        replace(HERE, interpretation=replace(HERE.interpretation, table_kind="insert-only")),
         replace(HERE, request_properties={"compactor.x": "y"}),
     ],
 )

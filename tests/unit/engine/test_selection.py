@@ -27,14 +27,14 @@ from acidlib.engine.selection import (
     ordered,
 )
 from acidlib.engine.services import Services
-from acidlib.engine.target import ListedPlace, Target, Understanding
+from acidlib.engine.target import Interpretation, ListedPlace, Target
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.report.progress import TerminalProgress
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
 
-ALL = Understanding(write_ids=StatedWriteIds(everything=True))
+ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 NOW = 2_000_000_000.0
 
 
@@ -158,7 +158,7 @@ def test_what_exists_and_is_no_table_is_an_error_all_the_same(services: Services
 
 
 def test_a_list_of_another_table_is_wrong_usage(services: Services, warehouse: Path) -> None:
-    stated = Understanding(write_ids=stated_write_ids(text="sales.logs:4:5::", file_text=None, everything=False))
+    stated = Interpretation(write_ids=stated_write_ids(text="sales.logs:4:5::", file_text=None, everything=False))
     for path in ("Logs", "Logs/ds=2026-01-01/h=0"):
         with pytest.raises(UsageError, match=r"list of sales\.logs: because the table is default\.logs"):
             select_targets(services, Selection(location=str(warehouse / path)), stated)
@@ -186,7 +186,7 @@ def test_a_location_is_one_table_or_one_partition(services: Services, warehouse:
     assert names(services, location=str(warehouse / "Logs/ds=2026-01-01/h=1")) == [LOGS[1]]
     (target,) = select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), ALL).targets
     assert (target.name, target.location) == ("sales.logs", str(warehouse / "sales.db/logs"))
-    assert target.understanding is ALL
+    assert target.interpretation is ALL
     with pytest.raises(RefusedError, match="original files only"):
         names(services, location=str(warehouse / "files"))
 
@@ -226,7 +226,7 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     put(tmp_path / "good/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_x/bucket_00000")
-    gone = Target(database="default", table="gone", partition=None, location=str(tmp_path / "gone"), understanding=ALL)
+    gone = Target(database="default", table="gone", partition=None, location=str(tmp_path / "gone"), interpretation=ALL)
     unstated = Target(database="default", table="good", partition=None, location=str(tmp_path / "good"))
     targets = select_targets(services, Selection(warehouse=str(tmp_path)), ALL).targets
     found, passed_over = look_at(services, [*targets, gone, unstated], 1e9)

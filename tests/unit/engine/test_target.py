@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from acidlib.engine.target import (
+    Interpretation,
     TableFacts,
     Target,
-    Understanding,
     request_of,
     target_of,
 )
@@ -25,7 +25,7 @@ from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer, default_settings
 
 MAJOR = CompactionType.MAJOR
-ALL = Understanding(write_ids=StatedWriteIds(everything=True))
+ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 LIST = ValidWriteIdList.parse("default.t:9:7:7,8:4")
 
 
@@ -34,8 +34,8 @@ def listing(*directories: str) -> Listing:
     return Listing(location="/w/t", files=files)
 
 
-def target(understanding: Understanding = ALL, partition: str | None = None) -> Target:
-    return Target(database="default", table="t", partition=partition, location="/w/t", understanding=understanding)
+def target(interpretation: Interpretation = ALL, partition: str | None = None) -> Target:
+    return Target(database="default", table="t", partition=partition, location="/w/t", interpretation=interpretation)
 
 
 def test_a_name_has_the_parts_there_are() -> None:
@@ -52,15 +52,15 @@ def test_the_generation_is_the_stated_one_or_told_by_the_directory() -> None:
 
 def test_without_a_statement_no_write_id_is_committed() -> None:
     with pytest.raises(RefusedError, match=r"Cannot work on default\.t"):
-        target(Understanding()).write_ids(listing("delta_1_1"))
+        target(Interpretation()).write_ids(listing("delta_1_1"))
 
 
 @pytest.mark.parametrize(
-    "understanding",
+    "interpretation",
     [
         ALL,
-        Understanding(write_ids=StatedWriteIds(single=LIST)),
-        Understanding(
+        Interpretation(write_ids=StatedWriteIds(single=LIST)),
+        Interpretation(
             write_ids=StatedWriteIds(by_table={"default.t": LIST}),
             generation=Generation.HIVE4,
             table_kind="full",
@@ -70,10 +70,10 @@ def test_without_a_statement_no_write_id_is_committed() -> None:
 )
 @pytest.mark.parametrize("partition", [None, "ds=a%2Fb"])
 def test_a_request_is_understood_later_as_it_was_when_it_was_made(
-    understanding: Understanding, partition: str | None
+    interpretation: Interpretation, partition: str | None
 ) -> None:
     before = listing("delta_0000001_0000003", "delta_0000004_0000004")
-    made = target(understanding, partition)
+    made = target(interpretation, partition)
     request = request_of(made.listed(before), MAJOR, initiator="host-manual")
     assert (request.entity, request.type) == (("default", "t", partition), MAJOR)
     assert request.initiator_id == "host-manual"
@@ -83,8 +83,8 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
     assert later.write_ids(now) == made.write_ids(before)
     assert later.generation(now) is made.generation(before)
     assert (later.name, later.location) == (made.name, made.location)
-    assert later.understanding.table_kind == understanding.table_kind
-    assert later.understanding.visibility_txn == understanding.visibility_txn
+    assert later.interpretation.table_kind == interpretation.table_kind
+    assert later.interpretation.visibility_txn == interpretation.visibility_txn
 
 
 def test_a_target_as_listed_is_fixed() -> None:
