@@ -234,19 +234,21 @@ class Catalog:
             txns = self._hms.open_txns().txns
         lists = self._hms.valid_write_ids(sorted({(one.database, one.table) for one in targets}), txns)
         is_hive4 = self._hms.generation is Generation.HIVE4
-        found = []
-        for one in targets:
-            write_ids = lists[one.database, one.table]
-            understanding = replace(
-                one.understanding,
-                write_ids=StatedWriteIds(single=write_ids),
-                txns=txns if is_hive4 else ALL_COMMITTED,
-                # what a transaction opened now would have; a compaction puts its own there
-                visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
-                visible_on_commit=is_hive4,
+        found = [
+            replace(
+                one,
+                understanding=replace(
+                    one.understanding,
+                    write_ids=StatedWriteIds(single=lists[one.database, one.table]),
+                    txns=txns if is_hive4 else ALL_COMMITTED,
+                    # what a transaction opened now would have; a compaction puts its own there
+                    visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
+                    visible_on_commit=is_hive4,
+                ),
             )
-            found.append((replace(one, understanding=understanding), write_ids))
-        return found
+            for one in targets
+        ]
+        return [(one, lists[one.database, one.table]) for one in found]
 
 
 def require_unchanged(before: Target, now: Target, doing: str) -> None:
