@@ -496,11 +496,10 @@ def test_one_partition_does_not_stop_the_others(jobs: Jobs, tmp_path: Path) -> N
 def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    from acidlib.engine import compact_place, units
+    from acidlib.engine import compact_place
 
-    module = units if step == "accept_attempt" else compact_place
     part = fixture("hive3/b_part", tmp_path / "db.db" / "part")
-    real, calls = getattr(module, step), []
+    real, calls = getattr(compact_place, step), []
 
     def faulty(*args, **more):
         calls.append(step)
@@ -508,7 +507,7 @@ def test_a_fault_of_ours_in_one_partition_does_not_stop_the_others(
             raise IndexError("a mistake")
         return real(*args, **more)
 
-    monkeypatch.setattr(module, step, faulty)
+    monkeypatch.setattr(compact_place, step, faulty)
     ran = jobs("major_compact", *NAMED, part, "--order", "name")
     assert ran.status == 3
     assert ran.states == ["ready for cleaning", "failed", "ready for cleaning"]
