@@ -1,7 +1,7 @@
 """What was tried at places before: which requests were refused or failed there, and for which files.
 
 A place that was refused for what only its owner can mend, or that failed, is the same place as long as nothing changes
-there. So a request that ends like that notes a fingerprint of the place, and whoever comes next can tell: the initiator
+there. So a request that ends like that notes a fingerprint of the place, and the next run can tell: the initiator
 does not ask again for what was refused, and a run that is asked for places by name begins with the others. A conflict
 is noted too: it may never end, but it says nothing of the place, so only the order of a run goes by it.
 """
@@ -49,7 +49,7 @@ _VOLATILE = frozenset(
 
 
 def fingerprint(place: ListedPlace, settings: Settings) -> str:
-    """A short digest of all that decides how a compaction of a place ends, but for the surroundings.
+    """A short digest of all that decides how a compaction of a place ends, but for what surrounds it.
 
     The files that readers see (path, length, modification), which of them the list of write ids lets a compaction read,
     the columns and properties of the table where a metastore tells them, how the caller wants the table understood, how

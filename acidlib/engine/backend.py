@@ -143,7 +143,7 @@ class Backend(Protocol):
         """End a request that cannot be understood."""
 
     def hold(self, taken: Taken) -> Hold:
-        """What works on a request that is ours."""
+        """The hold by which a request that is ours is carried out."""
 
     def attempts(self) -> Attempts:
         """What the queue and its history know of places now."""

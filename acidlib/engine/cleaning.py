@@ -73,10 +73,10 @@ class History(Protocol):
     """Where requests end."""
 
     def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
-        """To the history as succeeded, for nothing obsolete is left in this listing; or why it has to stay."""
+        """End the request as succeeded, for nothing obsolete is left in this listing; or say why it has to stay."""
 
     def dropped(self, request: CompactionRequest) -> None:
-        """To the history, for its place or result does not exist any more; what was aborted is not forgotten."""
+        """End the request, for its place or result does not exist any more; what was aborted is not forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

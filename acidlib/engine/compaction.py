@@ -143,7 +143,7 @@ class _Turn(Generic[Place]):
 def _in_turn(
     attempts: Attempts, looked: Sequence[Place], run: CompactionRun, is_automatic: Callable[[Target], bool]
 ) -> list[_Turn[Place]]:
-    """So that a run that is repeated gets further each time, whatever its budget: what always fails blocks no other."""
+    """The order of a run: repeated, it gets further each time whatever its budget; what always fails comes last."""
     found: list[_Turn[Place]] = []
     for one in ordered(looked, run.order):
         done = tried = None
@@ -160,7 +160,7 @@ def _within(spending: Spending, turns: Iterable[_Turn[Place]]) -> Iterator[_Turn
 
 
 def _left(found: Sequence[_Turn[ListedPlace]]) -> list[str]:
-    """Of many places, when none is left that was not done or tried before."""
+    """A note when, of many places, none is left that was not done or tried before."""
     tried = sum(one.tried is not None for one in found)
     if len(found) < 2 or any(one.done is None and one.tried is None for one in found):
         return []

@@ -91,8 +91,9 @@ def finish_claimed(
 ) -> tuple[RolledForward, ...]:
     """Finish the publications of dead runs at a claimed place.
 
-    Of which a half is visible, at once: as long as we waited for readers to go, others would come and see it. What
-    nobody sees yet becomes visible while `alone` keeps readers away, or ConflictError.
+    First those of which one of two directories is visible already: while we waited for readers to go, new ones would
+    see that half. Then those of which nothing is visible, while `alone` keeps readers away; ConflictError where it
+    cannot.
     """
     if not unfinished_publications(fs, location):
         return ()  # the common case, for one listing

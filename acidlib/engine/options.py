@@ -98,7 +98,10 @@ def common_options(function: _Command) -> _Command:
 
 
 def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
-    """Where and what; passes `selection` and `interpretation`. `everything`: all tables are meant if none is named."""
+    """The options that say which tables, and how to read them; passes `selection` and `interpretation`.
+
+    everything  all tables are meant if none is named
+    """
 
     def decorate(function: _Command) -> _Command:
         @click.option("--warehouse", metavar="URI", help="A directory of databases and tables, without a metastore.")
@@ -228,7 +231,7 @@ def _interpretation(options: dict[str, Any], selection: Selection, *, has_metast
 
 
 def _row_type(columns: str | None, selection: Selection) -> str | None:
-    """The row's type of --columns."""
+    """The type of a row by --columns."""
     if columns is None:
         return None
     if selection.location is None and (len(selection.tables) != 1 or set("*?[") & set(selection.tables[0])):

@@ -64,7 +64,7 @@ def _planned(target: Target, orphans: Sequence[Orphan]) -> CleaningResult:
 
 
 def _removed(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:
-    """Under a claim, and after another look: what was an orphan may have been taken up meanwhile."""
+    """Remove them under a claim, after another look: what was an orphan may have been taken up meanwhile."""
     with services.claim(target.location) as held:
         orphans = find_orphans(
             services.fs,

@@ -44,7 +44,7 @@ def take_waiting(services: Services, queue: SqlQueue, waiting: Waiting) -> Taken
 
 
 def refuse_waiting(services: Services, queue: SqlQueue, waiting: Waiting, reason: str) -> None:
-    """To the history as refused, unless another worker has it."""
+    """End a request as refused, unless another worker has it."""
     if queue.claim_id(waiting.request.id, services.worker_id, services.now_ms()):
         queue.mark_refused(waiting.request.id, reason, services.now_ms(), worker_id=services.worker_id)
 
@@ -104,7 +104,7 @@ class SqlReadyRequests:
         return self._recover()
 
     def ready(self) -> list[CompactionRequest]:
-        """An earlier mark of a place before a later one."""
+        """The requests that are ready, an earlier mark of a place before a later one."""
         return [request for request in self._queue.ready_for_cleaning() if self._is_wanted(request)]
 
     def waits(self, request: CompactionRequest) -> str | None:

@@ -34,7 +34,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """One run's surroundings.
+    """What all parts of one run work with.
 
     host       of the driver, for names
     worker_id  unique to the run: `acidlib-<host>-<run>`; no host name is a prefix of it

@@ -34,7 +34,7 @@ class SqlHold:
         return self._claim
 
     def assert_held(self) -> None:
-        """By the claim."""
+        """The claim is ours, as far as there is one."""
         if self._claim is not None:
             self._claim.assert_mine()
 
@@ -52,7 +52,7 @@ class SqlHold:
         return None
 
     def abandon(self) -> None:
-        """Back to the queue."""
+        """Give the request back to the queue."""
         self._queue.give_back(self._taken.request.id, self._services.worker_id)
 
     def close(self) -> None:
@@ -121,6 +121,6 @@ class SqlHeldPlace:
         passing(Point.MARKED)
 
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
-        """What else the cleaner has to know."""
+        """What else the cleaner has to know of this publication."""
         del directories
         return NO_FACTS

@@ -1,4 +1,4 @@
-"""What a compaction is about: a place on a file system with its names, and how the caller wants it understood."""
+"""What a compaction is about: a place with its names, how its directories are to be read, and one listing of it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Target:
         return common.with_layer(Layer.TABLE, self.facts.table.properties)[0]
 
     def row_type(self) -> str | None:
-        """The columns of the table, where a metastore or the caller tells them; else the files' own count."""
+        """The columns of the table, where a metastore or the caller tells them; else those of its files count."""
         return self.interpretation.columns if self.facts is None else row_type(self.facts.table)
 
     def matching(self, common: Settings, generation: Generation) -> ColumnMatching:
@@ -226,7 +226,7 @@ class ListedPlace:
     def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
         """Why a compaction would be refused because the place is compact already; None when it is not.
 
-        automatic  an initiator asked for it, nobody by name
+        automatic  an initiator asked for it, not a person
         """
         insert_only = self.target.is_insert_only
         return not_enough(self.state, kind, generation=self.generation, insert_only=insert_only, automatic=automatic)

@@ -53,7 +53,7 @@ class StandaloneBackend:
         return [_waiting(request) for request in self._queue.waiting(kind) if request.facts.metastore is None]
 
     def cautions(self) -> list[str]:
-        """The queue is ours alone."""
+        """Nothing: the queue is ours alone."""
         return []
 
     def take(self, waiting: Waiting) -> Taken | None:
@@ -68,15 +68,15 @@ class StandaloneBackend:
         return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
-        """To the history, as refused."""
+        """End the request as refused."""
         refuse_waiting(self._services, self._queue, waiting, reason)
 
     def hold(self, taken: Taken) -> Hold:
-        """A request in our queue."""
+        """What works on a request of our queue."""
         return StandaloneHold(self._services, self._queue, taken)
 
     def attempts(self) -> Attempts:
-        """By our queue."""
+        """What our own queue and its history know."""
         return Attempts(self._queue.in_states(*COUNTED), self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
@@ -93,7 +93,7 @@ class StandaloneBackend:
         return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
 
     def finish(self, target: Target) -> None:
-        """Under a claim of our own."""
+        """Finish the publications of dead runs, under a claim of our own."""
         finish_publications(self._services, target.location)
 
     def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
@@ -110,7 +110,7 @@ class StandaloneBackend:
         return any(row.state is State.SUCCEEDED for row in self._queue.below_location(location))
 
     def purge_history(self) -> None:
-        """By Hive's settings of retention."""
+        """Forget what Hive's settings of retention do not keep."""
         purge_history(self._services, self._queue)
 
 

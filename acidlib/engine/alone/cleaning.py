@@ -49,11 +49,11 @@ class RetentionProof:
         self._retention = services.settings.integer("acidlib.retention") / 1000 if given is None else given
 
     def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target]:
-        """As it was understood when it was queued; nothing is renamed here."""
+        """The place as the request describes it; without a metastore nothing is renamed."""
         return request, target_of(request)
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
-        """By the recorded list; noted is when directories that cover something were first seen."""
+        """What is obsolete by the recorded list. When directories that cover something were first seen is noted."""
         if not is_there(self._services.fs, target.location, request.facts.witness or ""):
             raise ReplacedError(
                 "what it was made for is not there any more: the table was made anew, or something newer replaced it"
@@ -105,10 +105,10 @@ class OwnHistory:
         self._queue = queue
 
     def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> None:
-        """As succeeded."""
+        """End the request as succeeded."""
         del target, listing
         self.dropped(request)
 
     def dropped(self, request: CompactionRequest) -> None:
-        """As succeeded: there is nothing to clean any more."""
+        """End the request as succeeded: there is nothing to clean any more."""
         self._queue.mark_cleaned(request.id, self._services.now_ms())

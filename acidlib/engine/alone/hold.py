@@ -33,7 +33,7 @@ class StandaloneHeldPlace(SqlHeldPlace):
     """A directory that is claimed."""
 
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
-        """By what the cleaner knows the result again."""
+        """A file by which the cleaner knows that the result is still there."""
         if not directories:
             return NO_FACTS
         try:

@@ -64,7 +64,7 @@ class Hive3Backend:
         return [Waiting.at(row, place) for row, place in zip(rows, places, strict=True)]
 
     def cautions(self) -> list[str]:
-        """A request is claimed by its id: whoever is first has it."""
+        """Nothing: a request is claimed by its id, by the first who comes."""
         return []
 
     def take(self, waiting: Waiting) -> Taken | None:
@@ -77,15 +77,15 @@ class Hive3Backend:
         return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
-        """To the history, as refused."""
+        """End the request as refused."""
         refuse_waiting(self._services, self._queue, waiting, reason)
 
     def hold(self, taken: Taken) -> Hold:
-        """A request that is ours."""
+        """The hold of a request that is ours."""
         return Hive3Hold(self._services, self._metastore, self._catalog, taken)
 
     def attempts(self) -> Attempts:
-        """By whichever queue it is."""
+        """What the queue of this metastore and its history know, whichever queue it is."""
         return Attempts(
             (row for row in self._queue.in_states(*COUNTED) if self._metastore.ours(row)), self._services.settings
         )
@@ -96,12 +96,12 @@ class Hive3Backend:
         return failed_attempts(self._services, self._queue, request, dry_run=dry_run)
 
     def finish(self, target: Target) -> None:
-        """Under a claim of our own and an exclusive lock, as the publication itself."""
+        """Finish what dead runs began to publish, under a claim and an exclusive lock, as the publication itself."""
         place = (target.database, target.table, target.partition)
         finish_alone(self._services, self._metastore, place, target.location)
 
     def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
-        """Into the queue; with the figures only where it is ours, for Hive's has little room."""
+        """Queue the decision; with its figures only where the queue is ours, for Hive's has little room."""
         request = self._request(place.target, kind, initiator=self._services.initiator_id)
         if self._metastore.own_queue:
             mark = place.write_ids.for_compactor().high_water_mark
@@ -109,7 +109,7 @@ class Hive3Backend:
         return accepted_id(self._services, self._queue, request)
 
     def purge_history(self) -> None:
-        """Ours by Hive's settings; the metastore purges its own."""
+        """Purge our history by Hive's settings; the metastore purges its own."""
         if self._metastore.own_queue:
             purge_history(self._services, self._queue)
 

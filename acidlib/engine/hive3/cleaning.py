@@ -74,7 +74,7 @@ class Hive3ReadyRequests(SqlReadyRequests):
         self._metastore = metastore
 
     def ready(self) -> list[CompactionRequest]:
-        """An earlier mark of a place before a later one."""
+        """The requests of this metastore, an earlier mark of a place before a later one."""
         for line in self._metastore.passed_over():
             self._services.progress.note(line)
         return [_with_mark(row) for row in super().ready()]
@@ -94,7 +94,7 @@ class EvidenceProof:
         self._retention_ms = int(retention_of(services.settings, options) * 1000)
 
     def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target | None]:
-        """As of now."""
+        """The place as the metastore knows it now."""
         return place_now(self._catalog, request, None, self._find)
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
@@ -137,7 +137,7 @@ class EvidenceProof:
         return plan
 
     def _note(self, request: CompactionRequest, target: Target, first_seen: tuple[str, ...]) -> None:
-        """What does not fit is noted by a later run."""
+        """Note evidence in the request; what does not fit is noted by a later run."""
         now = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
         table = table_id(target)
         noted = dict(request.facts.evidence) if request.facts.table_id == table else {}
@@ -169,7 +169,7 @@ class Hive3History:
         self._queue = metastore.queue
 
     def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
-        """As succeeded; in the metastore's queue only with nothing aborted left up to the mark."""
+        """End the request as succeeded; in the metastore's queue only with nothing aborted left up to the mark."""
         mark = recorded_mark(request)
         if not self._metastore.own_queue:
             rows = self._metastore.of_entity(request)
@@ -184,7 +184,7 @@ class Hive3History:
         return None
 
     def dropped(self, request: CompactionRequest) -> None:
-        """As refused."""
+        """End the request as refused."""
         self._queue.mark_refused(request.id, DROPPED, self._services.now_ms(), worker_id=None)
 
 

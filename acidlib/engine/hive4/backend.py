@@ -77,7 +77,7 @@ class Hive4Backend:
         ]
 
     def take(self, waiting: Waiting) -> Taken | None:
-        """Whatever request the metastore hands out next."""
+        """Take whatever request the metastore hands out next."""
         found = self._hms.find_next_compaction(self._services.worker_id, __version__, self._metastore.pool)
         if found is None:
             return None
@@ -85,7 +85,7 @@ class Hive4Backend:
         return Taken(request=found, target=target)
 
     def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
-        """Through a pool that only this run takes from, so that what is handed out is what was asked for."""
+        """Queue it in a pool that only this run takes from, so that what is handed out is what was asked for."""
         target = place.target
         # one of its own for each request: after a lost answer nothing else can be handed out for it
         pool = private_pool(self._services.unique())
@@ -119,11 +119,11 @@ class Hive4Backend:
         """Only a request that was handed out can be refused: nothing to do here."""
 
     def hold(self, taken: Taken) -> Hold:
-        """A request that was handed out to us."""
+        """The hold of a request that was handed out to us."""
         return Hive4Hold(self._services, self._metastore, self._catalog, taken)
 
     def attempts(self) -> Attempts:
-        """By the metastore's own queue."""
+        """What the metastore's queue and its history know."""
         return Attempts(self._hms.show_compactions(), self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
@@ -141,11 +141,11 @@ class Hive4Backend:
         return reason
 
     def finish(self, target: Target) -> None:
-        """Under a claim of our own."""
+        """Finish what dead runs began to publish, under a claim of our own."""
         finish_publications(self._services, target.location)
 
     def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
-        """compact2, which refuses duplicates by itself."""
+        """Queue the decision by compact2, which refuses duplicates by itself."""
         del figures
         target = place.target
         pool = self._metastore.into_pool or target.settings(self._services.settings).text(POOL) or None

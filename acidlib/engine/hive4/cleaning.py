@@ -64,7 +64,7 @@ class Watermark:
 
     @cached_property
     def txns(self) -> OpenTxns:
-        """What was open then."""
+        """The transactions that were open then."""
         return self._hms.open_txns()
 
 
@@ -85,7 +85,7 @@ class Hive4ReadyRequests:
         return recover(self._services, self._hms)
 
     def ready(self) -> list[CompactionRequest]:
-        """An earlier mark of a place before a later one.
+        """The requests that the metastore shows, an earlier mark of a place before a later one.
 
         A later one does not wait for an earlier one: its own watermark is the higher one, and what it covers may be
         just what the earlier one cannot get rid of.
@@ -98,7 +98,7 @@ class Hive4ReadyRequests:
         return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
 
     def waits(self, request: CompactionRequest) -> str | None:
-        """The watermark, and the rows that are not ours to clean."""
+        """Whether the watermark has passed the request, and whether its row is ours to clean."""
         if request.type not in (CompactionType.MAJOR, CompactionType.MINOR):
             return f"left to Hive's own cleaner: it is a {request.type.label}"
         if request.start_ms is None:
@@ -127,7 +127,7 @@ class WatermarkProof:
         self._retention = retention
 
     def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target | None]:
-        """As of a snapshot below the watermark."""
+        """The place as of a snapshot below the watermark."""
         return place_now(self._catalog, request, below(self._watermark.txns), lambda number: _find(self._hms, number))
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
@@ -153,7 +153,7 @@ class Hive4History:
         self._hms = hms
 
     def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
-        """As succeeded, with nothing aborted left up to the mark.
+        """End the request as succeeded, with nothing aborted left up to the mark.
 
         The list may end below the recorded mark, when the metastore has forgotten all that committed: what lies above
         its end was not looked at, and must not be forgotten.
@@ -165,7 +165,7 @@ class Hive4History:
         return stays
 
     def dropped(self, request: CompactionRequest) -> None:
-        """As refused."""
+        """End the request as refused."""
         self._hms.mark_refused(replace(request, error_message=DROPPED))
 
 

@@ -114,7 +114,7 @@ class Hive4Hold:
         return Hive4HeldPlace(self._services, self._hms, self._row, target, txn=txn, claim=claim, started=self._started)
 
     def assert_held(self) -> None:
-        """By the claim."""
+        """The claim is ours, as far as there is one."""
         if self._claim is not None:
             self._claim.assert_mine()
 
@@ -145,7 +145,7 @@ class Hive4Hold:
         return None
 
     def abandon(self) -> None:
-        """Back to the queue, as a new request: nothing in the protocol undoes a claim."""
+        """Queue it again, as a new request: nothing in the protocol undoes a claim."""
         if not self._row.marked:
             self.end(Outcome.CONFLICT, "the run was interrupted", named=False, note=None)
 
