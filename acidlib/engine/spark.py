@@ -33,10 +33,10 @@ class SparkRunner:
     """Runs each item as one task; results come back as values.
 
     Retries and speculation are harmless: an attempt writes under a name of its own, and Spark hands over one result
-    per task.
+    per task. `context` is asked for when there is something to run.
     """
 
-    def __init__(self, context: SparkContext) -> None:
+    def __init__(self, context: Callable[[], SparkContext]) -> None:
         self._context = context
 
     def run(
@@ -75,13 +75,14 @@ class SparkRunner:
         group_id = f"{group} {uuid.uuid4().hex[:8]}"
         found: list[Done[Value]] = []
         failure: list[Exception] = []
+        context = self._context()
 
         def job() -> None:
-            self._context.setJobGroup(group_id, group, interruptOnCancel=True)
-            self._context.setLocalProperty("callSite.short", group)
+            context.setJobGroup(group_id, group, interruptOnCancel=True)
+            context.setLocalProperty("callSite.short", group)
             try:
                 slices = min(len(items), _MOST_TASKS)
-                found.extend(self._context.parallelize(items, slices).mapPartitions(_attempts(work)).collect())
+                found.extend(context.parallelize(items, slices).mapPartitions(_attempts(work)).collect())
             except Exception as error:  # raised in the caller's thread below
                 failure.append(error)
 
@@ -90,9 +91,9 @@ class SparkRunner:
         try:
             while thread.is_alive():
                 thread.join(_POLL_SECONDS)
-                on_progress(self._tasks_done(group_id))
+                on_progress(_tasks_done(context, group_id))
         except BaseException:
-            self._context.cancelJobGroup(group_id)
+            context.cancelJobGroup(group_id)
             raise
         if failure:
             raise RetryError(
@@ -101,15 +102,16 @@ class SparkRunner:
         on_progress(len(items))
         return found
 
-    def _tasks_done(self, group_id: str) -> int:
-        tracker = self._context.statusTracker()
-        done = 0
-        for job in tracker.getJobIdsForGroup(group_id):
-            info = tracker.getJobInfo(job)
-            for stage in info.stageIds if info is not None else ():
-                stage_info = tracker.getStageInfo(stage)
-                done += stage_info.numCompletedTasks if stage_info is not None else 0
-        return done
+
+def _tasks_done(context: SparkContext, group_id: str) -> int:
+    tracker = context.statusTracker()
+    done = 0
+    for job in tracker.getJobIdsForGroup(group_id):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info is not None else ():
+            stage_info = tracker.getStageInfo(stage)
+            done += stage_info.numCompletedTasks if stage_info is not None else 0
+    return done
 
 
 def _attempts(work: Callable[[Any, str], Value]) -> Callable[[Iterable[Any]], Iterator[Done[Value]]]:
@@ -145,17 +147,6 @@ class SparkSession:
         self._context: SparkContext | None = None
         self._lock = threading.Lock()
 
-    def run(
-        self,
-        work: Callable[[Any, str], Value],
-        items: Sequence[Any],
-        *,
-        group: str,
-        on_progress: Callable[[int], None],
-    ) -> list[Done[Value]]:
-        """See Runner."""
-        return SparkRunner(self._started()).run(work, items, group=group, on_progress=on_progress) if items else []
-
     def _started(self) -> SparkContext:
         with self._lock:
             if self._context is not None:
@@ -167,8 +158,8 @@ class SparkSession:
             self._context.setLogLevel("ERROR")
             return self._context
 
-    def __enter__(self) -> SparkSession:
-        return self
+    def __enter__(self) -> SparkRunner:
+        return SparkRunner(self._started)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
