@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import options_from_settings, uris_from_settings
+from acidlib.metastore.options import options_from_settings, parse_endpoints, uris_from_settings
 from acidlib.settings import Layer, Settings, load_settings, site_values
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,23 +65,34 @@ class Environment:
         return replace(self, metastore=())
 
 
+def stated_uris(option: str | None) -> tuple[str, ...] | None:
+    """The URIs of --metastore-uri: none of them where it is `none`; None where it is not given.
+
+    RefusedError for one that is no URI.
+    """
+    if option is None:
+        return None
+    if option.strip().lower() == "none":
+        return ()
+    parse_endpoints([option])
+    return uris_from_settings({"hive.metastore.uris": option})
+
+
 def read_environment(
-    *, metastore_uri: str | None, queue_url: str | None, assignments: Sequence[str], output: str
+    *, metastore: tuple[str, ...] | None, queue_url: str | None, assignments: Sequence[str], output: str
 ) -> Environment:
     """The environment of a run: its options, `HIVE_CONF_DIR`, `ACIDLIB_HOME`, and conf/acidlib.toml.
 
-    `metastore_uri` None takes the one of hive-site.xml (by either of Hive's names), `none` stands for no metastore.
+    metastore  as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
     """
     conf_dir = _path_of("HIVE_CONF_DIR")
     settings, warnings = load_settings(conf_dir=conf_dir, toml=CONF if CONF.exists() else None, assignments=assignments)
     site = {} if conf_dir is None else site_values(conf_dir)
-    without = metastore_uri is not None and metastore_uri.strip().lower() == "none"
-    given = site if metastore_uri is None else {"hive.metastore.uris": metastore_uri}
     return Environment(
         settings=settings,
         queue_url=queue_url or _default_queue_url(),
-        metastore=() if without else uris_from_settings(given),
-        names_metastore=metastore_uri is not None and not without,
+        metastore=uris_from_settings(site) if metastore is None else metastore,
+        names_metastore=bool(metastore),
         site=site,
         output=output,
         warnings=warnings,

@@ -12,11 +12,10 @@ from typing import Any
 import click
 
 from acidlib.engine.command import Machine
-from acidlib.engine.environment import Environment, read_environment
+from acidlib.engine.environment import Environment, read_environment, stated_uris
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Interpretation
 from acidlib.errors import RefusedError
-from acidlib.metastore.options import parse_endpoints
 from acidlib.model.generation import Generation
 from acidlib.model.partitions import check_pattern
 from acidlib.orc.hive_types import row_type_of_columns
@@ -86,12 +85,9 @@ def common_options(function: _Command) -> _Command:
         **options: Any,
     ) -> Any:
         del debug  # JobCommand has it
-        if metastore_uri is not None and metastore_uri.strip().lower() != "none":
-            with _usage():
-                parse_endpoints([metastore_uri])
-        found = read_environment(
-            metastore_uri=metastore_uri, queue_url=queue_url, assignments=assignments, output=output
-        )
+        with _usage():
+            metastore = stated_uris(metastore_uri)
+        found = read_environment(metastore=metastore, queue_url=queue_url, assignments=assignments, output=output)
         return function(environment=found, **options)
 
     return wrapped
