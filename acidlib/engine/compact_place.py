@@ -7,7 +7,7 @@ gives it back.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -83,6 +83,7 @@ class _Found:
     """What is known of a compaction so far: all that its result tells when it ends here."""
 
     job: Job
+    clock: Callable[[], float]
     start: float
     target: Target
     place: ListedPlace | None = None
@@ -93,11 +94,10 @@ class _Found:
         state: Outcome,
         reason: str,
         *,
-        now: float,
         units: tuple[UnitResult, ...] | None = None,
         published: Published | None = None,
     ) -> CompactionResult:
-        """The result of a compaction that ends like this, `now`."""
+        """The result of a compaction that ends like this, now."""
         target, inputs = self.target, self.inputs
         result = CompactionResult(
             id=None if self.job.taken is None else self.job.taken.request.id,
@@ -109,7 +109,7 @@ class _Found:
             state=state,
             reason=reason,
             units=units,
-            seconds=now - self.start,
+            seconds=self.clock() - self.start,
         )
         if inputs is None:
             return result
@@ -137,7 +137,8 @@ class PlaceCompactor:
 
     def steps(self, job: Job) -> Steps:
         """Carry a job out, or plan it. Closed before its end, it gives its request and its place back."""
-        found = _Found(job=job, start=self._services.clock(), target=job.target)
+        clock = self._services.clock
+        found = _Found(job=job, clock=clock, start=clock(), target=job.target)
         if job.taken is None:
             return (yield from self._guarded(self._plan_alone(found), found, None))
         hold = self._backend.hold(job.taken)
@@ -170,9 +171,9 @@ class PlaceCompactor:
             )
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
-            return self._result(found, Outcome.REFUSED, plan.reason)
+            return found.result(Outcome.REFUSED, plan.reason)
         results = yield from self._made((yield from self._units(plan)), None)
-        return self._result(found, Outcome.PLANNED, _why(found.job, plan.inputs), units=results)
+        return found.result(Outcome.PLANNED, _why(found.job, plan.inputs), units=results)
 
     def _carry_out(self, found: _Found, hold: Hold) -> Steps:
         passing(Point.TAKEN)
@@ -191,18 +192,19 @@ class PlaceCompactor:
                 kept = yield from self._made((replace(first, keep_empty=True),), staging)
                 results = (*kept, *results[1:])
             published = self._publish(held, plan, staging, results)
-        return self._result(
-            found, Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
+        return found.result(
+            Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
         )
 
     def _held(self, found: _Found, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
         services, before = self._services, found.job.listed
-        is_unchanged = before is not None and _is_unchanged(services, before)
+        if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
+            before = None
         held = hold.begin()
         target = found.target = held.target
         passing(Point.CLAIMED)
-        if before is not None and is_unchanged and not before.holds_staging:
+        if before is not None:
             return held, before.held_as(target)
         for record in finish_claimed(services.fs, target.location, lambda: held.publishing(Publication.TWO_RENAMES)):
             services.progress.note(f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}")
@@ -233,8 +235,8 @@ class PlaceCompactor:
         mark = refusal.high_water_mark
         if refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX and held.only_clean(mark):
             reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
-            return self._result(found, Outcome.READY_FOR_CLEANING, reason)
-        return self._result(found, Outcome.REFUSED, refusal.reason)
+            return found.result(Outcome.READY_FOR_CLEANING, reason)
+        return found.result(Outcome.REFUSED, refusal.reason)
 
     def _units(
         self, plan: Prepared
@@ -310,11 +312,11 @@ class PlaceCompactor:
         try:
             return (yield from steps)
         except ConflictError as error:
-            return self._result(found, Outcome.CONFLICT, str(error))
+            return found.result(Outcome.CONFLICT, str(error))
         except RefusedError as error:
-            return self._result(found, Outcome.REFUSED, str(error))
+            return found.result(Outcome.REFUSED, str(error))
         except UnknownOutcomeError as error:
-            return self._result(found, Outcome.FAILED, str(error))
+            return found.result(Outcome.FAILED, str(error))
         except AcidError as error:
             return self._failed(found, hold, error)
         except Exception as error:
@@ -322,7 +324,7 @@ class PlaceCompactor:
             fault = DefectError(
                 f"Cannot compact {found.target.name}: because of an unexpected {type(error).__name__}: {error}"
             )
-            return self._result(found, Outcome.FAILED, str(fault))
+            return found.result(Outcome.FAILED, str(fault))
 
     def _failed(self, found: _Found, hold: Hold | None, error: AcidError) -> CompactionResult:
         """It failed; or somebody else has the place now, and what he changed there is why."""
@@ -330,10 +332,10 @@ class PlaceCompactor:
             if hold is not None:
                 hold.assert_held()
         except ConflictError as lost:
-            return self._result(found, Outcome.CONFLICT, f"{lost}; then: {error}")
+            return found.result(Outcome.CONFLICT, f"{lost}; then: {error}")
         except AcidError:
             pass  # the first error is the one to tell
-        return self._result(found, Outcome.FAILED, str(error))
+        return found.result(Outcome.FAILED, str(error))
 
     def _end(self, found: _Found, hold: Hold, result: CompactionResult) -> CompactionResult:
         """Tell the queue and give the place back. Nothing here can undo what was published."""
@@ -365,17 +367,6 @@ class PlaceCompactor:
             hold.close()
         except AcidError as error:
             self._services.progress.note(f"{target.name}: {error}")
-
-    def _result(
-        self,
-        found: _Found,
-        state: Outcome,
-        reason: str,
-        *,
-        units: tuple[UnitResult, ...] | None = None,
-        published: Published | None = None,
-    ) -> CompactionResult:
-        return found.result(state, reason, now=self._services.clock(), units=units, published=published)
 
 
 def _is_unchanged(services: Services, place: ListedPlace) -> bool:
