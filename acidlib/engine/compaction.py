@@ -12,7 +12,6 @@ from acidlib.engine.backend import Backend, Taken, Waiting
 from acidlib.engine.compact_place import Job
 from acidlib.engine.selection import (
     Budget,
-    Looked,
     Order,
     PassedOver,
     Place,
@@ -96,9 +95,7 @@ def _named_jobs(
     notes += selected.notes
     looked, passed_over = look_at(services, selected.targets, run.selection.idle_seconds)
     early += [skipped(one, run.kind) for one in (*selected.passed_over, *passed_over)]
-    early += [
-        ended(one.target, run.kind, one.error) for one in looked if isinstance(one, Unlisted) and one.error is not None
-    ]
+    early += [ended(one.target, run.kind, one.error) for one in looked if isinstance(one, Unlisted)]
     wanted = [one for one in looked if isinstance(one, ListedPlace)]
     found = _in_turn(backend.attempts(), wanted, run, lambda _: False)
     todo = []
@@ -119,7 +116,7 @@ def _named_jobs(
         except AcidError as error:
             early.append(ended(place.target, run.kind, error))
             if turn.done is None:
-                spending.unspent(place)
+                spending.unspent(place.bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +153,7 @@ def _in_turn(
 
 def _within(spending: Spending, turns: Iterable[_Turn[Place]]) -> Iterator[_Turn[Place]]:
     """As many places as the budget lets start; those with nothing to merge cost none."""
-    return takewhile(lambda turn: spending.lets_start(turn.looked, is_free=turn.done is not None), turns)
+    return takewhile(lambda turn: spending.lets_start(turn.looked.bytes, is_free=turn.done is not None), turns)
 
 
 def _left(found: Sequence[_Turn[ListedPlace]]) -> list[str]:
@@ -199,8 +196,8 @@ def _jobs_in_order(
     met: set[Entity] = set()
     while fresh := _not_met(backend.waiting(run.kind), met):
         found = _understood(backend, fresh, run, early) if run.dry_run else fresh
-        for one, looked in zip(found, _measured(services, found, run), strict=True):
-            if not spending.lets_start(looked):
+        for one, input_bytes in zip(found, _measured(services, found, run), strict=True):
+            if not spending.lets_start(input_bytes):
                 return
             if run.dry_run:
                 yield _job(one.request.type, one.target, None, one.request)
@@ -218,13 +215,13 @@ def _not_met(waiting: Sequence[Waiting], met: set[Entity]) -> list[Waiting]:
     return list(takewhile(lambda one: one.request.entity not in met, waiting))
 
 
-def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) -> list[Looked]:
-    """Listings cost time and only a budget of bytes needs them; what cannot be listed costs no budget."""
+def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) -> list[int]:
+    """Input bytes. Listings cost time and only a budget of bytes needs them; what cannot be listed costs no budget."""
     if run.budget.bytes is None:
-        return [Unlisted(target=one.target) for one in found]
+        return [0] * len(found)
     looked, _ = look_at(services, [one.target for one in found if one.error is None], None)
-    by_place: dict[tuple[str, str, str | None, str], Looked] = {_place(one.target): one for one in looked}
-    return [by_place.get(_place(one.target)) or Unlisted(target=one.target) for one in found]
+    by_place = {_place(one.target): one.bytes for one in looked}
+    return [by_place.get(_place(one.target), 0) for one in found]
 
 
 def _understood(

@@ -54,7 +54,7 @@ def _initiate(
 ) -> InitiatorResult:
     try:
         if isinstance(one, Unlisted):
-            raise one.error or ConflictError(f"Cannot judge {one.target.name}: because it was not listed")
+            raise one.error
         return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
     except AcidError as error:
         return replace(_result(one.target), reason=str(error), failed=True)

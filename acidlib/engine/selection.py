@@ -87,13 +87,10 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlisted:
-    """A place of which nothing is known yet; `error` says why where it could not be listed.
-
-    In an order and in a budget it counts as one that holds nothing.
-    """
+    """A place that cannot be listed, and why. In an order and in a budget it counts as one that holds nothing."""
 
     target: Target
-    error: AcidError | None = None
+    error: AcidError
     deltas: int = 0
     delta_bytes: int = 0
     bytes: int = 0
@@ -174,24 +171,24 @@ class Spending:
         self._bytes = 0
         self.stopped: str | None = None
 
-    def lets_start(self, one: Looked, *, is_free: bool = False) -> bool:
+    def lets_start(self, input_bytes: int, *, is_free: bool = False) -> bool:
         """Whether the budget lets a place start, which is counted then; what is free costs nothing but time."""
-        self.stopped = self._late() if is_free else self._reason(one)
+        self.stopped = self._late() if is_free else self._reason(input_bytes)
         if self.stopped is None and not is_free:
             self._partitions += 1
-            self._bytes += one.bytes
+            self._bytes += input_bytes
         return self.stopped is None
 
-    def unspent(self, one: Looked) -> None:
+    def unspent(self, input_bytes: int) -> None:
         """What was let start did not come to that."""
         self._partitions -= 1
-        self._bytes -= one.bytes
+        self._bytes -= input_bytes
 
-    def _reason(self, one: Looked) -> str | None:
+    def _reason(self, input_bytes: int) -> str | None:
         budget = self._budget
         if budget.partitions is not None and self._partitions >= budget.partitions:
             return f"--max-partitions {budget.partitions} is reached"
-        if budget.bytes is not None and self._partitions and self._bytes + one.bytes > budget.bytes:
+        if budget.bytes is not None and self._partitions and self._bytes + input_bytes > budget.bytes:
             return f"--max-bytes {budget.bytes} is reached"
         return self._late()
 

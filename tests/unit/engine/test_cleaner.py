@@ -22,7 +22,6 @@ from acidlib.engine.cleaner import run_cleaner
 from acidlib.engine.cleaning import CleanerOptions
 from acidlib.engine.hive3.cleaning import hive3_cleaning
 from acidlib.engine.hive3.metastore import Hive3Metastore
-from acidlib.engine.runner import LocalRunner
 from acidlib.engine.services import Services
 from acidlib.model.generation import Generation
 from acidlib.model.request_facts import Evidence, RequestFacts
@@ -31,9 +30,6 @@ from acidlib.model.tables import Partition
 from acidlib.model.writeids import all_committed
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.decisions import CleaningResult
-from acidlib.report.progress import TerminalProgress
-from acidlib.settings import default_settings
-from acidlib.storage.local import LocalFileSystem
 
 REQUESTS = 200
 OPTIONS = CleanerOptions(retention_seconds=0, dry_run=True)
@@ -78,22 +74,6 @@ def counted(queue: SqlQueue) -> Asked:
         return made
 
     return asked
-
-
-@pytest.fixture
-def services() -> Services:
-    numbers = itertools.count()
-    return Services(
-        fs=LocalFileSystem(),
-        runner=LocalRunner(lambda: str(next(numbers))),
-        settings=default_settings(),
-        host="host",
-        worker_id="acidlib-host-0123456789abcdef",
-        clock=lambda: 2_000_000_000.0,
-        pause=lambda seconds: None,
-        unique=lambda: str(next(numbers)),
-        progress=TerminalProgress(),
-    )
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from acidlib.engine.hive3.hold import Hive3Hold
 from acidlib.engine.hive3.metastore import Hive3Metastore
 from acidlib.engine.hive4.hold import Hive4Hold
 from acidlib.engine.hive4.metastore import Hive4Metastore
-from acidlib.engine.runner import LocalRunner
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
@@ -29,11 +27,8 @@ from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.values import LockType, OpenTxns, ShownRequest
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import Outcome
-from acidlib.settings import default_settings
 from acidlib.storage.claims import CLAIM_FILE
-from acidlib.storage.local import LocalFileSystem
 
 WORKER = "acidlib-host-0123456789abcdef"
 ROW = ShownRequest(
@@ -81,22 +76,6 @@ def place(tmp_path: Path) -> Path:
     place = tmp_path / "t"
     (place / "delta_0000001_0000001_0000").mkdir(parents=True)
     return place
-
-
-@pytest.fixture
-def services() -> Services:
-    numbers = itertools.count()
-    return Services(
-        fs=LocalFileSystem(),
-        runner=LocalRunner(lambda: str(next(numbers))),
-        settings=default_settings(),
-        host="host",
-        worker_id=WORKER,
-        clock=lambda: 2_000_000_000.0,
-        pause=lambda seconds: None,
-        unique=lambda: str(next(numbers)),
-        progress=TerminalProgress(),
-    )
 
 
 @pytest.fixture(params=[Generation.HIVE3, Generation.HIVE4])

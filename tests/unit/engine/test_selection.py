@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from acidlib.engine.alone.selecting import select_targets
-from acidlib.engine.runner import LocalRunner
 from acidlib.engine.selection import (
     Budget,
     Looked,
@@ -30,29 +29,10 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation, ListedPlace, Target
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
-from acidlib.report.progress import TerminalProgress
 from acidlib.storage.listing import list_location
-from acidlib.storage.local import LocalFileSystem
 
 ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 NOW = 2_000_000_000.0
-
-
-@pytest.fixture
-def services() -> Services:
-    numbers = itertools.count()
-    nothing: Any = None  # settings are not asked here
-    return Services(
-        fs=LocalFileSystem(),
-        runner=LocalRunner(lambda: str(next(numbers))),
-        settings=nothing,
-        host="host",
-        worker_id="worker",
-        clock=lambda: NOW,
-        pause=lambda seconds: None,
-        unique=lambda: str(next(numbers)),
-        progress=TerminalProgress(),
-    )
 
 
 @pytest.fixture
@@ -255,7 +235,9 @@ def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tm
 
 def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> Looked:
     target = Target(database="d", table=name, partition=None, location=f"/w/{name}")
-    return Unlisted(target=target, deltas=deltas, delta_bytes=size, bytes=total, modified=modified)
+    return Unlisted(
+        target=target, error=RefusedError("not listed"), deltas=deltas, delta_bytes=size, bytes=total, modified=modified
+    )
 
 
 FOUR = [
@@ -280,7 +262,7 @@ def test_the_most_urgent_goes_first_and_equal_ones_by_name(order: Order, expecte
 def started(budget: Budget, sizes: list[int], clock: Callable[[], float] = lambda: 0.0) -> tuple[int, str | None]:
     spending = Spending(budget, clock)
     given = [looked(str(number), total=size) for number, size in enumerate(sizes)]
-    return len(list(takewhile(spending.lets_start, given))), spending.stopped
+    return len(list(takewhile(lambda one: spending.lets_start(one.bytes), given))), spending.stopped
 
 
 @pytest.mark.parametrize(
@@ -308,17 +290,17 @@ def test_what_is_free_or_did_not_start_costs_nothing() -> None:
     spending = Spending(Budget(partitions=2, bytes=30), lambda: 0.0)
     given = [looked(str(number), total=size) for number, size in enumerate([100, 20, 10, 10, 1])]
     seen = []
-    for one in takewhile(lambda one: spending.lets_start(one, is_free=one is given[0]), given):
+    for one in takewhile(lambda one: spending.lets_start(one.bytes, is_free=one is given[0]), given):
         seen.append(one)
         if one is given[1]:
-            spending.unspent(one)
+            spending.unspent(one.bytes)
     assert seen == given[:4]
     assert spending.stopped == "--max-partitions 2 is reached"
 
 
 def test_free_places_wait_for_no_budget_but_time() -> None:
     spending = Spending(Budget(partitions=0, deadline=5.0), lambda: 5.0)
-    assert not spending.lets_start(looked("a"), is_free=True)
+    assert not spending.lets_start(looked("a").bytes, is_free=True)
     assert spending.stopped == "the time budget is spent"
 
 

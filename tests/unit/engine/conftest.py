@@ -1,0 +1,30 @@
+"""The services of a run without Spark: all tests of the engine share them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from acidlib.engine.runner import LocalRunner
+from acidlib.engine.services import Services
+from acidlib.report.progress import TerminalProgress
+from acidlib.settings import default_settings
+from acidlib.storage.local import LocalFileSystem
+
+
+@pytest.fixture
+def services() -> Services:
+    """On local files, with built-in settings, at a time that stands still."""
+    numbers = itertools.count()
+    return Services(
+        fs=LocalFileSystem(),
+        runner=LocalRunner(lambda: str(next(numbers))),
+        settings=default_settings(),
+        host="host",
+        worker_id="acidlib-host-0123456789abcdef",
+        clock=lambda: 2_000_000_000.0,
+        pause=lambda seconds: None,
+        unique=lambda: str(next(numbers)),
+        progress=TerminalProgress(),
+    )
