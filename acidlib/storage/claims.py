@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.model.location import Location, parse_location
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.filesystem import FileSystem
 
@@ -73,9 +74,9 @@ class Claim:
             return self._info
 
     @property
-    def location(self) -> str:
+    def location(self) -> Location:
         """The partition that is claimed."""
-        return self._path.removesuffix(f"/{CLAIM_FILE}")
+        return parse_location(self._path.removesuffix(f"/{CLAIM_FILE}"))
 
     def assert_mine(self) -> None:
         """Renews the claim; raises `ConflictError` if somebody else has taken it over or it is gone."""
@@ -123,7 +124,7 @@ class Claim:
                 continue
 
 
-def read_claim(fs: FileSystem, location: str) -> ClaimInfo | None:
+def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
     """The claim on a partition, whoever holds it; None without one.
 
     A claim file that does not parse counts as last alive when it was modified, so that damage ends by itself.
@@ -132,7 +133,7 @@ def read_claim(fs: FileSystem, location: str) -> ClaimInfo | None:
     return None if found is None else found[1]
 
 
-def is_claimed(fs: FileSystem, location: str, now: float, *, own_token: str | None = None) -> bool:
+def is_claimed(fs: FileSystem, location: Location, now: float, *, own_token: str | None = None) -> bool:
     """Whether the partition is held by an owner that is alive and is not the caller, who has `own_token`."""
     info = read_claim(fs, location)
     return info is not None and info.token != own_token and not info.is_stale(now)
@@ -140,7 +141,7 @@ def is_claimed(fs: FileSystem, location: str, now: float, *, own_token: str | No
 
 def claim(
     fs: FileSystem,
-    location: str,
+    location: Location,
     *,
     owner: str,
     token: str,
@@ -153,7 +154,7 @@ def claim(
     Raises `ConflictError` naming the holder while its claim is alive, or when another taker of a stale claim was
     faster; `RefusedError` for a location that is no directory or a symbolic link; `CorruptError` without one.
     """
-    if fs.exists(location) and not fs.is_directory(location):
+    if fs.exists(str(location)) and not fs.is_directory(str(location)):
         raise RefusedError(f"Cannot claim {location}: because it is a file or a symbolic link")
     path = f"{location}/{CLAIM_FILE}"
     now = clock()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, has_hidden_part
+from acidlib.model.location import Location
 from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem, TreeEntry, safe_parts
 
@@ -38,7 +39,7 @@ class RemovalReport:
 
 def remove_paths(
     fs: FileSystem,
-    location: str,
+    location: Location,
     paths: tuple[str, ...],
     *,
     trash: str | None = None,
@@ -66,7 +67,7 @@ def remove_paths(
             if item is None:
                 continue
             if bin_path is None:
-                fs.remove_tree(location, path)
+                fs.remove_tree(str(location), path)
             else:
                 _move_aside(fs, location, path, bin_path)
             removed.append(item)
@@ -85,13 +86,13 @@ def _still_ours(check: Callable[[], None], removed: int) -> None:
         raise ConflictError(f"{error}; {removed} were removed before") from error
 
 
-def measure(fs: FileSystem, location: str, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
+def measure(fs: FileSystem, location: Location, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
     """What removing a path would remove; None when it is missing. Raises what forbids it, as `remove_paths` says.
 
     That is RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file.
     """
-    path = location
-    for part in safe_parts(location, relative):
+    path = str(location)
+    for part in safe_parts(str(location), relative):
         path = f"{path}/{part}"
         if not fs.exists(path):
             return None
@@ -111,25 +112,25 @@ def _listed(directory: str, item: TreeEntry) -> ListedFile:
     return ListedFile(path=f"{directory}/{item.path}", length=item.length, modified=item.modified)
 
 
-def _require_known(location: str, file: ListedFile, known: Collection[ListedFile] | None) -> None:
+def _require_known(location: Location, file: ListedFile, known: Collection[ListedFile] | None) -> None:
     if known is not None and file not in known and not has_hidden_part(file.path):
         raise ConflictError(
             f"Cannot remove {location}/{file.path}: because it was written after the listing that called it obsolete"
         )
 
 
-def _make_trash(fs: FileSystem, location: str, name: str) -> str:
-    if len(safe_parts(location, name)) != 1:
+def _make_trash(fs: FileSystem, location: Location, name: str) -> str:
+    if len(safe_parts(str(location), name)) != 1:
         raise RefusedError(f"Cannot move files aside in {location}: because {name!r} is not a single name")
-    path = location
+    path = str(location)
     for part in (TRASH, name):
         path = f"{path}/{part}"
         _ensure_directory(fs, path)
     return path
 
 
-def _move_aside(fs: FileSystem, location: str, relative: str, bin_path: str) -> None:
-    *parents, name = safe_parts(location, relative)
+def _move_aside(fs: FileSystem, location: Location, relative: str, bin_path: str) -> None:
+    *parents, name = safe_parts(str(location), relative)
     target = bin_path
     for part in parents:
         target = f"{target}/{part}"

@@ -44,7 +44,7 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
             "beat": 1_700_000_000.0,
             "process": process_identity(),
         }
-        assert held.location == location
+        assert str(held.location) == location
         clock.now += 599
         assert is_claimed(FS, location, clock.now)
         with pytest.raises(ConflictError, match=r"because worker-1 on a has worked on it since 2023-11-14T22:13:20"):
