@@ -11,7 +11,7 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.processes import has_ended
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage.claims import STALE_SECONDS, read_claim
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.unfinished import RolledForward, roll_forward, unfinished_publications
 
 
@@ -87,7 +87,7 @@ def finish_publications(
 
 
 def finish_claimed(
-    fs: FileSystem, location: str, alone: Callable[[], AbstractContextManager[None]]
+    fs: RenameFileSystem, location: str, alone: Callable[[], AbstractContextManager[None]]
 ) -> tuple[RolledForward, ...]:
     """Finish the publications of dead runs at a claimed place.
 

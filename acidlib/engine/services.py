@@ -9,7 +9,7 @@ from typing import Protocol
 from acidlib.engine.runner import Runner
 from acidlib.settings import Settings
 from acidlib.storage.claims import Claim, claim
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.staging import revoke_others
 
 WORKER_PREFIX = "acidlib-"
@@ -43,7 +43,7 @@ class Services:
     unique     a new text at each call
     """
 
-    fs: FileSystem
+    fs: RenameFileSystem
     runner: Runner
     settings: Settings
     host: str
@@ -58,7 +58,7 @@ class Services:
 
         What earlier runs staged there is taken from them: none of them can publish any more.
         """
-        held = claim(self.fs, location, owner=self.worker_id, token=self.unique(), clock=self.clock)
+        held = claim(self.fs, location, owner=self.worker_id, token=self.unique())
         try:
             revoke_others(self.fs, location)
         except BaseException:

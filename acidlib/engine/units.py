@@ -21,7 +21,7 @@ from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs
 from acidlib.planning.stripes import shares
 from acidlib.rewrite.parts import BucketJoin, BucketPlan, PartUnit
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.records import StagedDirectory, StagedFile
 from acidlib.storage.staging import accept_attempt, add_output_directory
 
@@ -94,7 +94,7 @@ def run_units(run: Run, units: Sequence[UnitTask]) -> list[Done[UnitResult]]:
 
 
 def collect_results(
-    fs: FileSystem, staging: str, inputs: CompactionInputs, results: Sequence[UnitResult]
+    fs: RenameFileSystem, staging: str, inputs: CompactionInputs, results: Sequence[UnitResult]
 ) -> tuple[StagedDirectory, ...]:
     """Move the files of the attempts that count to where they are published from.
 

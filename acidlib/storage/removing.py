@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, has_hidden_part
 from acidlib.points import Point, passing
-from acidlib.storage.filesystem import FileSystem, TreeEntry, safe_parts
+from acidlib.storage.filesystem import FileSystem, RenameFileSystem, TreeEntry, safe_parts
 
 TRASH = "_acidlib_trash"
 
@@ -37,7 +37,7 @@ class RemovalReport:
 
 
 def remove_paths(
-    fs: FileSystem,
+    fs: RenameFileSystem,
     location: str,
     paths: tuple[str, ...],
     *,
@@ -118,7 +118,7 @@ def _require_known(location: str, file: ListedFile, known: Collection[ListedFile
         )
 
 
-def _make_trash(fs: FileSystem, location: str, name: str) -> str:
+def _make_trash(fs: RenameFileSystem, location: str, name: str) -> str:
     if len(safe_parts(location, name)) != 1:
         raise RefusedError(f"Cannot move files aside in {location}: because {name!r} is not a single name")
     path = location
@@ -128,7 +128,7 @@ def _make_trash(fs: FileSystem, location: str, name: str) -> str:
     return path
 
 
-def _move_aside(fs: FileSystem, location: str, relative: str, bin_path: str) -> None:
+def _move_aside(fs: RenameFileSystem, location: str, relative: str, bin_path: str) -> None:
     *parents, name = safe_parts(location, relative)
     target = bin_path
     for part in parents:
@@ -137,6 +137,6 @@ def _move_aside(fs: FileSystem, location: str, relative: str, bin_path: str) -> 
     fs.rename_noreplace(f"{location}/{relative}", f"{target}/{name}", missing=ConflictError)
 
 
-def _ensure_directory(fs: FileSystem, path: str) -> None:
+def _ensure_directory(fs: RenameFileSystem, path: str) -> None:
     if not fs.is_directory(path):
         fs.make_directory(path)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from acidlib.errors import RefusedError
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.local import LocalFileSystem
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -73,7 +73,7 @@ def _named_path(uri: str) -> str:
     return str(Path(rest).expanduser().absolute()) if match is None else rest
 
 
-def open_filesystem(uri: str) -> tuple[FileSystem, str]:
+def open_filesystem(uri: str) -> tuple[RenameFileSystem, str]:
     """The file system of a URI and the absolute path in it; a bare path is local, see `local_path`.
 
     Raises `RefusedError` naming what is missing when the scheme is not supported.
