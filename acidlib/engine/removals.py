@@ -46,13 +46,13 @@ def remove_named(
 
     known  the files that a look at the place has shown: what holds another one stays
     """
-    bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
+    bin_name = f"{int(services.clock())}-{services.unique()}"
     rate = services.settings.integer("acidlib.cleaner.files.per.second")
     report = remove_paths(
         services.fs(held.location),
         held.location,
         tuple(wanted),
-        trash=bin_name,
+        trash=services.store(held.location).trash(held.location, bin_name) if trash else None,
         known=known,
         before_each=held.assert_mine,
         after_each=lambda item: services.pause(item.files / rate) if rate else None,

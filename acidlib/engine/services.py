@@ -69,7 +69,7 @@ class Services:
         What earlier runs staged there is taken from them: none of them can publish any more.
         """
         store = self.store(location)
-        held = store.claim(location, owner=self.worker_id, token=self.unique(), clock=self.clock)
+        held = store.claim(location, owner=self.worker_id, token=self.unique())
         try:
             store.revoke_others(location)
         except BaseException:

@@ -21,7 +21,7 @@ from acidlib.planning.orc_settings import rewrite_settings
 from acidlib.planning.state import AcidState, acid_state
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer, Settings
-from acidlib.storage.claims import CLAIM_FILE
+from acidlib.storage.claims import CLAIM_DIRECTORY
 from acidlib.storage.staging import STAGING_PREFIX
 from acidlib.storage.witness import witness_of
 
@@ -222,7 +222,7 @@ class ListedPlace:
     @property
     def is_claimed(self) -> bool:
         """Whether somebody was at work there when it was listed, or died there."""
-        return any(file.path == CLAIM_FILE for file in self.listing.files)
+        return CLAIM_DIRECTORY in (*self.listing.directories, *(file.path for file in self.listing.files))
 
     def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
         """Why a compaction would be refused because the place is compact already; None when it is not.

@@ -1,35 +1,51 @@
 """The claim on a partition: one compactor at a time, whatever queue it came from.
 
-The file `_acidlib_claim` in the partition says who works there since when, and when that process was last alive. It is
-created exclusively, renewed, taken over and removed by compare-and-swap only, so that of two takers exactly one wins,
-and an owner that was taken over while it slept can neither renew nor remove the claim of its successor.
+A claim is a directory in the partition that is changed by renames only, because these are what local disks, mounts and
+HDFS do atomically for one of several callers:
 
-An owner counts as dead when it has not renewed its claim for `STALE_SECONDS`, and at once when it ran on this machine
-and its process has ended.
+    _acidlib_claim/<generation>.<token>/   empty; whose token it bears holds the claim
+    _acidlib_claim/<token>.json            who that is, since when, and in which process
+
+It is made whole beside its place, as `_acidlib_claim.<token>`, and renamed there. Renewing renames the generation to
+the next one, taking over renames it to the next one with the taker's token. Both name the generation that they have
+seen, so of two takers exactly one wins, and an owner that was taken over while it slept can neither renew nor release
+the claim of its successor. Generations come into the directory only with the directory itself: one that has none is
+nobody's for ever, and anybody may remove it. A generation is a directory and no file, because a rename of a file has to
+reserve the new name where a mount knows no rename that never replaces, and then there would be two.
+
+The last sign of life is the time of modification of the directory, which every rename in it moves. What time it is now
+the taker reads off a directory that it has just made. So the clock of the file system alone decides what is stale, not
+those of the machines. An owner counts as dead after `STALE_SECONDS` without a sign of life, and at once when it ran on
+this machine and its process has ended.
 """
 
 import json
+import re
 import threading
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
-from acidlib.model.location import Location, parse_location
+from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 
-CLAIM_FILE = "_acidlib_claim"
+CLAIM_DIRECTORY = "_acidlib_claim"
 BEAT_SECONDS = 30.0
 STALE_SECONDS = 600.0
 
-Clock = Callable[[], float]
+_GENERATION = re.compile(r"(\d+)\.(.+)")
+_FIRST_GENERATION = 1
+_TRIES = 5
+_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimInfo:
-    """What a claim file says. `start` and `beat` are seconds since the epoch; `token` is unique to one claim.
+    """Who holds a claim. `start` and `beat`, the last sign of life, are seconds since the epoch by the clock of the
+    file system; `token` is unique to one claim.
 
     `process` is the identity of the owner's process, empty when it is not known (see `processes`).
     """
@@ -41,12 +57,14 @@ class ClaimInfo:
     process: str = ""
 
     def is_stale(self, now: float, stale_seconds: float = STALE_SECONDS) -> bool:
-        """Whether its owner counts as dead. So does one whose clock was far ahead of ours."""
+        """Whether its owner counts as dead. So does one that was last alive in the future: the clock was set back."""
         return abs(now - self.beat) > stale_seconds or has_ended(self.process)
 
     def encode(self) -> bytes:
-        """The contents of the claim file."""
-        return json.dumps(asdict(self)).encode()
+        """The contents of its file."""
+        return json.dumps(
+            {"owner": self.owner, "token": self.token, "start": self.start, "process": self.process}
+        ).encode()
 
 
 class Claim:
@@ -55,11 +73,14 @@ class Claim:
     Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
     """
 
-    def __init__(self, fs: FileSystem, path: str, info: ClaimInfo, clock: Clock, beat_seconds: float) -> None:
+    def __init__(
+        self, fs: RenameFileSystem, location: Location, info: ClaimInfo, generation: int, beat_seconds: float
+    ) -> None:
         self._fs = fs
-        self._path = path
+        self._location = location
+        self._path = f"{location}/{CLAIM_DIRECTORY}"
         self._info = info
-        self._clock = clock
+        self._generation = generation
         self._beat_seconds = beat_seconds
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -69,14 +90,13 @@ class Claim:
 
     @property
     def info(self) -> ClaimInfo:
-        """What the file says now, as far as this process knows."""
-        with self._lock:
-            return self._info
+        """What the claim said when it was made."""
+        return self._info
 
     @property
     def location(self) -> Location:
         """The partition that is claimed."""
-        return parse_location(self._path.removesuffix(f"/{CLAIM_FILE}"))
+        return self._location
 
     def assert_mine(self) -> None:
         """Renews the claim; raises `ConflictError` if somebody else has taken it over or it is gone."""
@@ -84,14 +104,14 @@ class Claim:
             self._renew()
 
     def release(self) -> None:
-        """Stops renewing and removes the claim file, unless it is no longer ours. May be called again."""
+        """Stops renewing and removes the claim, unless it is no longer ours. May be called again."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
         with self._lock:
             if self._lost is None:
                 self._lost = "it was released"
-                self._fs.remove_if(self._path, self._info.encode())
+                _release(self._fs, self._path, self._generation, self._info.token)
 
     def __enter__(self) -> "Claim":
         return self
@@ -107,9 +127,12 @@ class Claim:
 
     def _renew(self) -> None:
         if self._lost is None:
-            renewed = replace(self._info, beat=self._clock())
-            if self._fs.replace_if(self._path, self._info.encode(), renewed.encode()):
-                self._info = renewed
+            mine, following = (
+                _generation_path(self._path, number, self._info.token)
+                for number in (self._generation, self._generation + 1)
+            )
+            if _renamed(self._fs, mine, following):
+                self._generation += 1
                 return
             self._lost = "somebody else has taken it over or removed it"
         raise ConflictError(f"Cannot go on in {self.location}: because our claim on it is lost, {self._lost}")
@@ -120,17 +143,18 @@ class Claim:
                 self.assert_mine()
             except ConflictError:
                 return
-            except AcidError:  # the disk may be full for a while: the next renewal, or assert_mine, will show it
+            except AcidError:  # it may be out of reach for a while: the next renewal, or assert_mine, will show it
                 continue
 
 
 def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
     """The claim on a partition, whoever holds it; None without one.
 
-    A claim file that does not parse counts as last alive when it was modified, so that damage ends by itself.
+    An owner whose file is missing or damaged is not known, but lives as long as the claim is renewed. Raises
+    `RefusedError` for what no run leaves: a link, or two generations.
     """
-    found = _read(fs, f"{location}/{CLAIM_FILE}")
-    return None if found is None else found[1]
+    found = _look(fs, f"{location}/{CLAIM_DIRECTORY}")
+    return None if found is None else found.holder
 
 
 def is_claimed(fs: FileSystem, location: Location, now: float, *, own_token: str | None = None) -> bool:
@@ -140,66 +164,213 @@ def is_claimed(fs: FileSystem, location: Location, now: float, *, own_token: str
 
 
 def claim(
-    fs: FileSystem,
+    fs: RenameFileSystem,
     location: Location,
     *,
     owner: str,
     token: str,
-    clock: Clock,
     beat_seconds: float = BEAT_SECONDS,
     stale_seconds: float = STALE_SECONDS,
 ) -> Claim:
     """Claims a partition for `owner` (a name for people) under the unique `token`.
 
-    Raises `ConflictError` naming the holder while its claim is alive, or when another taker of a stale claim was
-    faster; `RefusedError` for a location that is no directory or a symbolic link; `CorruptError` without one.
+    Raises `ConflictError` naming the holder while its claim is alive, or when other runs are always faster;
+    `RefusedError` for a location that is no directory or a symbolic link, and for what is no claim under its name;
+    `CorruptError` without a location.
     """
     if fs.exists(str(location)) and not fs.is_directory(str(location)):
         raise RefusedError(f"Cannot claim {location}: because it is a file or a symbolic link")
-    path = f"{location}/{CLAIM_FILE}"
-    now = clock()
-    info = ClaimInfo(owner=owner, token=token, start=now, beat=now, process=process_identity())
-    if not fs.exists(path):
+    info = ClaimInfo(owner=owner, token=token, start=0.0, beat=0.0, process=process_identity())
+    for _ in range(_TRIES):
+        held = _try_to_claim(fs, location, info, beat_seconds, stale_seconds)
+        if held is not None:
+            return held
+    raise ConflictError(f"Cannot claim {location}: because other runs have just worked there")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What has the name of a claim. `names` are the files in its directory; `generation` is None where there is none.
+
+    A `holder` without a generation is a file of an older version of this engine.
+    """
+
+    holder: ClaimInfo | None
+    generation: int | None
+    names: tuple[str, ...] = ()
+
+
+def _try_to_claim(
+    fs: RenameFileSystem, location: Location, info: ClaimInfo, beat_seconds: float, stale_seconds: float
+) -> Claim | None:
+    """None when somebody else was faster: then it has to be looked at again."""
+    path = f"{location}/{CLAIM_DIRECTORY}"
+    found = _look(fs, path)
+    own = f"{path}.{info.token}"
+    fs.make_directory(own)
+    try:
+        now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another generation
+        info = replace(info, start=now, beat=now)
+        if found is not None and found.holder is not None and not found.holder.is_stale(now, stale_seconds):
+            raise ConflictError(
+                f"Cannot claim {location}: because {found.holder.owner} has worked on it since "
+                f"{_instant(found.holder.start)} (last sign of life {_instant(found.holder.beat)})"
+            )
+        fs.create(f"{own}/{info.token}.json", info.encode())
+        if found is None or found.generation is None:
+            generation = _make(fs, location, own, info.token, found)
+        else:
+            generation = _take_over(fs, path, own, info.token, found)
+    finally:
+        with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
+            if fs.exists(own):
+                fs.remove_tree(str(location), f"{CLAIM_DIRECTORY}.{info.token}")
+    return None if generation is None else Claim(fs, location, info, generation, beat_seconds)
+
+
+def _make(fs: RenameFileSystem, location: Location, own: str, token: str, found: _Found | None) -> int | None:
+    """Gives our own directory the name of the claim; the generation, or None when another one has that name now."""
+    path = f"{location}/{CLAIM_DIRECTORY}"
+    if found is not None and found.holder is not None:
         try:
-            fs.create(path, info.encode())
+            fs.remove_file(path, missing=ConflictError)
         except ConflictError:
-            return _taken_over(fs, path, info, clock, beat_seconds, stale_seconds)
-        return Claim(fs, path, info, clock, beat_seconds)
-    return _taken_over(fs, path, info, clock, beat_seconds, stale_seconds)
+            return None
+    elif found is not None:
+        _clear(fs, path, found.names)
+    fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
+    fs.inherit(own, str(location))  # others who may write there can take it over
+    made = _renamed(fs, own, path, proof=_generation_path(path, _FIRST_GENERATION, token))
+    return _FIRST_GENERATION if made else None
 
 
-def _taken_over(
-    fs: FileSystem, path: str, info: ClaimInfo, clock: Clock, beat_seconds: float, stale_seconds: float
-) -> Claim:
-    location = path.removesuffix(f"/{CLAIM_FILE}")
-    found = _read(fs, path)
-    if found is None:
-        raise ConflictError(f"Cannot claim {location}: because another run has just worked there")
-    raw, holder = found
-    if not holder.is_stale(info.beat, stale_seconds):
-        raise ConflictError(
-            f"Cannot claim {location}: because {holder.owner} has worked on it since {_instant(holder.start)} "
-            f"(last sign of life {_instant(holder.beat)})"
+def _take_over(fs: RenameFileSystem, path: str, own: str, token: str, found: _Found) -> int | None:
+    """Renames a stale generation to our own; the new one, or None when it was renewed, released or taken meanwhile."""
+    assert found.holder is not None
+    assert found.generation is not None
+    following = found.generation + 1
+    told = f"{path}/{token}.json"
+    if not _renamed(fs, f"{own}/{token}.json", told):
+        return None
+    stale = _generation_path(path, found.generation, found.holder.token)
+    taken = False
+    try:
+        taken = _renamed(fs, stale, _generation_path(path, following, token))
+    finally:
+        with suppress(AcidError):
+            fs.remove_file(f"{path}/{found.holder.token}.json" if taken else told, missing=ConflictError)
+    return following if taken else None
+
+
+def _release(fs: RenameFileSystem, path: str, generation: int, token: str) -> None:
+    """Removes our generation, whose name no other claim has, and then what is left if it is nobody's."""
+    mine = _generation_path(path, generation, token)
+    try:
+        fs.remove_empty_directory(mine)
+    except AcidError:
+        if fs.exists(mine):
+            raise
+    with suppress(AcidError):  # nobody holds it any more: whoever comes next removes the rest
+        found = _look(fs, path, looks=1)
+        if found is not None and found.generation is not None and found.holder is not None:
+            if found.holder.token != token:
+                return
+            # a renewal whose answer was lost has been carried out since
+            fs.remove_empty_directory(_generation_path(path, found.generation, token))
+        if found is not None:
+            _clear(fs, path, found.names)
+
+
+def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> None:
+    """Removes a claim directory that had no generation.
+
+    Its files go by their names: those of a claim that has taken its place meanwhile have others, and the removal of the
+    directory spares one that holds something.
+    """
+    for name in names:
+        with suppress(ConflictError):
+            fs.remove_file(f"{path}/{name}", missing=ConflictError)
+    fs.remove_empty_directory(path)
+
+
+def _renamed(fs: RenameFileSystem, source: str, target: str, *, proof: str | None = None) -> bool:
+    """Renames to a name that is ours alone; False when the source is gone, or somebody else has the target.
+
+    An error may be a lost answer. Then `proof`, by default the target, shows whether it was renamed.
+    """
+    try:
+        fs.rename_noreplace(source, target, missing=ConflictError)
+    except AcidError as error:
+        if fs.exists(proof or target):
+            return True
+        if isinstance(error, ConflictError):
+            return False
+        raise
+    return True
+
+
+def _generation_path(directory: str, number: int, token: str) -> str:
+    return f"{directory}/{number}.{token}"
+
+
+def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _Found | None:
+    """What has the name of the claim; ConflictError when it always changes while it is looked at.
+
+    A listing may miss what is renamed meanwhile, or show it twice: so what no run leaves is looked at again.
+    """
+    for again in reversed(range(looks)):
+        try:
+            entry = fs.entry(path, missing=ConflictError)
+        except ConflictError:
+            return None
+        if entry.is_symlink:
+            raise RefusedError(f"Cannot look at the claim {path}: because it is a symbolic link")
+        try:
+            if not entry.is_directory:
+                return _Found(holder=_of_older_version(fs, path, entry.modified), generation=None)
+            entries = fs.list_directory(path, missing=ConflictError)
+            # after the generation: what is renewed in between is fresh, what is renewed later has another generation
+            beat = fs.entry(path, missing=ConflictError).modified
+        except ConflictError:
+            if again:
+                continue
+            raise
+        names = tuple(entry.name for entry in entries if not entry.is_directory)
+        generations = [entry.name for entry in entries if entry.is_directory]
+        parsed = _GENERATION.fullmatch(generations[0]) if len(generations) == 1 else None
+        if parsed is not None:
+            holder = _told(fs, path, parsed[2], beat)
+            return _Found(holder=holder, generation=int(parsed[1]), names=names)
+        if again:
+            continue
+        if generations:
+            raise RefusedError(
+                f"Cannot look at the claim {path}: because it holds {' and '.join(generations)}, which no run leaves. "
+                "Remove it if nobody works there"
+            )
+        return _Found(holder=None, generation=None, names=names)
+    raise ValueError("a claim is looked at once at least")
+
+
+def _told(fs: FileSystem, path: str, token: str, beat: float) -> ClaimInfo:
+    """What its file says of the owner of a claim."""
+    try:
+        document = json.loads(fs.read(f"{path}/{token}.json", missing=ConflictError))
+        return ClaimInfo(
+            owner=str(document["owner"]),
+            token=token,
+            start=float(document["start"]),
+            beat=beat,
+            process=str(document["process"]),
         )
-    if not fs.replace_if(path, raw, info.encode()):
-        raise ConflictError(f"Cannot claim {location}: because another run took over its stale claim first")
-    return Claim(fs, path, info, clock, beat_seconds)
+    except (AcidError, ValueError, KeyError, TypeError):
+        return ClaimInfo(owner="an unknown run (its claim is damaged)", token=token, start=beat, beat=beat)
 
 
-def _read(fs: FileSystem, path: str) -> tuple[bytes, ClaimInfo] | None:
-    if not fs.exists(path):
-        return None
+def _of_older_version(fs: FileSystem, path: str, modified: float) -> ClaimInfo:
+    """Who holds a claim that is a file, as earlier versions of this engine made it; damaged, it ends by itself."""
     try:
-        raw = fs.read(path, missing=ConflictError)
-        modified = fs.entry(path, missing=ConflictError).modified
-    except ConflictError:
-        return None
-    return raw, _decode(raw, modified)
-
-
-def _decode(raw: bytes, modified: float) -> ClaimInfo:
-    try:
-        document = json.loads(raw)
+        document = json.loads(fs.read(path, missing=ConflictError))
         return ClaimInfo(
             owner=str(document["owner"]),
             token=str(document["token"]),

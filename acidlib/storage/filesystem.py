@@ -1,9 +1,10 @@
 """File systems behind one small interface.
 
-Everything that touches a table's files goes through `FileSystem`. The commit protocol needs of it: renames that are
-atomic and fail on an existing target, files that are created whole and by one of several creators only, small files
-that are replaced or removed only while they have the expected contents, and that what was synced survives a loss of
-power. A file system that cannot do these things must be published to in another way, or not at all.
+Everything that touches a table's files goes through `FileSystem`, which every store has. Publication and claims by
+renames need more of it, `RenameFileSystem`: renames that are atomic and fail on an existing target, files that are
+created whole and by one of several creators only, empty directories whose removal spares what has come into them, and
+that what was synced survives a loss of power. A store without these things must be published to in another way, or not
+at all.
 """
 
 import errno
@@ -41,7 +42,7 @@ class TreeEntry:
 
 
 class FileSystem(Protocol):
-    """The operations of one file system; paths are absolute within it, with forward slashes.
+    """Reading and removing, on any store; paths are absolute within it, with forward slashes.
 
     Every failure is an `AcidError`: no space, no permission and input/output errors are `RetryError`; a path that is
     missing is `missing` where the method takes it (default `CorruptError`); an existing target is `ConflictError`;
@@ -76,14 +77,23 @@ class FileSystem(Protocol):
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         """The whole contents of a file."""
 
+    def remove_tree(self, root: str, relative: str) -> None:
+        """Removes a file or directory below `root` with all it holds; symbolic links are never followed.
+
+        `relative` must stay below `root` and pass through no symbolic link, else `RefusedError`. What is already
+        missing raises `ConflictError`.
+        """
+
+
+class RenameFileSystem(FileSystem, Protocol):
+    """What publication and claims by renames need besides; failures are those of `FileSystem`.
+
+    Every change in a directory (a name that comes, goes or changes) moves its time of modification, by one clock for
+    all who use the file system.
+    """
+
     def create(self, path: str, data: bytes) -> None:
         """Creates a file whole, durable and exclusively: an existing one raises `ConflictError` and stays."""
-
-    def replace_if(self, path: str, expected: bytes, data: bytes) -> bool:
-        """Replaces a small file only while its contents are `expected`; returns whether it did."""
-
-    def remove_if(self, path: str, expected: bytes) -> bool:
-        """Removes a small file only while its contents are `expected`; returns whether it did."""
 
     def make_directory(self, path: str) -> None:
         """Creates one directory; an existing name raises `ConflictError`, a missing parent `CorruptError`."""
@@ -106,12 +116,11 @@ class FileSystem(Protocol):
         An empty directory that is made as the target in this very moment may be replaced; nothing else ever is.
         """
 
-    def remove_tree(self, root: str, relative: str) -> None:
-        """Removes a file or directory below `root` with all it holds; symbolic links are never followed.
+    def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
+        """Removes one file or symbolic link; never a directory that holds something."""
 
-        `relative` must stay below `root` and pass through no symbolic link, else `RefusedError`. What is already
-        missing raises `ConflictError`.
-        """
+    def remove_empty_directory(self, path: str) -> bool:
+        """Removes a directory only if it is empty, atomically; whether it did. False of one that is missing, too."""
 
 
 def safe_parts(root: str, relative: str) -> tuple[str, ...]:

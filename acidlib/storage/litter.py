@@ -13,7 +13,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.names import parse_directory
 from acidlib.model.txnids import ValidTxnList
-from acidlib.storage.claims import CLAIM_FILE, is_claimed
+from acidlib.storage.claims import CLAIM_DIRECTORY, is_claimed, read_claim
 from acidlib.storage.filesystem import Entry, FileSystem
 from acidlib.storage.staging import PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
 
@@ -61,11 +61,11 @@ def find_litter(
     now: float,
     own_token: str | None = None,
 ) -> tuple[Litter, ...]:
-    """Staging directories and unfinished claim files of dead runs in a partition that may be removed.
+    """Staging directories and unfinished claims of dead runs in a partition that may be removed.
 
-    Only what carries our marker, or is empty, and in which nothing was modified for `LITTER_SECONDS`. Never one with a
-    publication record (that is finished first), and nothing at all while somebody else holds a live claim on the
-    partition; `own_token` is that of the caller's own claim.
+    Only what carries our marker or the name of a claim, or is empty, and in which nothing was modified for
+    `LITTER_SECONDS`. Never one with a publication record (that is finished first), and nothing at all while somebody
+    else holds a live claim on the partition; `own_token` is that of the caller's own claim.
     """
     if is_claimed(fs, location, now, own_token=own_token):
         return ()
@@ -76,18 +76,28 @@ def find_litter(
 def _as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> Litter | None:
     if entry.is_symlink:
         return None
-    if not entry.is_directory:
-        unfinished = entry.name.startswith(f"{CLAIM_FILE}.") and entry.name.endswith(".tmp")
-        if not unfinished:
-            return None
-        return Litter(name=entry.name, bytes=entry.length, idle_seconds=now - entry.modified)
-    if not entry.name.startswith(STAGING_PREFIX):
+    if entry.name == CLAIM_DIRECTORY or entry.name.startswith(f"{CLAIM_DIRECTORY}."):
+        return _claim_as_litter(fs, location, entry, now)
+    if not entry.is_directory or not entry.name.startswith(STAGING_PREFIX):
         return None
     found = _contents(fs, location, entry)
     if found is None:
         return None
     if STAGING_MARKER not in found.names and not all(name.startswith(f"{STAGING_MARKER}.") for name in found.names):
         return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
+    return Litter(name=entry.name, bytes=found.bytes, idle_seconds=now - found.modified)
+
+
+def _claim_as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> Litter | None:
+    """What a run leaves that dies while it claims, and while it releases: then nobody holds the claim any more."""
+    if not entry.is_directory:
+        unfinished = entry.name.endswith(".tmp")  # as earlier versions of this engine left it
+        return Litter(name=entry.name, bytes=entry.length, idle_seconds=now - entry.modified) if unfinished else None
+    if entry.name == CLAIM_DIRECTORY and read_claim(fs, location) is not None:
+        return None
+    found = _contents(fs, location, entry)
+    if found is None:
+        return None
     return Litter(name=entry.name, bytes=found.bytes, idle_seconds=now - found.modified)
 
 

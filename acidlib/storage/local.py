@@ -2,18 +2,16 @@
 
 Renames go through renameat2 with RENAME_NOREPLACE, because a plain rename silently replaces an empty directory and any
 file. Many mounts (NFS, most of FUSE) do not know that flag; each rename finds out by trying, and does without it where
-it must (see `_rename_without_flag`). Small shared files are compared and swapped under a lock on the file itself.
+it must (see `_rename_without_flag`).
 """
 
 import ctypes
 import errno
-import fcntl
 import os
 import pwd
 import re
 import shutil
 import stat
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,9 +24,6 @@ _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 _NO_LINKS = _UNSUPPORTED | {errno.EPERM, errno.EMLINK}
-_NO_LOCKS = _UNSUPPORTED | {errno.ENOLCK, errno.EBADF}
-_LOCK_TRIES = 100
-_LOCK_PAUSE_SECONDS = 0.02
 
 _Rename = Callable[[int, bytes, int, bytes, int], int]
 
@@ -147,26 +142,6 @@ class LocalFileSystem:
             raise
         self.sync(str(Path(path).parent))
 
-    def replace_if(self, path: str, expected: bytes, data: bytes) -> bool:
-        with _locked(path) as handle, raising_acid_errors("write", path):
-            if handle is None or _read_all(handle) != expected:
-                return False
-            temporary = _write_beside(path, data)
-            try:
-                Path(temporary).replace(path)
-            except BaseException:
-                _unlink_quietly(temporary)
-                raise
-            self.sync(str(Path(path).parent))
-            return True
-
-    def remove_if(self, path: str, expected: bytes) -> bool:
-        with _locked(path) as handle, raising_acid_errors("remove", path):
-            if handle is None or _read_all(handle) != expected:
-                return False
-            Path(path).unlink()
-            return True
-
     def make_directory(self, path: str) -> None:
         with raising_acid_errors("create", path):
             Path(path).mkdir()
@@ -201,6 +176,20 @@ class LocalFileSystem:
         for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
             self.sync(parent)
 
+    def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
+        with raising_acid_errors("remove", path, missing=missing):
+            Path(path).unlink()
+
+    def remove_empty_directory(self, path: str) -> bool:
+        with raising_acid_errors("remove", path):
+            try:
+                Path(path).rmdir()
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    return False
+                raise
+            return True
+
     def remove_tree(self, root: str, relative: str) -> None:
         parts = safe_parts(root, relative)
         with (
@@ -226,7 +215,7 @@ def _rename_without_flag(source: str, target: str) -> None:
 
     The name of a file is reserved by creating it. That of a directory cannot be, since readers would see it empty; but
     a plain rename fails on everything that holds something. All that it can replace is an empty directory that came
-    after the look at the target, and nobody makes one under the names that are published.
+    after the look at the target. Nobody makes one under the names that are published, and an empty claim is nobody's.
     """
     before = os.lstat(source)
     reserved = not stat.S_ISDIR(before.st_mode)
@@ -339,61 +328,6 @@ def _unlink_quietly(path: str) -> None:
         Path(path).unlink(missing_ok=True)
     except OSError:
         return  # what is left is hidden, and the first error is the one to report
-
-
-@contextmanager
-def _locked(path: str) -> Iterator[int | None]:
-    """A handle on the file that `path` names while nobody else may swap or remove it; None when there is no file.
-
-    Every swap makes a new file, so the lock counts only if the path still names the locked file.
-    """
-    handle: int | None = None
-    with raising_acid_errors("lock", path):
-        try:
-            handle = _open_to_lock(path)
-        except FileNotFoundError:
-            handle = None
-    if handle is None:
-        yield None
-        return
-    try:
-        with raising_acid_errors("lock", path):
-            _flock(handle, path)
-            current = _still_names(path, handle)
-        yield handle if current else None
-    finally:
-        os.close(handle)
-
-
-def _open_to_lock(path: str) -> int:
-    """Opens for writing as well where that is allowed: NFS gives no exclusive lock on what is open for reading only."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except PermissionError:
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _still_names(path: str, handle: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.lstat(path))
-    except FileNotFoundError:
-        return False
-
-
-def _flock(handle: int, path: str) -> None:
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(_LOCK_PAUSE_SECONDS)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            raise RetryError(
-                f"Cannot lock {path}: because the file system of {_mount(path)} locks no files ({error.strerror})"
-            ) from error
-    raise RetryError(f"Cannot lock {path}: because another process has held its lock for too long")
 
 
 @contextmanager

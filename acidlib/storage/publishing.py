@@ -18,7 +18,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseDir, DeltaDir, parse_directory
 from acidlib.points import Point, passing
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, write_record
 from acidlib.storage.staging import PUBLISH_RECORD, REVOKED, remove_staging
 
@@ -37,7 +37,7 @@ class Published:
 
 
 def publish(
-    fs: FileSystem,
+    fs: RenameFileSystem,
     location: Location,
     staging: str,
     directories: tuple[StagedDirectory, ...],
@@ -77,7 +77,7 @@ def publish(
 
 
 def publish_hidden(
-    fs: FileSystem,
+    fs: RenameFileSystem,
     location: Location,
     staging: str,
     directories: tuple[StagedDirectory, ...],
@@ -127,7 +127,7 @@ def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
     return isinstance(parsed, DeltaDir) and parsed.is_delete, directory.name
 
 
-def _seal(fs: FileSystem, location: Location, staging: str, directory: StagedDirectory) -> StagedDirectory:
+def _seal(fs: RenameFileSystem, location: Location, staging: str, directory: StagedDirectory) -> StagedDirectory:
     """Adds the marker files, and makes the directory the table's own and durable; returns it with all its files."""
     path = f"{staging}/{directory.name}"
     verify_directory(fs, path, directory)
@@ -166,7 +166,7 @@ def refuse_existing(fs: FileSystem, location: Location, directories: tuple[Stage
             raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
 
 
-def _rename_one(fs: FileSystem, location: Location, staging: str, name: str) -> None:
+def _rename_one(fs: RenameFileSystem, location: Location, staging: str, name: str) -> None:
     try:
         fs.rename_noreplace(f"{staging}/{name}", f"{location}/{name}", missing=ConflictError)
     except ConflictError:
@@ -179,7 +179,7 @@ def _rename_one(fs: FileSystem, location: Location, staging: str, name: str) -> 
         ) from error
 
 
-def _rename_both(fs: FileSystem, location: Location, staging: str, names: tuple[str, ...]) -> None:
+def _rename_both(fs: RenameFileSystem, location: Location, staging: str, names: tuple[str, ...]) -> None:
     first, second = names
     try:
         _rename_first(fs, location, staging, names)
@@ -197,7 +197,7 @@ def _rename_both(fs: FileSystem, location: Location, staging: str, names: tuple[
         raise
 
 
-def _rename_first(fs: FileSystem, location: Location, staging: str, names: tuple[str, ...]) -> None:
+def _rename_first(fs: RenameFileSystem, location: Location, staging: str, names: tuple[str, ...]) -> None:
     try:
         fs.rename_noreplace(f"{staging}/{names[0]}", f"{location}/{names[0]}", missing=ConflictError)
     except AcidError as error:
@@ -210,7 +210,7 @@ def _rename_first(fs: FileSystem, location: Location, staging: str, names: tuple
 
 
 def _undo_first_rename(
-    fs: FileSystem, location: Location, staging: str, names: tuple[str, ...], cause: AcidError
+    fs: RenameFileSystem, location: Location, staging: str, names: tuple[str, ...], cause: AcidError
 ) -> None:
     """Undoes the first rename: no half may stay visible until a later run comes, if that can be helped."""
     if fs.exists(f"{location}/{names[1]}") and not fs.exists(f"{staging}/{names[1]}"):

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from acidlib.errors import ConflictError, CorruptError
-from acidlib.storage.filesystem import FileSystem, safe_parts
+from acidlib.storage.filesystem import FileSystem, RenameFileSystem, safe_parts
 
 _VERSION = 1
 
@@ -33,7 +33,7 @@ class PublicationRecord:
     inputs: tuple[str, ...]
 
 
-def write_record(fs: FileSystem, path: str, record: PublicationRecord) -> None:
+def write_record(fs: RenameFileSystem, path: str, record: PublicationRecord) -> None:
     """Writes the record whole and durably; an existing one raises `ConflictError`."""
     document = {
         "version": _VERSION,

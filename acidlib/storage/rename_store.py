@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from acidlib.model.location import Location
-from acidlib.storage.claims import Claim, ClaimInfo, Clock, claim, read_claim
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.claims import Claim, ClaimInfo, claim, read_claim
+from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.publishing import Published, publish, publish_hidden
 from acidlib.storage.records import StagedDirectory, StagedFile
+from acidlib.storage.removing import Trash
 from acidlib.storage.staging import (
     PUBLISH_RECORD,
     accept_attempt,
@@ -24,11 +25,11 @@ from acidlib.storage.unfinished import RolledForward, roll_forward, unfinished_p
 class RenameStore:
     """`Store` of a file system with atomic renames."""
 
-    def __init__(self, fs: FileSystem) -> None:
+    def __init__(self, fs: RenameFileSystem) -> None:
         self._fs = fs
 
-    def claim(self, location: Location, *, owner: str, token: str, clock: Clock) -> Claim:
-        return claim(self._fs, location, owner=owner, token=token, clock=clock)
+    def claim(self, location: Location, *, owner: str, token: str) -> Claim:
+        return claim(self._fs, location, owner=owner, token=token)
 
     def holder(self, location: Location) -> ClaimInfo | None:
         return read_claim(self._fs, location)
@@ -38,6 +39,9 @@ class RenameStore:
 
     def stage(self, location: Location, *, unique: str, owner: str, now: float) -> RenameStage:
         return RenameStage(self._fs, location, create_staging(self._fs, location, unique=unique, owner=owner, now=now))
+
+    def trash(self, location: Location, name: str) -> Trash:
+        return Trash(fs=self._fs, location=location, name=name)
 
     def unfinished(self, location: Location) -> tuple[str, ...]:
         return unfinished_publications(self._fs, location)
@@ -49,7 +53,7 @@ class RenameStore:
 class RenameStage:
     """`Stage` in a directory of its own."""
 
-    def __init__(self, fs: FileSystem, location: Location, path: str) -> None:
+    def __init__(self, fs: RenameFileSystem, location: Location, path: str) -> None:
         self._fs = fs
         self._location = location
         self.path = path

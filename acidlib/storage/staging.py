@@ -16,7 +16,7 @@ import json
 
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.location import Location
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 
 STAGING_PREFIX = "_tmp_"
 STAGING_MARKER = "_acidlib_staging"
@@ -25,7 +25,7 @@ PUBLISH_RECORD = "publish.json"
 REVOKED = ".revoked"
 
 
-def create_staging(fs: FileSystem, location: Location, *, unique: str, owner: str, now: float) -> str:
+def create_staging(fs: RenameFileSystem, location: Location, *, unique: str, owner: str, now: float) -> str:
     """Creates `_tmp_<unique>` with its marker and the directory for attempts; returns its path.
 
     Raises `ConflictError` when that name exists.
@@ -38,7 +38,7 @@ def create_staging(fs: FileSystem, location: Location, *, unique: str, owner: st
     return path
 
 
-def add_output_directory(fs: FileSystem, staging: str, name: str) -> str:
+def add_output_directory(fs: RenameFileSystem, staging: str, name: str) -> str:
     """Creates the staged directory that is to be published as `name`; returns its path."""
     path = f"{staging}/{name}"
     fs.make_directory(path)
@@ -50,7 +50,7 @@ def attempt_path(staging: str, directory: str, file: str, attempt: str) -> str:
     return f"{staging}/{ATTEMPTS}/{directory}.{file}.{attempt}"
 
 
-def accept_attempt(fs: FileSystem, staging: str, attempt: str, directory: str, file: str) -> str:
+def accept_attempt(fs: RenameFileSystem, staging: str, attempt: str, directory: str, file: str) -> str:
     """Moves the one attempt that counts to its place in the staged directory; returns the path.
 
     A second attempt for the same file raises `ConflictError`: duplicates are dropped by the caller, never merged.
@@ -69,7 +69,7 @@ def remove_staging(fs: FileSystem, location: Location, staging: str) -> str | No
     return None
 
 
-def revoke(fs: FileSystem, staging: str) -> str:
+def revoke(fs: RenameFileSystem, staging: str) -> str:
     """Takes a staging directory from whoever made it; returns where it lies now."""
     if staging.endswith(REVOKED):
         return staging
@@ -82,7 +82,7 @@ def made_as(name: str) -> str:
     return name.removesuffix(REVOKED)
 
 
-def revoke_others(fs: FileSystem, location: Location) -> None:
+def revoke_others(fs: RenameFileSystem, location: Location) -> None:
     """Takes away what earlier runs of this engine staged in a partition.
 
     The caller has claimed the partition and has staged nothing yet. Never what has the record of a publication, which

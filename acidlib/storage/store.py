@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from acidlib.model.location import Location
-from acidlib.storage.claims import Claim, ClaimInfo, Clock
+from acidlib.storage.claims import Claim, ClaimInfo
 from acidlib.storage.publishing import Published
 from acidlib.storage.records import StagedDirectory
+from acidlib.storage.removing import Trash
 from acidlib.storage.unfinished import RolledForward
 
 
@@ -63,7 +64,7 @@ class Stage(Protocol):
 class Store(Protocol):
     """The steps of a compaction that change a place, in one store."""
 
-    def claim(self, location: Location, *, owner: str, token: str, clock: Clock) -> Claim:
+    def claim(self, location: Location, *, owner: str, token: str) -> Claim:
         """The claim on a place for `owner`, a name for people, under a unique token; see `claims.claim`."""
 
     def holder(self, location: Location) -> ClaimInfo | None:
@@ -74,6 +75,9 @@ class Store(Protocol):
 
     def stage(self, location: Location, *, unique: str, owner: str, now: float) -> Stage:
         """Begin a stage at a place; `unique` is a text that no other run uses."""
+
+    def trash(self, location: Location, name: str) -> Trash:
+        """Where things of a place can be moved instead of being removed; RefusedError where there is no such move."""
 
     def unfinished(self, location: Location) -> tuple[str, ...]:
         """The stages at a place whose publication was begun and not finished, by their paths."""

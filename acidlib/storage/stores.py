@@ -11,7 +11,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.location import LOCAL, Location, local_location, parse_location
 from acidlib.orc.source import DataFiles
 from acidlib.storage.datafiles import LocalDataFiles
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store
@@ -70,7 +70,7 @@ class Stores:
         path = found.path if found.path.startswith("/") else str(Path(found.path).expanduser().absolute())
         return local_location(path)
 
-    def _renaming(self, location: Location) -> FileSystem:
+    def _renaming(self, location: Location) -> RenameFileSystem:
         if location.kind != LOCAL:
             raise RefusedError(f"Cannot open {location}: because a client for {location.scheme}: is not built yet")
         return LocalFileSystem()

@@ -8,7 +8,7 @@ from acidlib.errors import ConflictError, CorruptError
 from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.names import BaseDir, DeltaDir, parse_directory
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 from acidlib.storage.publishing import refuse_existing, remove_recorded_staging, verify_directory
 from acidlib.storage.records import PublicationRecord, StagedDirectory, read_record
 from acidlib.storage.staging import PUBLISH_RECORD, STAGING_PREFIX, revoke
@@ -30,7 +30,7 @@ class RolledForward:
 
 
 def roll_forward(
-    fs: FileSystem,
+    fs: RenameFileSystem,
     location: Location,
     *,
     visible_only: bool = False,
@@ -73,7 +73,7 @@ def _is_visible(fs: FileSystem, staging: str) -> bool:
     return not all(fs.exists(f"{staging}/{directory.name}") for directory in record.directories)
 
 
-def _roll_one(fs: FileSystem, location: Location, staging: str) -> RolledForward:
+def _roll_one(fs: RenameFileSystem, location: Location, staging: str) -> RolledForward:
     staging = revoke(fs, staging)
     record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
     names = tuple(directory.name for directory in record.directories)

@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 import pytest
+from claim_directories import claims_at_time
 from click.testing import CliRunner
 from conformance.hive_tables import FIXTURES
 from judges import merge
@@ -176,6 +177,11 @@ def tree(root: Path, *, times: bool = True, without: Callable[[str], bool] = lam
     return found
 
 
+def within(place: Path) -> dict[str, tuple]:
+    """The same without the place itself, whose own time changes when somebody tries to claim it."""
+    return tree(place, without=lambda name: name == ".")
+
+
 def added(before: dict[str, tuple], after: dict[str, tuple]) -> set[str]:
     """What is new at the top; everything that was there must be as it was, but for the times of directories."""
     for name, facts in before.items():
@@ -211,7 +217,8 @@ def copy_once_more(source: Path, target: Path) -> Path:
 
 
 def at_time(monkeypatch: Any, seconds: float) -> None:
-    """Let jobs believe that it is so many seconds later than it is."""
+    """Let jobs, and the file system as far as claims can tell, believe that it is so many seconds later than it is."""
+    claims_at_time(monkeypatch, seconds)
     monkeypatch.setattr(AROUND, "clock", lambda: time.time() + seconds)
 
 

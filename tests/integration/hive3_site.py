@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from claim_directories import age_claim
 from servers.metastore import Metastore
 
 from integration.harness import Jobs, Ran
@@ -118,7 +118,5 @@ def site(jobs: Jobs, metastore: Metastore, *, hives_queue: bool) -> Iterator[Sit
 
 def forget_claim(laid: Laid) -> None:
     """As if ten minutes had passed since a run that is dead wrote its claim into the directory."""
-    claim = laid.location / "_acidlib_claim"
-    if claim.exists():
-        told = json.loads(claim.read_text())
-        claim.write_text(json.dumps(told | {"start": told["start"] - 700, "beat": told["beat"] - 700}))
+    if (laid.location / "_acidlib_claim").exists():
+        age_claim(laid.location, 700)

@@ -53,7 +53,7 @@ def ended(ran: Ran, state: str) -> set[str]:
 
 
 def another_at_work(place: Path) -> Claim:
-    return claim(LocalFileSystem(), at(place), owner="another", token="t", clock=time.time)
+    return claim(LocalFileSystem(), at(place), owner="another", token="t")
 
 
 @pytest.mark.parametrize("order", ["name", "bytes", "deltas", "age"])

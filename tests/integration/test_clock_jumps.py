@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claim_directories import ELSEWHERE, lay_claim
 from judges import merge
 
 from acidlib.engine import removals, units
@@ -88,8 +89,5 @@ def test_while_it_cleans(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_claim_of_a_clock_that_was_ahead_ends_when_it_is_set_right(jobs: Jobs, tmp_path: Path, wall: Wall) -> None:
     """Its owner was killed on another machine."""
     place = fixture("hive3/a_crud", tmp_path / "t")
-    beat = time.time() + 3 * DAY
-    (place / "_acidlib_claim").write_text(
-        f'{{"owner": "w", "token": "t", "start": {beat}, "beat": {beat}, "process": "elsewhere.1.1"}}'
-    )
+    lay_claim(place, age=-3 * DAY, process=ELSEWHERE)
     assert jobs.good("major_compact", "--location", place, *RUN).states == ["ready for cleaning"]

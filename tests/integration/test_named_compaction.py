@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pyorc
 import pytest
+from claim_directories import CHANGES, owner_elsewhere
 from judges import merge
 
 from acidlib.errors import RetryError
@@ -397,8 +397,7 @@ def test_a_run_that_was_killed_between_the_renames_is_finished(
     assert merge.read(crud) != rows
     assert "_acidlib_claim" in names(crud)
     if elsewhere:
-        claim = crud / "_acidlib_claim"
-        claim.write_text(json.dumps(json.loads(claim.read_text()) | {"process": "elsewhere.1.1"}))
+        owner_elsewhere(crud)
         now = jobs(*(word.format(crud) for word in NEXT_JOBS["major"]), queue_url=f"{jobs.queue_url}3")
         assert (now.status, now.states) == (1, ["conflict"])  # the dead run's claim still counts for ten minutes
         at_time(monkeypatch, 3600)
@@ -467,7 +466,7 @@ def test_a_dead_named_minor_keeps_no_major_from_being_queued(jobs: Jobs, crud: P
 def counted(monkeypatch: pytest.MonkeyPatch, at: int | None) -> list[str]:
     """Count the steps that change the file system; die before the one numbered `at`."""
     steps: list[str] = []
-    for name in ("create", "make_directory", "rename_noreplace", "remove_tree", "remove_if"):
+    for name in CHANGES:
         real = getattr(LocalFileSystem, name)
 
         def step(self, *args: object, real=real, name=name, **more: object):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
+from claim_directories import lay_claim
 from judges import merge
 
 from acidlib.points import Point
@@ -101,11 +102,10 @@ def test_what_is_worked_on_or_has_to_be_finished_is_none(jobs: Jobs, tmp_path: P
     assert listed(jobs, "--location", place) == {}
     jobs.good("minor_compact", "--location", place, *two_renames)
     put(place, "_tmp_1a2b", 4)
-    claim = {"owner": "somebody", "token": "t", "start": time.time(), "beat": time.time()}
-    (place / "_acidlib_claim").write_text(json.dumps(claim))
+    claim = lay_claim(place)
     assert listed(jobs, "--location", place, "--delete") == {}
     assert (place / "_tmp_1a2b").is_dir()
-    (place / "_acidlib_claim").unlink()
+    shutil.rmtree(claim)
     assert listed(jobs, "--location", place, "--delete") == {None: ["_tmp_1a2b"]}
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from claim_directories import lay_claim
 from judges import merge
 
 from acidlib.model.requests import CompactionRequest, CompactionType
-from integration.harness import Jobs, at_time, fixture, names, tree, visible
+from integration.harness import Jobs, at_time, fixture, names, tree, visible, within
 
 LISTS = (
     "db.f_abort:7:9223372036854775807::2,3,6\n"
@@ -394,13 +395,12 @@ def test_a_newer_publication_makes_an_older_request_wait(jobs: Jobs, warehouse: 
 def test_the_cleaner_leaves_what_somebody_works_on(jobs: Jobs, warehouse: Warehouse) -> None:
     place = warehouse["db.crud"]
     jobs.good("major_compact", "--location", place, "--all-committed")
-    now = time.time()
-    (place / "_acidlib_claim").write_text(f'{{"owner":"other","token":"t","start":{now},"beat":{now}}}')
-    before = tree(place)
+    lay_claim(place)
+    before = within(place)
     ran = jobs("cleaner", "--retention", "0s")
     assert ran.status == 3
     assert ran.document["cleanings"][0]["state"] == "conflict"
-    assert tree(place) == before
+    assert within(place) == before
     assert jobs.shown()[1]["state"] == "ready for cleaning"
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from claim_directories import holder_of, lay_claim
 from judges import merge
 
 from acidlib.storage import rename_store
 from integration.children import Child, forked
-from integration.harness import Jobs, Ran, fixture, names, tree, visible
+from integration.harness import Jobs, Ran, fixture, names, visible, within
 
 
 @pytest.fixture
@@ -64,13 +66,13 @@ def test_the_second_run_conflicts(
     rows = merge.read(crud)
     named = ("--location", crud, "--all-committed")
     first = Held(jobs, tmp_path, monkeypatch, "major_compact", *named)
-    before = tree(crud)
+    before = within(crud)
     second_queue = f"sqlite:///{tmp_path / 'other.db'}" if other_queue else jobs.queue_url
     second = jobs(kind, *named, queue_url=second_queue)
     assert (second.status, second.states) == (1, ["conflict"])
     reason = second.compactions[0]["reason"]
     assert ("has worked on it since" if other_queue else "already scheduled with state='working'") in reason
-    assert tree(crud) == before
+    assert within(crud) == before
     assert first.let_go() == (0, ["ready for cleaning"])
     assert merge.read(crud, strict=True) == rows
     assert [name for name in visible(crud) if name.startswith("base")] == ["base_0000004"]
@@ -87,9 +89,9 @@ def test_a_dry_run_beside_a_run_still_plans(
 ) -> None:
     named = ("major_compact", "--location", crud, "--all-committed")
     first = Held(jobs, tmp_path, monkeypatch, *named)
-    before = tree(crud)
+    before = within(crud)
     assert jobs.good(*named, "--dry-run").states == ["planned"]
-    assert tree(crud) == before
+    assert within(crud) == before
     assert first.let_go()[0] == 0
 
 
@@ -181,23 +183,17 @@ def test_initiators_and_cleaners_started_at_the_same_moment(jobs: Jobs, crud: Pa
     assert merge.read(crud, strict=True) == rows
 
 
-def write_claim(place: Path, age: float) -> None:
-    beat = time.time() - age
-    claim = {"owner": "acidlib-other-host", "token": "somebody's", "start": beat, "beat": beat}
-    (place / "_acidlib_claim").write_text(json.dumps(claim))
-
-
 def test_a_live_claim_of_another_run_is_respected(jobs: Jobs, crud: Path) -> None:
-    write_claim(crud, 300)
-    before = tree(crud)
+    lay_claim(crud, age=300)
+    before = within(crud)
     ran = jobs("major_compact", "--location", crud, "--all-committed")
     assert (ran.status, ran.states) == (1, ["conflict"])
     assert "acidlib-other-host has worked on it since" in ran.compactions[0]["reason"]
-    assert tree(crud) == before
+    assert within(crud) == before
 
 
 def test_a_stale_claim_is_taken_over(jobs: Jobs, crud: Path) -> None:
-    write_claim(crud, 700)
+    lay_claim(crud, age=700)
     assert jobs.good("major_compact", "--location", crud, "--all-committed").states == ["ready for cleaning"]
     assert "_acidlib_claim" not in names(crud)
 
@@ -208,7 +204,8 @@ def test_a_claim_that_is_lost_on_the_way_stops_the_publication(
     publish = rename_store.publish
 
     def overtaken(*args, **more):
-        write_claim(crud, 0)
+        shutil.rmtree(crud / "_acidlib_claim")
+        lay_claim(crud)
         return publish(*args, **more)
 
     monkeypatch.setattr(rename_store, "publish", overtaken)
@@ -216,7 +213,7 @@ def test_a_claim_that_is_lost_on_the_way_stops_the_publication(
     ran = jobs("major_compact", "--location", crud, "--all-committed")
     assert (ran.status, ran.states) == (1, ["conflict"])
     assert visible(crud) == before
-    assert json.loads((crud / "_acidlib_claim").read_text())["owner"] == "acidlib-other-host"
+    assert holder_of(crud) == "acidlib-other-host"
 
 
 @pytest.mark.parametrize("appears", ["base_0000003", "base_0000004", "base_0000009", "delta_0000002_0000003"])

@@ -91,7 +91,7 @@ def test_another_version_of_this_library_may_do_more(monkeypatch: pytest.MonkeyP
     ("now", "seen"),
     [
         (HERE, listing(file(TWO), file(ONE))),
-        (HERE, listing(file(ONE), file(TWO), file("_acidlib_claim", 99, 9.0), directories=("_tmp_x",))),
+        (HERE, listing(file(ONE), file(TWO), directories=("_acidlib_claim", "_tmp_x"))),
         # writes to other partitions
         (target(write_ids="db.t:9:8:8:7", facts=facts()), SEEN),
         (target(facts=facts(numRows="7", transient_lastDdlTime="8", COLUMN_STATS_ACCURATE="x")), SEEN),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from acidlib.metastore.values import LockType, OpenTxns, ShownRequest
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.report.results import Outcome
-from acidlib.storage.claims import CLAIM_FILE
+from acidlib.storage.claims import CLAIM_DIRECTORY
 
 WORKER = "acidlib-host-0123456789abcdef"
 ROW = ShownRequest(
@@ -108,11 +109,11 @@ HIVE4 = pytest.mark.parametrize("server", [Generation.HIVE4], indirect=True)
 
 def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: Hold, place: Path) -> None:
     held = hold.begin()
-    assert (str(held.target.location), len(server.locks), (place / CLAIM_FILE).exists()) == (str(place), 1, True)
+    assert (str(held.target.location), len(server.locks), (place / CLAIM_DIRECTORY).exists()) == (str(place), 1, True)
     hold.assert_held()
     for _ in range(2):
         hold.close()
-        assert (server.locks, (place / CLAIM_FILE).exists()) == ({}, False)
+        assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, False)
     assert set(server.txns.values()) <= {"aborted"}
 
 
@@ -125,7 +126,7 @@ def test_with_the_place_claimed_by_another_the_lock_is_given_back(
         assert len(server.locks) == 1
         hold.assert_held()  # nothing is claimed: nothing to ask
         hold.close()
-        assert (server.locks, (place / CLAIM_FILE).exists()) == ({}, True)
+        assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, True)
 
 
 def test_without_a_lock_nothing_is_claimed(server: LockServer, hold: Hold, place: Path) -> None:
@@ -133,7 +134,7 @@ def test_without_a_lock_nothing_is_claimed(server: LockServer, hold: Hold, place
     with pytest.raises(RetryError, match="it is away"):
         hold.begin()
     hold.close()
-    assert (server.locks, (place / CLAIM_FILE).exists()) == ({}, False)
+    assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, False)
 
 
 @HIVE3
@@ -144,7 +145,7 @@ def test_a_lock_that_could_not_be_given_back_is_given_back_by_the_next_attempt(
     server.errors["unlock"] = [Failure(AWAY)]
     with pytest.raises(RetryError, match=r"Cannot release the place d\.t"):
         hold.close()
-    assert (len(server.locks), (place / CLAIM_FILE).exists()) == (1, False)
+    assert (len(server.locks), (place / CLAIM_DIRECTORY).exists()) == (1, False)
     hold.close()
     assert server.locks == {}
 
@@ -157,7 +158,7 @@ def test_a_request_ends_as_far_as_its_beginning_came(
     with pytest.raises(RetryError, match="it is away"):
         hold.begin()
     hold.assert_held()
-    (place / CLAIM_FILE).unlink()
+    shutil.rmtree(place / CLAIM_DIRECTORY)
     with pytest.raises(ConflictError):
         hold.assert_held()
     assert hold.end(Outcome.FAILED, "it is away", named=False, note=None) is None
@@ -201,7 +202,7 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
         held.published(())
     assert hold.end(Outcome.FAILED, "unknown", named=False, note=None) is None
     hold.close()
-    assert (hms.ended, server.txns, (place / CLAIM_FILE).exists()) == ([], {1: "open"}, False)
+    assert (hms.ended, server.txns, (place / CLAIM_DIRECTORY).exists()) == ([], {1: "open"}, False)
 
 
 def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, place: Path) -> None:
@@ -210,8 +211,8 @@ def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, pla
     hold = StandaloneHold(services, NOTHING, Taken(request=request, target=target))
     with pytest.raises(RefusedError, match="the table was made anew"):
         hold.begin()
-    assert (place / CLAIM_FILE).exists()
+    assert (place / CLAIM_DIRECTORY).exists()
     hold.assert_held()
     hold.close()
     hold.close()
-    assert not (place / CLAIM_FILE).exists()
+    assert not (place / CLAIM_DIRECTORY).exists()

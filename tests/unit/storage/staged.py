@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.records import PublicationRecord, StagedDirectory, StagedFile, write_record
 from acidlib.storage.staging import (
@@ -12,7 +12,7 @@ from acidlib.storage.staging import (
     create_staging,
 )
 
-FS: FileSystem = LocalFileSystem()
+FS: RenameFileSystem = LocalFileSystem()
 DELTA = "delta_0000001_0000004"
 DELETES = "delete_delta_0000001_0000004"
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000004_0000004_0000")

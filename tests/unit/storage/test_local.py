@@ -1,7 +1,6 @@
 """The local file system, the listing with its marker files, and discovery by directories."""
 
 import errno
-import fcntl
 import os
 import pickle
 import shutil
@@ -18,13 +17,13 @@ from mounts import refuse_flag
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.storage import local
 from acidlib.storage.discover import discover_location, discover_warehouse
-from acidlib.storage.filesystem import Entry, FileSystem, as_acid_error
+from acidlib.storage.filesystem import Entry, RenameFileSystem, as_acid_error
 from acidlib.storage.listing import data_format, flush_length, list_location
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.stores import Stores
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-FS: FileSystem = LocalFileSystem()
+FS: RenameFileSystem = LocalFileSystem()
 
 
 def put(root: Path, *paths: str) -> None:
@@ -104,17 +103,24 @@ def test_create_is_exclusive_and_leaves_nothing_beside(tmp_path: Path, way: str)
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
-def test_compare_and_swap(tmp_path: Path, way: str) -> None:
-    path = f"{tmp_path}/_f"
-    assert not FS.replace_if(path, b"", b"new")
-    FS.create(path, b"one")
-    assert not FS.replace_if(path, b"other", b"two")
-    assert FS.read(path) == b"one"
-    assert FS.replace_if(path, b"one", b"two")
-    assert FS.read(path) == b"two"
-    assert not FS.remove_if(path, b"one")
-    assert FS.remove_if(path, b"two")
-    assert list(tmp_path.iterdir()) == []
+def test_an_empty_directory_is_removed_and_no_other(tmp_path: Path) -> None:
+    put(tmp_path, "empty/", "full/file", "file")
+    assert FS.remove_empty_directory(f"{tmp_path}/empty")
+    assert not FS.remove_empty_directory(f"{tmp_path}/empty")
+    assert not FS.remove_empty_directory(f"{tmp_path}/full")
+    with pytest.raises(AcidError, match="not a directory"):
+        FS.remove_empty_directory(f"{tmp_path}/file")
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["file", "full", "full/file"]
+
+
+def test_a_file_is_removed_and_no_directory(tmp_path: Path) -> None:
+    put(tmp_path, "empty/", "file")
+    FS.remove_file(f"{tmp_path}/file")
+    with pytest.raises(CorruptError, match="no such file"):
+        FS.remove_file(f"{tmp_path}/file")
+    with pytest.raises(ConflictError, match="it is a directory"):
+        FS.remove_file(f"{tmp_path}/empty", missing=ConflictError)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
 def take(path: Path, how: str) -> None:
@@ -241,32 +247,6 @@ def test_the_mount_is_named_that_a_path_lies_on(mount: Path) -> None:
     (mount / "a b").mkdir()
     assert local._mount(f"{mount}/a b/x") == f"{mount} (fuse)"
     assert local._mount(f"{mount}2/x") != f"{mount} (fuse)"
-
-
-def test_what_nfs_locks_is_open_for_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It locks the bytes of a file in place of flock, which one that is open for reading may not do exclusively."""
-    real = fcntl.flock
-
-    def nfs(handle: int, operation: int) -> None:
-        if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY and operation & fcntl.LOCK_EX:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        real(handle, operation)
-
-    monkeypatch.setattr(fcntl, "flock", nfs)
-    path = f"{tmp_path}/_f"
-    FS.create(path, b"one")
-    assert FS.replace_if(path, b"one", b"two")
-    assert FS.remove_if(path, b"two")
-
-
-def test_a_mount_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(handle: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    FS.create(f"{tmp_path}/_f", b"one")
-    monkeypatch.setattr(fcntl, "flock", none)
-    with pytest.raises(RetryError, match=r"because the file system of /.* locks no files \(No locks available\)"):
-        FS.replace_if(f"{tmp_path}/_f", b"one", b"two")
 
 
 @pytest.mark.parametrize(

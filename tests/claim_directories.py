@@ -1,0 +1,75 @@
+"""Claims as other runs leave them, and time as the file system tells it to claims."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from acidlib.storage.claims import CLAIM_DIRECTORY, ClaimInfo
+from acidlib.storage.filesystem import RenameFileSystem
+from acidlib.storage.local import LocalFileSystem
+
+ELSEWHERE = "elsewhere.1.1"
+"""The identity of a process of another machine."""
+
+CHANGES = (
+    *("create", "make_directory", "inherit", "rename_noreplace"),
+    *("remove_file", "remove_empty_directory", "remove_tree"),
+)
+"""The calls that change a file system."""
+
+
+def lay_claim(location: Path, owner: str = "acidlib-other-host", *, age: float = 0.0, process: str = "") -> Path:
+    """A claim under the token "theirs", whose owner gave its last sign of life `age` seconds ago; its directory."""
+    path, token = location / CLAIM_DIRECTORY, "theirs"
+    (path / f"7.{token}").mkdir(parents=True)
+    beat = time.time() - age
+    info = ClaimInfo(owner=owner, token=token, start=beat, beat=beat, process=process)
+    (path / f"{token}.json").write_bytes(info.encode())
+    os.utime(path, (beat, beat))
+    return path
+
+
+def age_claim(location: Path, seconds: float) -> None:
+    """As if so many seconds had passed since the last sign of life of whoever holds a claim."""
+    path = location / CLAIM_DIRECTORY
+    before = path.stat().st_mtime
+    os.utime(path, (before - seconds, before - seconds))
+
+
+def owner_elsewhere(location: Path) -> None:
+    """As if the holder of a claim had run on another machine."""
+    (file,) = (location / CLAIM_DIRECTORY).glob("*.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"process": ELSEWHERE}))
+
+
+def holder_of(location: Path) -> str:
+    """The owner whom a claim names."""
+    (generation,) = (path.name for path in (location / CLAIM_DIRECTORY).iterdir() if path.is_dir())
+    token = generation.partition(".")[2]
+    return str(json.loads((location / CLAIM_DIRECTORY / f"{token}.json").read_text())["owner"])
+
+
+def claims_at_time(patch: Any, seconds: float, fs: type[RenameFileSystem] = LocalFileSystem) -> None:
+    """Let the clock of a file system be so many seconds ahead, as far as claims can tell."""
+    make, rename = fs.make_directory, fs.rename_noreplace
+
+    def later(directory: Path) -> None:
+        now = time.time() + seconds
+        if directory.name == CLAIM_DIRECTORY or directory.name.startswith(f"{CLAIM_DIRECTORY}."):
+            os.utime(directory, (now, now))
+
+    def make_later(self: RenameFileSystem, path: str) -> None:
+        make(self, path)
+        later(Path(path))
+
+    def rename_later(self: RenameFileSystem, source: str, target: str, **more: Any) -> None:
+        rename(self, source, target, **more)
+        for directory in (Path(target), Path(target).parent):
+            later(directory)
+
+    patch.setattr(fs, "make_directory", make_later)
+    patch.setattr(fs, "rename_noreplace", rename_later)
