@@ -67,7 +67,12 @@ class Hdfs:
     @property
     def configuration(self) -> dict[str, str]:
         """What a client needs to be told."""
-        return {"fs.defaultFS": self.uri, "dfs.replication": str(min(2, len(self._ports)))}
+        return {
+            "fs.defaultFS": self.uri,
+            "dfs.replication": str(min(2, len(self._ports))),
+            # or it takes minutes until a name node is said to be away
+            "dfs.client.failover.max.attempts": "4",
+        }
 
     @property
     def name_node(self) -> ServerProcess:
