@@ -94,15 +94,16 @@ class HdfsSink:
 
     def write(self, data: Any) -> None:
         """Append all bytes of a buffer."""
-        view = memoryview(data).cast("B")
+        # hdfs-native takes bytes as they are, and any other buffer byte by byte
+        piece = data if isinstance(data, bytes) else bytes(memoryview(data).cast("B"))
         file = self._opened()
         try:
             with raising_acid_errors("write", self.name, missing=ConflictError):
-                file.write(view)
+                file.write(piece)
         except BaseException:
             self._file = None
             raise
-        self.position += len(view)
+        self.position += len(piece)
 
     def copy(self, source: ByteSource, offset: int, size: int) -> None:
         """Append a range of another file, through this process: HDFS copies nothing by itself."""
