@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acidlib.errors import RefusedError
-from acidlib.model.location import LOCAL, Location, local_location, parse_location
+from acidlib.model.location import HDFS, LOCAL, Location, local_location, parse_location
 from acidlib.orc.source import DataFiles
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
+from acidlib.storage.hdfs.configuration import default_authority
+from acidlib.storage.hdfs.files import HdfsDataFiles
+from acidlib.storage.hdfs.filesystem import HdfsFileSystem
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store
@@ -59,11 +62,15 @@ class Stores:
 
     def data(self, location: Location) -> DataFiles:
         """What opens and creates data files there, for one task."""
+        if location.kind == HDFS:
+            return HdfsDataFiles(location.authority, self.configuration)
         self._renaming(location)
         return LocalDataFiles()
 
     def _named(self, uri: str) -> Location:
         found = parse_location(uri)
+        if found.kind == HDFS and not found.authority:
+            return replace(found, authority=default_authority(self.configuration))
         if found.kind != LOCAL:
             self._renaming(found)
             return found
@@ -71,6 +78,8 @@ class Stores:
         return local_location(path)
 
     def _renaming(self, location: Location) -> RenameFileSystem:
+        if location.kind == HDFS:
+            return HdfsFileSystem(location.authority, self.configuration)
         if location.kind != LOCAL:
             raise RefusedError(f"Cannot open {location}: because a client for {location.scheme}: is not built yet")
         return LocalFileSystem()
