@@ -18,7 +18,7 @@ from acidlib.engine.cleaning import CleanerOptions
 from acidlib.engine.command import JobCommand, print_notes, print_result, services
 from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_backend, open_cleaning
-from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, path_of
+from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, located
 from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
@@ -76,8 +76,8 @@ def main(
     if not environment.metastore and warehouse is None and (tables or exclude or partitions):
         raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
     selection = Selection(
-        location=path_of(location),
-        warehouse=path_of(warehouse),
+        location=located(environment, location),
+        warehouse=located(environment, warehouse),
         tables=tables,
         exclude=exclude,
         partitions=partitions,
@@ -102,9 +102,10 @@ def main(
     ):
         results = run_cleaner(found, cleaning, options)
         run_id = found.worker_id
-        absent = not results and selection.location is not None and not found.fs.exists(selection.location)
+        place = selection.location
+        absent = not results and place is not None and not found.fs(place).exists(str(place))
     # it may have been dropped, or its name be wrong
-    notes = [f"{selection.location} does not exist, and no request of it awaits cleaning"] if absent else []
+    notes = [f"{place} does not exist, and no request of it awaits cleaning"] if absent else []
     _finish(environment, results, notes, run_id=run_id, dry_run=dry_run)
 
 

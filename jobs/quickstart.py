@@ -29,6 +29,7 @@ from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation
 from acidlib.errors import AcidError, CorruptError
+from acidlib.model.location import local_location
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.stated_write_ids import stated_write_ids
@@ -87,7 +88,7 @@ class Quickstart:
 
     def scan(self, *, dry_run: bool) -> None:
         """The initiator over the whole warehouse."""
-        selection = Selection(warehouse=str(self.warehouse))
+        selection = Selection(warehouse=local_location(str(self.warehouse)))
         with open_backend(self.where, self.found, self._interpretation()) as backend:
             results, _ = run_initiator(self.found, backend, selection, dry_run=dry_run, force=False)
         self.page.table(
@@ -102,7 +103,9 @@ class Quickstart:
 
     def compact(self, kind: CompactionType, *, named: bool) -> None:
         """A compaction job: of all tables by name, or of what waits in the queue."""
-        selection = Selection(warehouse=str(self.warehouse), tables=("default.*",)) if named else Selection()
+        selection = (
+            Selection(warehouse=local_location(str(self.warehouse)), tables=("default.*",)) if named else Selection()
+        )
         run = CompactionRun(kind=kind, selection=selection, rewrite=TINY)
         with open_backend(self.where, self.found, self._interpretation()) as backend:
             results, _ = run_compaction(self.found, backend, run)

@@ -16,6 +16,7 @@ from judges import mutants, tables
 from judges import orc_tail as o
 
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.alignment import Alignment, align
@@ -24,6 +25,7 @@ from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.stripe_keys import StripeKeys
 from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.storage.stores import Stores
 
 COLUMNS = "struct<a:int,s:string>"
 STRIPES = tables.Layout(compression="none", stripe_size=1, stride=5, batch=10)
@@ -70,6 +72,19 @@ class _Counted:
     def close(self) -> None:
         self._files.opened.remove(self.name)
         self._source.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenedBy(Stores):
+    files: CountedFiles
+
+    def data(self, location: Location) -> CountedFiles:
+        return self.files
+
+
+def opened_by(files: CountedFiles) -> Stores:
+    """Stores that open every data file by these."""
+    return _OpenedBy(files=files)
 
 
 def at_root(data: DataFiles | None = None) -> InputFiles:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from located import at
+
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
 from acidlib.engine.tasks import UnitTask, look_task, run_unit_task
@@ -16,16 +18,13 @@ from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.orc.source import DataFiles
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
 from acidlib.settings import Layer, Settings, default_settings
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
-from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.publishing import publish, publish_hidden
-from acidlib.storage.staging import create_staging
+from acidlib.storage.stores import Stores
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 
@@ -51,10 +50,10 @@ def prepared(
     visibility_txn: int | None = None,
     minor_as_major_bytes: int = 0,
     row_type: str | None = None,
-    data: DataFiles | None = None,
+    stores: Stores | None = None,
 ) -> Prepared:
     """A compaction as the engine prepares it, of a table that is known to be full ACID; raises RefusedPlanError."""
-    fs = LocalFileSystem()
+    stores = stores or Stores()
     stated = StatedWriteIds(single=ValidWriteIdList.parse(write_ids)) if write_ids else StatedWriteIds(everything=True)
     name = stated.single.table if stated.single is not None else None
     database, _, table = (name or "default.t").rpartition(".")
@@ -62,7 +61,7 @@ def prepared(
         database=database or "default",
         table=table,
         partition=None,
-        location=str(location),
+        location=at(location),
         interpretation=Interpretation(
             write_ids=stated,
             generation=Generation(generation),
@@ -73,12 +72,11 @@ def prepared(
         ),
     )
     found = prepare(
-        fs,
-        target.listed(list_location(fs, str(location))),
+        stores,
+        target.listed(list_location(stores.fs(target.location), target.location)),
         kind,
         minor_as_major_bytes=minor_as_major_bytes,
         automatic=False,
-        data=data or LocalDataFiles(),
     )
     if isinstance(found, Refusal):
         raise RefusedPlanError(found.reason)
@@ -134,23 +132,23 @@ def compact_directory(
     `write_ids` is a reader's list in Hive's format, blank for "all committed". A result without rows or events is left
     out when another has some. Nothing of the result is left when a unit fails; raises RefusedPlanError, AcidError.
     """
-    fs = LocalFileSystem()
+    stores, place = Stores(), at(location)
     found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type)
     units = units_of(found, settings, matching)
-    staging = create_staging(fs, str(location), unique="test", owner="test", now=time.time())
+    stage = stores.store(place).stage(place, unique="test", owner="test", now=time.time())
     try:
         results = tuple(
-            run_unit_task(UnitTask(unit=unit, staging=staging), f"attempt-{number}")
+            run_unit_task(UnitTask(unit=unit, staging=stage.path, stores=stores), f"attempt-{number}")
             for number, unit in enumerate(units)
         )
-        staged = collect_results(fs, staging, found.inputs, results)
+        staged = collect_results(stage, found.inputs, results)
         if found.inputs.publication is Publication.COMMIT:
-            published = publish_hidden(fs, str(location), staging, staged, last_check=lambda: None)
+            published = stage.publish_hidden(staged, last_check=lambda: None)
         else:
             inputs = tuple(entry.path for entry in found.inputs.directories if entry.path)
-            published = publish(fs, str(location), staging, staged, inputs=inputs, last_check=lambda: None)
+            published = stage.publish(staged, inputs=inputs, last_check=lambda: None)
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(stage.path, ignore_errors=True)
     return Compacted(inputs=found.inputs, results=results, directories=published.directories)
 
 
@@ -169,7 +167,7 @@ def join_plain_files(
         for path in files
     )
     unit = JoinUnit(
-        location="",
+        location=at(""),
         directory=made.parent.name,
         file_name=made.name,
         bucket=0,

@@ -13,7 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from acidlib.orc import compression
 
-pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour")
+pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour", "filesystem_behaviour")
 
 HERE = "tests/integration/test_"
 # files that use the same servers, of which a process starts one each (integration/conftest.py)

@@ -19,6 +19,7 @@ from judges import orc_tail as o
 from judges.merge import bucket_property, writer_of
 from judges.tables import Event, Layout
 from judges.values import canonical, open_orc
+from located import at
 from orc_memory import MemoryFiles, root_column, tail_of
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
@@ -139,7 +140,7 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
     def unit(inputs: tuple[DataFile, ...], *, is_delete: bool = False) -> None:
         run_unit(
             Unit(
-                location="/t",
+                location=at("/t"),
                 directory=f"{'delete_' if is_delete else ''}delta_0000001_0000004",
                 bucket=0,
                 is_delete=is_delete,
@@ -163,7 +164,7 @@ def trial(sample: Sample, rng: random.Random) -> Trial:
         if len({facts.group_key for facts in found}) == 1 and found[0].way is JoinWay.STRIPES:
             run_join(
                 JoinUnit(
-                    location="/t",
+                    location=at("/t"),
                     directory="base_0000009",
                     file_name="bucket_00000",
                     bucket=0,

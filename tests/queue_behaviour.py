@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from claiming import claim_next
+from located import at
 
 from acidlib.engine.queueing import history_retention
 from acidlib.errors import ConflictError, RefusedError
@@ -27,7 +28,7 @@ def request(
     location: str | None = "/w/t",
     highest_write_id: int | None = None,
 ) -> CompactionRequest:
-    facts = RequestFacts() if location is None else RequestFacts(location=location, write_ids=WRITE_IDS)
+    facts = RequestFacts() if location is None else RequestFacts(location=at(location), write_ids=WRITE_IDS)
     return CompactionRequest(
         id=0,
         database="db",
@@ -72,7 +73,9 @@ class QueueBehaviour:
         queue.mark_compacted(1, "w-1", 30, facts=RequestFacts(outputs=("base_0000009",), reason="s"))
         (ready,) = queue.ready_for_cleaning()
         assert (ready.worker_id, ready.highest_write_id, ready.commit_ms) == (None, 9, 30)
-        assert ready.facts == RequestFacts(location="/w/t", write_ids=WRITE_IDS, reason="s", outputs=("base_0000009",))
+        assert ready.facts == RequestFacts(
+            location=at("/w/t"), write_ids=WRITE_IDS, reason="s", outputs=("base_0000009",)
+        )
         queue.set_cleaner_note(1, "a reader is open", 300)
         assert queue.ready_for_cleaning()[0].retry_retention_ms == 300
         queue.mark_cleaned(1, 50)
@@ -253,12 +256,12 @@ class QueueBehaviour:
         def ids(rows: tuple[CompactionRequest, ...]) -> list[int]:
             return [row.id for row in rows]
 
-        assert ids(queue.at_location("/w/a/p=1")) == [2, 1]
-        assert ids(queue.at_location("/w/a_b%")) == [5]
-        assert ids(queue.at_location("/w/axb%")) == ids(queue.at_location("/w")) == []
-        assert ids(queue.below_location("/w/a")) == [7, 4, 3, 2, 1]
-        assert ids(queue.below_location("/w/a_b%")) == [5]
-        assert ids(queue.below_location("/w")) == [7, 5, 4, 3, 2, 1]
+        assert ids(queue.at_location(at("/w/a/p=1"))) == [2, 1]
+        assert ids(queue.at_location(at("/w/a_b%"))) == [5]
+        assert ids(queue.at_location(at("/w/axb%"))) == ids(queue.at_location(at("/w"))) == []
+        assert ids(queue.below_location(at("/w/a"))) == [7, 4, 3, 2, 1]
+        assert ids(queue.below_location(at("/w/a_b%"))) == [5]
+        assert ids(queue.below_location(at("/w"))) == [7, 5, 4, 3, 2, 1]
         assert [ids(queue.of_entity(one)) for one in wanted] == [[1], [2], [3], [4], [7, 5], [6], [7, 5]]
         assert ids(queue.in_states(State.FAILED, State.READY_FOR_CLEANING)) == [2, 1]
         assert ids(queue.in_states(State.INITIATED)) == [7, 6, 4, 3]

@@ -14,6 +14,7 @@ from acidlib.engine.attempts import Attempts
 from acidlib.engine.selection import PassedOver, Selection
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, RefusedError
+from acidlib.model.location import NOWHERE
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.txnids import ValidTxnList
@@ -32,7 +33,7 @@ class Selected:
 
 def nowhere(request: CompactionRequest) -> Target:
     """A target of which only the names are known yet."""
-    return Target(database=request.database, table=request.table, partition=request.partition, location="")
+    return Target(database=request.database, table=request.table, partition=request.partition, location=NOWHERE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

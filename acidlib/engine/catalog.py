@@ -17,6 +17,7 @@ from acidlib.engine.target import FULL, INSERT_ONLY, Interpretation, TableFacts,
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.model.generation import Generation
+from acidlib.model.location import NOWHERE
 from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import Database, Partition, Table
@@ -25,7 +26,6 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.eligible import why_not
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer
-from acidlib.storage.uris import local_path_below
 
 Entity = tuple[str, str, str | None]
 
@@ -64,7 +64,7 @@ class Catalog:
             elif automatic and table.full_name not in selection.tables:
                 passed[reason.replace(table.full_name, "…")] += 1
             else:
-                place = Target(database=table.database, table=table.name, partition=None, location="")
+                place = Target(database=table.database, table=table.name, partition=None, location=NOWHERE)
                 passed_over.append(PassedOver(target=place, reason=reason))
         if selection.partitions and tables and not chosen and not passed_over:
             names = [table.full_name for _, table in tables]
@@ -187,7 +187,7 @@ class Catalog:
         try:
             target = self._target(database, table, name, partition)
         except AcidError as error:
-            place = Target(database=table.database, table=table.name, partition=name, location="")
+            place = Target(database=table.database, table=table.name, partition=name, location=NOWHERE)
             return PassedOver(target=place, reason=str(error))
         if (table.database, table.name, name) in busy:
             return PassedOver(target=target, reason="a request for it waits or is being worked on")
@@ -199,8 +199,8 @@ class Catalog:
             raise RefusedError(reason)
         if not storage.location:
             raise RefusedError(f"Cannot compact {table.full_name}: because the metastore tells no location for it")
-        location = local_path_below(storage.location, table.storage.location or storage.location)
-        if not location.strip("/"):
+        location = self._services.stores.locate_below(storage.location, table.storage.location or storage.location)
+        if location.is_root:
             raise RefusedError(f"Cannot compact {table.full_name}: because its location is the whole file system")
         return Target(
             database=table.database,
@@ -263,7 +263,7 @@ def run_as_user(services: Services, target: Target) -> str:
     `metastore.compactor.run.as.user`, else the owner of the table's directory, else the table's owner.
     """
     given = services.settings.text("metastore.compactor.run.as.user")
-    owner = given or services.fs.owner(target.location)
+    owner = given or services.fs(target.location).owner(str(target.location))
     if not owner and target.facts is not None:
         owner = target.facts.table.owner
     if not owner:

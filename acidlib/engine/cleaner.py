@@ -15,13 +15,13 @@ from acidlib.engine.removals import litter_at, remove_litter, remove_named, woul
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RetryError
+from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
 from acidlib.storage.litter import find_litter
-from acidlib.storage.unfinished import unfinished_publications
 
 
 def run_cleaner(services: Services, cleaning: Cleaning, options: CleanerOptions) -> list[CleaningResult]:
@@ -33,30 +33,31 @@ def run_cleaner(services: Services, cleaning: Cleaning, options: CleanerOptions)
     seen = {result.location for result in results}
     for request in cleaning.known_places():
         place = request.facts.location
-        if place is None or place in seen:
+        if place is None or str(place) in seen:
             continue
-        seen.add(place)
+        seen.add(str(place))
         left = _leftovers(services, cleaning, request, place, dry_run=options.dry_run)
         results += [left] if left is not None else []
     return results
 
 
 def _leftovers(
-    services: Services, cleaning: Cleaning, request: CompactionRequest, place: str, *, dry_run: bool
+    services: Services, cleaning: Cleaning, request: CompactionRequest, place: Location, *, dry_run: bool
 ) -> CleaningResult | None:
     """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
-    result = replace(_result(request, "planned", ""), id=None, location=place)
+    result = replace(_result(request, "planned", ""), id=None, location=str(place))
     try:
-        if not services.fs.is_directory(place):
+        fs, store = services.fs(place), services.store(place)
+        if not fs.is_directory(str(place)):
             return None
-        unfinished = unfinished_publications(services.fs, place)
-        if not unfinished and not find_litter(services.fs, place, now=services.clock()):
+        unfinished = store.unfinished(place)
+        if not unfinished and not find_litter(fs, place, now=services.clock()):
             return None
         reason = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
         if dry_run:
             return replace(result, reason=reason, removed=litter_at(services, place))
         with services.claim(place) as held:
-            finish_claimed(services.fs, place, lambda: cleaning.without_readers(request))
+            finish_claimed(store, place, lambda: cleaning.without_readers(request))
             removed, problems = remove_litter(services, held)
         if problems:
             return replace(result, state="failed", reason="; ".join(problems), removed=removed)
@@ -104,21 +105,21 @@ def _clean(
     so_far: _ResultSoFar,
     options: CleanerOptions,
 ) -> CleaningResult:
-    fs = services.fs
     waits = cleaning.requests.waits(request)
     if not options.dry_run and waits is not None:
         return _result(request, "ready for cleaning", waits)
     request, target = cleaning.proof.place(request)
-    if target is None or not fs.exists(target.location):
+    if target is None or not services.fs(target.location).exists(str(target.location)):
         if waits is not None:
             return _result(request, "planned", waits)
         return _gone(services, cleaning, request, target, dry_run=options.dry_run)
-    so_far.result = replace(_result(request, "ready for cleaning", ""), location=target.location)
+    so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
+    fs, store = services.fs(target.location), services.store(target.location)
     if options.dry_run:
         return _would_clean(services, cleaning, request, target, so_far.result, waits)
     with services.claim(target.location) as held:
         passing(Point.CLEANING_CLAIMED)
-        finish_claimed(fs, target.location, lambda: cleaning.without_readers(request))
+        finish_claimed(store, target.location, lambda: cleaning.without_readers(request))
         listing = list_location(fs, target.location, missing=ConflictError)
         if cleaning.must_exist and not listing.files and not listing.top_directories():
             raise _missing(target, "it is empty")
@@ -161,16 +162,16 @@ def _would_clean(
     waits: str | None,
 ) -> CleaningResult:
     """What a run would remove now, or what it waits for."""
-    if unfinished_publications(services.fs, target.location):
+    if services.store(target.location).unfinished(target.location):
         return replace(result, state="planned", reason="a publication there is unfinished; the run finishes it first")
-    listing = list_location(services.fs, target.location, missing=ConflictError)
+    listing = list_location(services.fs(target.location), target.location, missing=ConflictError)
     plan = cleaning.proof.plan(request, target, listing)
     if waits is not None:
         later = tuple(f"{removal.path}: {waits}" for removal in plan.remove)
         return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))
-    removed, stays = would_go(services, result.location, plan.remove, listing)
+    removed, stays = would_go(services, target.location, plan.remove, listing)
     reason = f"{len(removed)} to remove, {len(stays) + len(plan.blocked)} wait"
-    gone = removed + litter_at(services, result.location)
+    gone = removed + litter_at(services, target.location)
     return replace(result, state="planned", reason=reason, removed=gone, blocked=stays + _waiting(plan))
 
 
@@ -183,7 +184,7 @@ def _gone(
 ) -> CleaningResult:
     if target is not None and cleaning.must_exist:
         raise _missing(target, "it is not there")
-    if target is not None and not services.fs.exists(target.location.rpartition("/")[0]):
+    if target is not None and not services.fs(target.location).exists(str(target.location.parent)):
         raise _missing(target, "neither it nor the directory above it is there")
     what = "table or partition" if target is None else "location"
     return _dropped(cleaning, request, f"the {what} does not exist any more", dry_run=dry_run)
@@ -206,7 +207,7 @@ def _result(request: CompactionRequest, state: str, reason: str) -> CleaningResu
         database=request.database,
         table=request.table,
         partition=request.partition,
-        location=request.facts.location or "",
+        location=str(request.facts.location or ""),
         state=state,
         reason=reason,
     )

@@ -14,6 +14,7 @@ from acidlib.engine.selection import Selection
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, RefusedError
 from acidlib.model.listing import Listing
+from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan
 
@@ -31,7 +32,7 @@ class CleanerOptions:
     """
 
     retention_seconds: float | None = None
-    location: str | None = None
+    location: Location | None = None
     selection: Selection = field(default_factory=Selection)
     force: bool = False
     dry_run: bool = False

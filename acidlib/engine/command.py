@@ -24,7 +24,6 @@ from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
-from acidlib.storage.uris import open_filesystem
 
 
 class Session(Protocol):
@@ -120,7 +119,6 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
     progress = TerminalProgress()
     for warning in environment.warnings:
         progress.note(f"warning: {warning}")
-    fs, _ = open_filesystem("/")
     conf = {"spark.ui.showConsoleProgress": "false", "spark.executorEnv.PYTHONPATH": str(ROOT)}
     yarn_queue = environment.settings.text("hive.compactor.job.queue")
     if yarn_queue:
@@ -130,7 +128,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
         machine.session(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
     ):
         yield Services(
-            fs=fs,
+            stores=environment.stores,
             runner=runner,
             settings=environment.settings,
             host=host,

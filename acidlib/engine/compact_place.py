@@ -29,11 +29,9 @@ from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
-from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
-from acidlib.storage.publishing import Published, publish, publish_hidden, take_back
-from acidlib.storage.staging import PUBLISH_RECORD, create_staging, remove_staging
-from acidlib.storage.unfinished import unfinished_publications
+from acidlib.storage.publishing import Published, take_back
+from acidlib.storage.store import Stage
 
 MAX_LOCK_TRIES = 3
 
@@ -103,7 +101,7 @@ class _Found:
             id=None if self.job.taken is None else self.job.taken.request.id,
             database=target.database,
             table=target.table,
-            location=target.location,
+            location=str(target.location),
             partition=target.partition,
             type=self.job.kind.label.lower(),
             state=state,
@@ -162,9 +160,10 @@ class PlaceCompactor:
     # --- the way of one compaction --------------------------------------------------------------------------------
 
     def _plan_alone(self, found: _Found) -> Steps:
-        fs, target = self._services.fs, found.target
+        services, target = self._services, found.target
+        fs = services.fs(target.location)
         place = found.job.listed or target.listed(list_location(fs, target.location, missing=RefusedError))
-        if place.holds_staging and unfinished_publications(fs, target.location):
+        if place.holds_staging and services.store(target.location).unfinished(target.location):
             raise RefusedError(
                 f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "
                 "no dry run finishes it"
@@ -184,14 +183,14 @@ class PlaceCompactor:
         held.start(plan.inputs.high_water_mark)
         passing(Point.STARTED)
         units = yield from self._units(plan)
-        with self._staging(found.target) as staging:
-            results = yield from self._made(units, staging)
+        with self._staged(found.target) as stage:
+            results = yield from self._made(units, stage.path)
             first = units[0] if units else None
             if isinstance(first, Unit) and not any(result.path for result in results):
                 # readers that list files alone would go on reading what is replaced
-                kept = yield from self._made((replace(first, keep_empty=True),), staging)
+                kept = yield from self._made((replace(first, keep_empty=True),), stage.path)
                 results = (*kept, *results[1:])
-            published = self._publish(held, plan, staging, results)
+            published = self._publish(held, plan, stage, results)
         return found.result(
             Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
         )
@@ -206,9 +205,10 @@ class PlaceCompactor:
         passing(Point.CLAIMED)
         if before is not None:
             return held, before.held_as(target)
-        for record in finish_claimed(services.fs, target.location, lambda: held.publishing(Publication.TWO_RENAMES)):
+        store, location = services.store(target.location), target.location
+        for record in finish_claimed(store, location, lambda: held.publishing(Publication.TWO_RENAMES)):
             services.progress.note(f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}")
-        return held, target.listed(list_location(services.fs, target.location, missing=RefusedError))
+        return held, target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
     def _plan(self, found: _Found, place: ListedPlace) -> Prepared | Refusal:
         services, job = self._services, found.job
@@ -217,12 +217,11 @@ class PlaceCompactor:
         if job.lock_tries >= MAX_LOCK_TRIES:
             limit = LONG_MAX  # two renames failed for want of a lock often enough: a major of any base
         plan = prepare(
-            services.fs,
+            services.stores,
             place,
             job.kind,
             minor_as_major_bytes=limit,
             automatic=job.why is not None,
-            data=LocalDataFiles(),
         )
         if isinstance(plan, Prepared):
             found.inputs = plan.inputs
@@ -247,36 +246,37 @@ class PlaceCompactor:
         values = {look.file.path: done.get() for look, done in zip(looks, answers, strict=True)}
         return plan.units(values, self._settings, self._services.settings)
 
-    @staticmethod
     def _made(
-        units: tuple[Unit, ...] | tuple[JoinUnit, ...], staging: str | None
+        self, units: tuple[Unit, ...] | tuple[JoinUnit, ...], staging: str | None
     ) -> Generator[Looks | Units, list[Done[Any]], tuple[UnitResult, ...]]:
-        answers = yield Units(tasks=tuple(UnitTask(unit=unit, staging=staging) for unit in units))
+        answers = yield Units(
+            tasks=tuple(UnitTask(unit=unit, staging=staging, stores=self._services.stores) for unit in units)
+        )
         return tuple(done.get() for done in answers)
 
     @contextmanager
-    def _staging(self, target: Target) -> Iterator[str]:
-        """A staging directory. It stays where half of it may be visible: then it is needed to finish the publication.
+    def _staged(self, target: Target) -> Iterator[Stage]:
+        """A stage. It stays where half of it may be visible: then it is needed to finish the publication.
 
         Nothing that fails in its removal undoes what was published.
         """
         services = self._services
-        staging = create_staging(
-            services.fs, target.location, unique=services.unique(), owner=services.worker_id, now=services.clock()
+        stage = services.store(target.location).stage(
+            target.location, unique=services.unique(), owner=services.worker_id, now=services.clock()
         )
         passing(Point.STAGED)
         try:
-            yield staging
+            yield stage
         finally:
             try:
-                if services.fs.exists(staging) and not services.fs.exists(f"{staging}/{PUBLISH_RECORD}"):
-                    remove_staging(services.fs, target.location, staging)
+                stage.discard()
             except AcidError as error:
                 services.progress.note(f"{target.name}: {error}")
 
-    def _publish(self, held: HeldPlace, plan: Prepared, staging: str, results: tuple[UnitResult, ...]) -> Published:
-        fs, location, inputs = self._services.fs, held.target.location, plan.inputs
-        directories = collect_results(fs, staging, inputs, results)
+    def _publish(self, held: HeldPlace, plan: Prepared, stage: Stage, results: tuple[UnitResult, ...]) -> Published:
+        location, inputs = held.target.location, plan.inputs
+        fs = self._services.fs(location)
+        directories = collect_results(stage, inputs, results)
         passing(Point.ACCEPTED)
 
         def last_check() -> None:
@@ -289,10 +289,10 @@ class PlaceCompactor:
         is_hidden = inputs.publication is Publication.COMMIT
         with held.publishing(inputs.publication):
             if is_hidden:
-                published = publish_hidden(fs, location, staging, directories, last_check=last_check)
+                published = stage.publish_hidden(directories, last_check=last_check)
             else:
                 read = tuple(entry.path for entry in inputs.directories if entry.path)
-                published = publish(fs, location, staging, directories, inputs=read, last_check=last_check)
+                published = stage.publish(directories, inputs=read, last_check=last_check)
             passing(Point.PUBLISHED)
             try:
                 held.published(published.directories)
@@ -375,7 +375,8 @@ def _is_unchanged(services: Services, place: ListedPlace) -> bool:
     That saves listing it again; what it says is proven right before publishing.
     """
     try:
-        entry = services.fs.entry(place.target.location, missing=ConflictError)
+        location = place.target.location
+        entry = services.fs(location).entry(str(location), missing=ConflictError)
     except AcidError:
         return False
     return entry.is_directory and entry.modified == place.listing.modified

@@ -25,6 +25,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.worker import Worker
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.enough import refused_message
@@ -74,7 +75,7 @@ def run_compaction(
         if not results:
             raise
         # what was done is reported all the same
-        nowhere = Target(database="", table="", partition=None, location="")
+        nowhere = Target(database="", table="", partition=None, location=NOWHERE)
         early.append(ended(nowhere, run.kind, RetryError(f"Cannot go on: because {error}")))
     if spending.stopped is not None:
         notes.append(f"stopped: {spending.stopped}; the rest stays as it is")
@@ -242,7 +243,7 @@ def _job(kind: CompactionType, target: Target, taken: Taken | None, request: Com
     return Job(target=target, kind=kind, taken=taken, named=False, why=request.facts.reason)
 
 
-def _place(target: Target) -> tuple[str, str, str | None, str]:
+def _place(target: Target) -> tuple[str, str, str | None, Location]:
     return target.database, target.table, target.partition, target.location
 
 
@@ -262,7 +263,7 @@ def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionR
         id=None,
         database=target.database,
         table=target.table,
-        location=target.location,
+        location=str(target.location),
         partition=target.partition,
         type=kind.label.lower(),
         state=state,

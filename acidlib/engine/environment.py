@@ -12,6 +12,8 @@ from pathlib import Path
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import options_from_settings, parse_endpoints, uris_from_settings
 from acidlib.settings import Layer, Settings, load_settings, site_values
+from acidlib.storage.hdfs.configuration import read_hadoop_configuration
+from acidlib.storage.stores import Stores
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf" / "acidlib.toml"
@@ -25,6 +27,7 @@ class Environment:
     metastore        URIs of the metastore to work with; empty: without one
     names_metastore  it was given on the command line
     site             what hive-site.xml and metastore-site.xml say, as text
+    hadoop           what core-site.xml and hdfs-site.xml say about stores
     user, host       who runs this, and where
     pool             of the metastore's requests (Hive 4); None = as settings say
     output           "text" or "json"
@@ -36,6 +39,7 @@ class Environment:
     metastore: tuple[str, ...] = ()
     names_metastore: bool = False
     site: Mapping[str, str] = field(default_factory=dict)
+    hadoop: Mapping[str, str] = field(default_factory=dict)
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
@@ -51,6 +55,11 @@ class Environment:
     def metastore_name(self) -> str:
         """The metastore as our own queue knows it: the same URIs in any order are the same metastore."""
         return ",".join(sorted(self.metastore))
+
+    @property
+    def stores(self) -> Stores:
+        """What opens the stores of tables."""
+        return Stores(configuration=self.hadoop)
 
     def connect(self) -> Hms:
         """A connection to the metastore; RetryError when none of its URIs answers."""
@@ -81,11 +90,11 @@ def stated_uris(option: str | None) -> tuple[str, ...] | None:
 def read_environment(
     *, metastore: tuple[str, ...] | None, queue_url: str | None, assignments: Sequence[str], output: str
 ) -> Environment:
-    """The environment of a run: its options, `HIVE_CONF_DIR`, `ACIDLIB_HOME`, and conf/acidlib.toml.
+    """The environment of a run: its options, `HIVE_CONF_DIR`, `HADOOP_CONF_DIR`, `ACIDLIB_HOME`, and conf/acidlib.toml.
 
     metastore  as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
     """
-    conf_dir = _path_of("HIVE_CONF_DIR")
+    conf_dir, hadoop_dir = _path_of("HIVE_CONF_DIR"), _path_of("HADOOP_CONF_DIR")
     settings, warnings = load_settings(conf_dir=conf_dir, toml=CONF if CONF.exists() else None, assignments=assignments)
     site = {} if conf_dir is None else site_values(conf_dir)
     return Environment(
@@ -94,6 +103,7 @@ def read_environment(
         metastore=uris_from_settings(site) if metastore is None else metastore,
         names_metastore=bool(metastore),
         site=site,
+        hadoop={} if hadoop_dir is None else read_hadoop_configuration(hadoop_dir),
         output=output,
         warnings=warnings,
     )

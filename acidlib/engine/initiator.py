@@ -22,9 +22,7 @@ from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
 from acidlib.points import Point, passing
 from acidlib.report.decisions import InitiatorResult
-from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
-from acidlib.storage.unfinished import unfinished_publications
 
 ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
@@ -64,11 +62,11 @@ def _decided(
     services: Services, backend: Backend, attempts: Attempts, place: ListedPlace, *, dry_run: bool, force: bool
 ) -> InitiatorResult:
     target = place.target
-    if place.holds_staging and unfinished_publications(services.fs, target.location):
+    if place.holds_staging and services.store(target.location).unfinished(target.location):
         if dry_run:
             raise ConflictError(f"Cannot judge {target.name}: because a publication there is unfinished")
         backend.finish(target)
-        place = target.listed(list_location(services.fs, target.location, missing=ConflictError))
+        place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
     decision = decision_about(services, place)
     if decision.kind is None:
         return _result(target, decision)
@@ -92,7 +90,7 @@ def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: C
     """Why a worker would refuse the place as it is: the same question that it asks. None when it would not."""
     limit = services.settings.integer("acidlib.minor.as.major.bytes")
     try:
-        found = prepare(services.fs, place, kind, minor_as_major_bytes=limit, automatic=True, data=LocalDataFiles())
+        found = prepare(services.stores, place, kind, minor_as_major_bytes=limit, automatic=True)
     except RefusedError as error:
         return str(error)
     except AcidError:
@@ -132,7 +130,7 @@ def _result(target: Target, decision: Decision | None = None, queued: int | None
         database=target.database,
         table=target.table,
         partition=target.partition,
-        location=target.location,
+        location=str(target.location),
         type=kind,
         queued=queued,
         reason="" if decision is None else decision.reason,

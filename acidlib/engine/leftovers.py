@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.processes import has_ended
 from acidlib.queue.sql import SqlQueue
-from acidlib.storage.claims import STALE_SECONDS, read_claim
-from acidlib.storage.filesystem import RenameFileSystem
-from acidlib.storage.unfinished import RolledForward, roll_forward, unfinished_publications
+from acidlib.storage.claims import STALE_SECONDS
+from acidlib.storage.store import Store
+from acidlib.storage.unfinished import RolledForward
 
 
 def give_back_timed_out(services: Services, queue: SqlQueue) -> list[str]:
@@ -42,7 +43,7 @@ def give_back_dead(
     return notes
 
 
-def is_dead_at(services: Services, location: str, request: CompactionRequest, *, now_ms: int) -> bool:
+def is_dead_at(services: Services, location: Location, request: CompactionRequest, *, now_ms: int) -> bool:
     """Whether the run that took a request is dead, as far as the place tells; `now_ms` by the clock of the queue.
 
     Dead is one whose process is known to have ended, or whose claim on the place is stale, or that took the request
@@ -54,9 +55,9 @@ def is_dead_at(services: Services, location: str, request: CompactionRequest, *,
     if request.start_ms is None:
         return False
     try:
-        if not services.fs.is_directory(location):
+        if not services.fs(location).is_directory(str(location)):
             return False
-        holder = read_claim(services.fs, location)
+        holder = services.store(location).holder(location)
     except AcidError:
         return False  # what cannot be looked at from here proves nothing
     is_stale = holder is None or holder.is_stale(services.clock())
@@ -74,20 +75,21 @@ def took_long(request: CompactionRequest, now_ms: int) -> bool:
 
 
 def finish_publications(
-    services: Services, location: str, alone: Callable[[], AbstractContextManager[None]] = nullcontext
+    services: Services, location: Location, alone: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> tuple[RolledForward, ...]:
     """Finish the publications of dead runs at a place, under a claim of our own. ConflictError while another works.
 
     `alone` keeps readers away, see `finish_claimed`.
     """
-    if not unfinished_publications(services.fs, location):
+    store = services.store(location)
+    if not store.unfinished(location):
         return ()
     with services.claim(location):
-        return finish_claimed(services.fs, location, alone)
+        return finish_claimed(store, location, alone)
 
 
 def finish_claimed(
-    fs: RenameFileSystem, location: str, alone: Callable[[], AbstractContextManager[None]]
+    store: Store, location: Location, alone: Callable[[], AbstractContextManager[None]]
 ) -> tuple[RolledForward, ...]:
     """Finish the publications of dead runs at a claimed place.
 
@@ -95,10 +97,10 @@ def finish_claimed(
     see that half. Then those of which nothing is visible, while `alone` keeps readers away; ConflictError where it
     cannot.
     """
-    if not unfinished_publications(fs, location):
+    if not store.unfinished(location):
         return ()  # the common case, for one listing
-    finished = roll_forward(fs, location, visible_only=True)
-    if unfinished_publications(fs, location):
+    finished = store.roll_forward(location, visible_only=True)
+    if store.unfinished(location):
         with alone():
-            finished += roll_forward(fs, location)
+            finished += store.roll_forward(location)
     return finished

@@ -17,12 +17,12 @@ from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Interpretation
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.partitions import check_pattern
 from acidlib.orc.hive_types import row_type_of_columns
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.settings import parse_duration, parse_size
 from acidlib.storage.filesystem import as_acid_error
-from acidlib.storage.uris import open_filesystem
 
 _Command = Callable[..., Any]
 
@@ -130,7 +130,7 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
                 if environment.names_metastore:
                     raise click.UsageError("--metastore-uri excludes --location and --warehouse")
                 environment = environment.without_metastore()
-            options["selection"] = _selection(options, has_metastore=bool(environment.metastore), everything=everything)
+            options["selection"] = _selection(environment, options, everything=everything)
             options["interpretation"] = _interpretation(
                 options, options["selection"], has_metastore=bool(environment.metastore)
             )
@@ -149,10 +149,10 @@ def if_exists_option(function: _Command) -> _Command:
     return click.option("--if-exists", is_flag=True, help=words)(function)
 
 
-def path_of(uri: str | None) -> str | None:
-    """The path of a location that was given as an option; UsageError of click for one that cannot be opened."""
+def located(environment: Environment, uri: str | None) -> Location | None:
+    """The location that was given as an option; UsageError of click for one that cannot be opened."""
     with _usage():
-        return None if uri is None else open_filesystem(uri)[1]
+        return None if uri is None else environment.stores.locate(uri)
 
 
 def checked_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Sequence[str]) -> None:
@@ -168,7 +168,7 @@ def checked_filters(tables: Sequence[str], exclude: Sequence[str], partitions: S
             check_pattern(pattern)
 
 
-def _selection(options: dict[str, Any], *, has_metastore: bool, everything: bool) -> Selection:
+def _selection(environment: Environment, options: dict[str, Any], *, everything: bool) -> Selection:
     location, root = options.pop("location"), options.pop("warehouse")
     tables, exclude, partitions = options.pop("tables"), options.pop("exclude"), options.pop("partitions")
     checked_filters(tables, exclude, partitions)
@@ -177,7 +177,7 @@ def _selection(options: dict[str, Any], *, has_metastore: bool, everything: bool
     if location is not None and (tables or exclude):
         given = "--table" if tables else "--exclude"
         raise click.UsageError(f"--location names the table already: {given} goes with --warehouse or a metastore")
-    if not has_metastore:
+    if not environment.metastore:
         if root is None and tables:
             raise click.UsageError("--table needs --metastore-uri, or --warehouse, the directory of its database")
         if everything and location is None and root is None:
@@ -186,8 +186,8 @@ def _selection(options: dict[str, Any], *, has_metastore: bool, everything: bool
         given = "--partition" if partitions else "--exclude"
         raise click.UsageError(f"{given} needs --table: the queue is drained as it is")
     return Selection(
-        location=path_of(location),
-        warehouse=path_of(root),
+        location=located(environment, location),
+        warehouse=located(environment, root),
         tables=tables,
         exclude=exclude,
         partitions=partitions,

@@ -34,6 +34,7 @@ def run_orphans(
     targets = selected.targets
     looks = [
         OrphanLook(
+            stores=services.stores,
             location=target.location,
             now=services.clock(),
             idle_seconds=idle_seconds,
@@ -67,7 +68,7 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
     """Remove them under a claim, after another look: what was an orphan may have been taken up meanwhile."""
     with services.claim(target.location) as held:
         orphans = find_orphans(
-            services.fs,
+            services.fs(target.location),
             target.location,
             now=services.clock(),
             idle_seconds=idle_seconds,
@@ -95,7 +96,7 @@ def _result(target: Target, state: str, reason: str) -> CleaningResult:
         database=target.database,
         table=target.table,
         partition=target.partition,
-        location=target.location,
+        location=str(target.location),
         state=state,
         reason=reason,
     )

@@ -10,13 +10,13 @@ from typing import Any
 from acidlib.engine.target import FULL, ListedPlace, Target
 from acidlib.engine.tasks import Look
 from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.model.location import Location
 from acidlib.model.names import SIDE_FILE_SUFFIX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid
-from acidlib.orc.source import DataFiles
 from acidlib.planning.inputs import CompactionInputs, Refusal, compaction_inputs
 from acidlib.planning.insert_only import input_files, join_units, ways_of
 from acidlib.planning.units import compaction_units, delete_files, schema_file
@@ -24,6 +24,7 @@ from acidlib.rewrite.inputs import InputFiles
 from acidlib.settings import Settings
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import flush_length
+from acidlib.storage.stores import Stores
 
 _FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b"RCF": "RCFile"}
 """Formats by the first bytes of their files."""
@@ -37,6 +38,7 @@ class Prepared:
     schema  the file whose columns are the table's where these are not stated
     """
 
+    stores: Stores
     place: ListedPlace
     inputs: CompactionInputs
     schema: DataFile | None
@@ -50,7 +52,7 @@ class Prepared:
         return tuple(self._look(file) for file in delete_files(self.inputs))
 
     def _look(self, file: DataFile, ways: frozenset[JoinWay] | None = None) -> Look:
-        return Look(location=self.place.target.location, file=file, ways=ways)
+        return Look(stores=self.stores, location=self.place.target.location, file=file, ways=ways)
 
     def units(
         self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
@@ -74,13 +76,12 @@ class Prepared:
 
 
 def prepare(
-    fs: FileSystem,
+    stores: Stores,
     place: ListedPlace,
     kind: CompactionType,
     *,
     minor_as_major_bytes: int,
     automatic: bool,
-    data: DataFiles,
 ) -> Prepared | Refusal:
     """What a compaction of a place, as it is listed, would read and write, or why there is none.
 
@@ -92,7 +93,7 @@ def prepare(
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
-    understood, files = target.interpretation, InputFiles(target.location, data)
+    understood, files = target.interpretation, InputFiles(target.location, stores.data(target.location))
     inputs = compaction_inputs(
         place.state,
         place.listing,
@@ -109,13 +110,13 @@ def prepare(
         return replace(inputs, cleaning_only=False) if unproven else inputs
     schema = None
     if not target.is_insert_only:
-        inputs = _with_logical_lengths(fs, target.location, inputs)
+        inputs = _with_logical_lengths(stores.fs(target.location), target.location, inputs)
         _prove_full_acid(target, inputs, files)
         schema = schema_file(inputs, lambda file: columns is not None or files.tail(file).rows > 0)
-    return Prepared(place=place, inputs=inputs, schema=schema)
+    return Prepared(stores=stores, place=place, inputs=inputs, schema=schema)
 
 
-def _with_logical_lengths(fs: FileSystem, location: str, inputs: CompactionInputs) -> CompactionInputs:
+def _with_logical_lengths(fs: FileSystem, location: Location, inputs: CompactionInputs) -> CompactionInputs:
     """The inputs with each file as long as readers take it to be."""
     for directory in inputs.directories:
         for side in () if directory.wholly_aborted else directory.lone_side_files:
@@ -129,7 +130,7 @@ def _with_logical_lengths(fs: FileSystem, location: str, inputs: CompactionInput
     return replace(inputs, directories=tuple(directories))
 
 
-def _with_logical_length(fs: FileSystem, location: str, file: DataFile) -> DataFile:
+def _with_logical_length(fs: FileSystem, location: Location, file: DataFile) -> DataFile:
     if file.flush_length is None:
         return file
     try:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError
 from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.location import Location
 from acidlib.planning.clean import Removal
 from acidlib.report.decisions import RemovedPath
 from acidlib.storage.claims import Claim
@@ -16,7 +17,7 @@ from acidlib.storage.staging import made_as
 
 
 def would_go(
-    services: Services, location: str, removals: Sequence[Removal], listing: Listing
+    services: Services, location: Location, removals: Sequence[Removal], listing: Listing
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """What `remove_named` would remove now, by the same look at each path; and what stays, with its reason."""
     removed: list[RemovedPath] = []
@@ -24,7 +25,7 @@ def would_go(
     known = frozenset(listing.files)
     for removal in removals:
         try:
-            found = measure(services.fs, location, removal.path, known)
+            found = measure(services.fs(location), location, removal.path, known)
         except AcidError as error:
             stays.append(f"{removal.path}: {error}")
             continue
@@ -45,13 +46,13 @@ def remove_named(
 
     known  the files that a look at the place has shown: what holds another one stays
     """
-    bin_name = f"{int(services.clock())}-{services.unique()}" if trash else None
+    bin_name = f"{int(services.clock())}-{services.unique()}"
     rate = services.settings.integer("acidlib.cleaner.files.per.second")
     report = remove_paths(
-        services.fs,
+        services.fs(held.location),
         held.location,
         tuple(wanted),
-        trash=bin_name,
+        trash=services.store(held.location).trash(held.location, bin_name) if trash else None,
         known=known,
         before_each=held.assert_mine,
         after_each=lambda item: services.pause(item.files / rate) if rate else None,
@@ -64,15 +65,15 @@ def remove_named(
 
 def remove_litter(services: Services, held: Claim) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """Remove what dead runs left at a claimed place; what went, and what did not."""
-    found = find_litter(services.fs, held.location, now=services.clock(), own_token=held.info.token)
+    found = find_litter(services.fs(held.location), held.location, now=services.clock(), own_token=held.info.token)
     return remove_named(services, held, {litter.name: _reason(litter) for litter in found}, trash=False)
 
 
-def litter_at(services: Services, location: str) -> tuple[RemovedPath, ...]:
+def litter_at(services: Services, location: Location) -> tuple[RemovedPath, ...]:
     """What dead runs left and may be removed, as `find_litter` finds it."""
     return tuple(
         RemovedPath(path=made_as(litter.name), bytes=litter.bytes, reason=_reason(litter))
-        for litter in find_litter(services.fs, location, now=services.clock())
+        for litter in find_litter(services.fs(location), location, now=services.clock())
     )
 
 

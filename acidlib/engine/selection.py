@@ -12,9 +12,10 @@ from typing import TypeVar
 from acidlib.engine.runner import Done
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.engine.tasks import listing_task
+from acidlib.engine.tasks import ListingTask, listing_task
 from acidlib.errors import AcidError, MissingError
 from acidlib.model.listing import Listing
+from acidlib.model.location import Location
 from acidlib.settings import duration_text
 
 
@@ -31,8 +32,8 @@ class Order(enum.Enum):
 class Selection:
     """What the command line selects; see the job's help. `if_exists`: what is named and does not exist is no error."""
 
-    location: str | None = None
-    warehouse: str | None = None
+    location: Location | None = None
+    warehouse: Location | None = None
     tables: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
@@ -111,7 +112,7 @@ def look_at(
     try:
         found: list[Done[Listing]] = services.runner.run(
             listing_task,
-            [target.location for target in targets],
+            [ListingTask(stores=services.stores, location=target.location) for target in targets],
             group=f"{services.host}-compactor listing",
             on_progress=services.progress.advance,
         )

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from acidlib.engine.runner import Runner
+from acidlib.model.location import Location
 from acidlib.settings import Settings
-from acidlib.storage.claims import Claim, claim
-from acidlib.storage.filesystem import RenameFileSystem
-from acidlib.storage.staging import revoke_others
+from acidlib.storage.claims import Claim
+from acidlib.storage.filesystem import FileSystem
+from acidlib.storage.store import Store
+from acidlib.storage.stores import Stores
 
 WORKER_PREFIX = "acidlib-"
 """Every worker id, and every private pool, of this engine begins with it."""
@@ -43,7 +45,7 @@ class Services:
     unique     a new text at each call
     """
 
-    fs: RenameFileSystem
+    stores: Stores
     runner: Runner
     settings: Settings
     host: str
@@ -53,14 +55,23 @@ class Services:
     unique: Callable[[], str]
     progress: Progress
 
-    def claim(self, location: str) -> Claim:
+    def fs(self, location: Location) -> FileSystem:
+        """What reads and removes at a place."""
+        return self.stores.fs(location)
+
+    def store(self, location: Location) -> Store:
+        """What publishes at a place."""
+        return self.stores.store(location)
+
+    def claim(self, location: Location) -> Claim:
         """A claim of this run on a place, to be used as a context manager; ConflictError while another works there.
 
         What earlier runs staged there is taken from them: none of them can publish any more.
         """
-        held = claim(self.fs, location, owner=self.worker_id, token=self.unique())
+        store = self.store(location)
+        held = store.claim(location, owner=self.worker_id, token=self.unique())
         try:
-            revoke_others(self.fs, location)
+            store.revoke_others(location)
         except BaseException:
             held.release()
             raise

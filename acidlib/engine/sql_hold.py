@@ -9,6 +9,7 @@ from acidlib.engine.backend import Taken
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, UnknownOutcomeError
+from acidlib.model.location import Location
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
@@ -28,7 +29,7 @@ class SqlHold:
         self._taken = taken
         self._claim: Claim | None = None
 
-    def _claimed(self, location: str) -> Claim:
+    def _claimed(self, location: Location) -> Claim:
         """The claim on a place, which `close` gives back."""
         self._claim = self._services.claim(location)
         return self._claim

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, detect_generation
+from acidlib.model.location import Location
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.tables import Database, Partition, Storage, Table, row_type
@@ -62,7 +63,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One table without partitions, or one partition; `location` is an absolute path, `facts` are a metastore's.
+    """One table without partitions, or one partition; `facts` are a metastore's.
 
     `request_properties` are those of the request that it is compacted for (ALTER TABLE … COMPACT … WITH OVERWRITE
     TBLPROPERTIES).
@@ -71,7 +72,7 @@ class Target:
     database: str
     table: str
     partition: str | None
-    location: str
+    location: Location
     interpretation: Interpretation = field(default_factory=Interpretation)
     facts: TableFacts | None = None
     request_properties: Mapping[str, str] = field(default_factory=dict)

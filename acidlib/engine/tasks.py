@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.listing import Listing
+from acidlib.model.location import Location
 from acidlib.model.txnids import ValidTxnList
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
 from acidlib.rewrite.deletes import event_buckets
@@ -17,11 +18,10 @@ from acidlib.rewrite.join import run_join
 from acidlib.rewrite.join_facts import join_facts
 from acidlib.rewrite.parts import BucketJoin, BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
-from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.litter import Orphan, find_orphans
 from acidlib.storage.staging import attempt_path
-from acidlib.storage.uris import open_filesystem
+from acidlib.storage.stores import Stores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class UnitTask:
 
     unit: Unit | JoinUnit
     staging: str | None
+    stores: Stores
 
     @property
     def length(self) -> int:
@@ -43,6 +44,7 @@ class PartTask:
 
     part: PartUnit
     staging: str
+    stores: Stores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class BucketJoinTask:
 
     join: BucketJoin
     staging: str
+    stores: Stores
 
 
 def run_unit_task(task: UnitTask, attempt: str) -> UnitResult:
@@ -60,15 +63,18 @@ def run_unit_task(task: UnitTask, attempt: str) -> UnitResult:
         path = attempt_path(task.staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
         if isinstance(unit, JoinUnit):
-            return run_join(unit, LocalDataFiles(), path, time.perf_counter)
-        return run_unit(unit, LocalDataFiles(), path, time.perf_counter)
+            return run_join(unit, task.stores.data(unit.location), path, time.perf_counter)
+        return run_unit(unit, task.stores.data(unit.location), path, time.perf_counter)
 
 
-def plan_bucket_task(unit: Unit, attempt: str) -> BucketPlan:
+def plan_bucket_task(task: UnitTask, attempt: str) -> BucketPlan:
     """Plan a large bucket for the tasks that will share it."""
     del attempt
+    unit = task.unit
+    if isinstance(unit, JoinUnit):
+        raise TypeError("a file of an insert-only table is made by one task")
     with _defects_named(unit):
-        return plan_bucket(unit, LocalDataFiles(), time.perf_counter)
+        return plan_bucket(unit, task.stores.data(unit.location), time.perf_counter)
 
 
 def run_part_task(task: PartTask, attempt: str) -> PartResult:
@@ -76,7 +82,7 @@ def run_part_task(task: PartTask, attempt: str) -> PartResult:
     unit = task.part.unit
     path = attempt_path(task.staging, unit.directory, f"{unit.file_name}.part{task.part.numbers[0]}", attempt)
     with _defects_named(unit):
-        return run_part(task.part, LocalDataFiles(), path, time.perf_counter)
+        return run_part(task.part, task.stores.data(unit.location), path, time.perf_counter)
 
 
 def join_parts_task(task: BucketJoinTask, attempt: str) -> UnitResult:
@@ -84,7 +90,7 @@ def join_parts_task(task: BucketJoinTask, attempt: str) -> UnitResult:
     unit = task.join.plan.unit
     path = attempt_path(task.staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
-        return join_parts(task.join, LocalDataFiles(), path, time.perf_counter)
+        return join_parts(task.join, task.stores.data(unit.location), path, time.perf_counter)
 
 
 @contextmanager
@@ -109,7 +115,8 @@ class Look:
     ways      how it may be joined, for a file of an insert-only table; None for a file of delete events
     """
 
-    location: str
+    stores: Stores
+    location: Location
     file: DataFile
     ways: frozenset[JoinWay] | None = None
 
@@ -117,7 +124,7 @@ class Look:
 def look_task(look: Look, attempt: str) -> frozenset[int] | JoinFacts:
     """The buckets that the events of a delete file belong to, or how a file of an insert-only table is joined."""
     del attempt
-    place = InputFiles(look.location, LocalDataFiles())
+    place = InputFiles(look.location, look.stores.data(look.location))
     if look.ways is None:
         return event_buckets(look.file, place)
     return join_facts(look.file, look.ways, place)
@@ -127,7 +134,8 @@ def look_task(look: Look, attempt: str) -> frozenset[int] | JoinFacts:
 class OrphanLook:
     """A place to look for orphans at; see `find_orphans`."""
 
-    location: str
+    stores: Stores
+    location: Location
     now: float
     idle_seconds: float
     txns: ValidTxnList
@@ -136,12 +144,19 @@ class OrphanLook:
 def orphans_task(look: OrphanLook, attempt: str) -> tuple[Orphan, ...]:
     """The orphans at one place."""
     del attempt
-    fs, path = open_filesystem(look.location)
-    return find_orphans(fs, path, now=look.now, idle_seconds=look.idle_seconds, txns=look.txns)
+    fs = look.stores.fs(look.location)
+    return find_orphans(fs, look.location, now=look.now, idle_seconds=look.idle_seconds, txns=look.txns)
 
 
-def listing_task(location: str, attempt: str) -> Listing:
-    """One recursive listing of a partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingTask:
+    """A place to list."""
+
+    stores: Stores
+    location: Location
+
+
+def listing_task(task: ListingTask, attempt: str) -> Listing:
+    """One recursive listing of a place."""
     del attempt
-    fs, path = open_filesystem(location)
-    return list_location(fs, path)
+    return list_location(task.stores.fs(task.location), task.location)

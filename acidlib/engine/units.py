@@ -21,9 +21,8 @@ from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs
 from acidlib.planning.stripes import shares
 from acidlib.rewrite.parts import BucketJoin, BucketPlan, PartUnit
-from acidlib.storage.filesystem import RenameFileSystem
-from acidlib.storage.records import StagedDirectory, StagedFile
-from acidlib.storage.staging import accept_attempt, add_output_directory
+from acidlib.storage.records import StagedDirectory
+from acidlib.storage.store import Attempt, Stage
 
 Run = Callable[[Callable[[Any, str], Any], Sequence[Any], str], list[Done[Any]]]
 """Runs a function over items as one Spark job; with a text for people about what they are."""
@@ -64,9 +63,7 @@ def run_units(run: Run, units: Sequence[UnitTask]) -> list[Done[UnitResult]]:
     def whole(numbers: Iterable[int]) -> _Items:
         return {(number, _WHOLE): _Item(run_unit_task, units[number], units[number].length) for number in numbers}
 
-    planning = {
-        (number, _PLAN): _Item(plan_bucket_task, unit, units[number].length) for number, (unit, _) in large.items()
-    }
+    planning = {(number, _PLAN): _Item(plan_bucket_task, units[number], units[number].length) for number in large}
     found = _largest_first(run, planning | whole(beside_plans), "plans")
     plans: dict[int, Done[BucketPlan]] = {number: found[number, _PLAN] for number in large}
     parts = {number: _parts(plan) for number, plan in plans.items()}
@@ -74,7 +71,9 @@ def run_units(run: Run, units: Sequence[UnitTask]) -> list[Done[UnitResult]]:
     if not any(parts.values()):
         others, beside_joins = others + beside_joins, []
     rewriting = {
-        (number, place): _Item(run_part_task, PartTask(part=part, staging=staging), part.length)
+        (number, place): _Item(
+            run_part_task, PartTask(part=part, staging=staging, stores=units[number].stores), part.length
+        )
         for number, (_, staging) in large.items()
         for place, part in enumerate(parts[number])
     }
@@ -87,28 +86,24 @@ def run_units(run: Run, units: Sequence[UnitTask]) -> list[Done[UnitResult]]:
             found[number, _WHOLE] = failed
         elif results:
             join = BucketJoin(plan=plans[number].get(), parts=tuple(result.get() for result in results))
-            task = BucketJoinTask(join=join, staging=staging)
+            task = BucketJoinTask(join=join, staging=staging, stores=units[number].stores)
             joining[number, _WHOLE] = _Item(join_parts_task, task, units[number].length)
     found |= _largest_first(run, joining | whole(beside_joins), "joined files")
     return [found[number, _WHOLE] for number in range(len(units))]
 
 
 def collect_results(
-    fs: RenameFileSystem, staging: str, inputs: CompactionInputs, results: Sequence[UnitResult]
+    stage: Stage, inputs: CompactionInputs, results: Sequence[UnitResult]
 ) -> tuple[StagedDirectory, ...]:
-    """Move the files of the attempts that count to where they are published from.
-
-    See `filled_directories`.
-    """
+    """Hand the files of the attempts that count over to be published; see `filled_directories`."""
     staged = []
     for path in filled_directories(inputs, results):
-        add_output_directory(fs, staging, path)
-        files = []
-        for result in results:
-            if result.directory == path and result.path is not None:
-                accept_attempt(fs, staging, result.path, path, result.file_name)
-                files.append(StagedFile(name=result.file_name, length=result.length))
-        staged.append(StagedDirectory(name=path, files=tuple(files)))
+        attempts = [
+            Attempt(written=result.path, name=result.file_name, length=result.length)
+            for result in results
+            if result.directory == path and result.path is not None
+        ]
+        staged.append(stage.accept(path, attempts))
     return tuple(staged)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.names import (
     LONG_MIN,
     BaseDir,
@@ -52,7 +53,7 @@ class Listing:
     that is not known.
     """
 
-    location: str
+    location: Location
     files: tuple[ListedFile, ...]
     directories: tuple[str, ...] = ()
     compacted_bases: frozenset[str] = frozenset()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from acidlib.errors import AcidError
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location, parse_location
 from acidlib.model.writeids import ValidWriteIdList
 
 
@@ -54,7 +56,7 @@ class RequestFacts:
     problems        why a stored fact is not understood, by the name of its field here, which has its default then
     """
 
-    location: str | None = None
+    location: Location | None = None
     write_ids: ValidWriteIdList | None = None
     generation: Generation | None = None
     table_kind: str | None = None
@@ -146,7 +148,7 @@ class _Stored:
 
 
 _STORED = {
-    "location": _Stored("location"),
+    "location": _Stored("location", parse_location, attrgetter("stored_text")),
     "write_ids": _Stored("acidlib.write.ids", ValidWriteIdList.parse, ValidWriteIdList.format),
     "generation": _Stored("acidlib.hive.version", _generation_of, _format_generation),
     "table_kind": _Stored("acidlib.table.kind"),

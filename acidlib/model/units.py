@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.writeids import ValidWriteIdList
 
 MEBIBYTE = 1 << 20
@@ -149,7 +150,7 @@ class Unit:
     matching     how the table's readers find its columns in files
     """
 
-    location: str
+    location: Location
     directory: str
     bucket: int
     is_delete: bool
@@ -182,7 +183,7 @@ class JoinUnit:
     reason     why the inputs are not joined with others of their bucket, else None
     """
 
-    location: str
+    location: Location
     directory: str
     file_name: str
     bucket: int

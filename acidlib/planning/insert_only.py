@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.names import OriginalFile
 from acidlib.model.tables import Storage
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, RewriteSettings
@@ -57,7 +58,7 @@ def join_units(
     inputs: CompactionInputs,
     facts: Mapping[str, JoinFacts],
     *,
-    location: str,
+    location: Location,
     generation: Generation,
     settings: RewriteSettings,
 ) -> tuple[JoinUnit, ...]:

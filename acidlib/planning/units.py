@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.names import DeltaDir
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
@@ -48,7 +49,7 @@ def compaction_units(
     *,
     schema: DataFile | None,
     delete_buckets: Mapping[str, frozenset[int]],
-    location: str,
+    location: Location,
     generation: Generation,
     write_ids: ValidWriteIdList,
     settings: RewriteSettings,

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, and_, true
 
 from acidlib.errors import CorruptError
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.database import Database
 from acidlib.queue.dialects import database_now_ms
@@ -86,15 +87,15 @@ class QueueReader:
         """The rows of the queue and the history about a request's table and partition, newest first."""
         return self._shown(lambda connection, table: of_entity(connection, table, request))
 
-    def at_location(self, location: str) -> tuple[CompactionRequest, ...]:
+    def at_location(self, location: Location) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history whose facts state this location, whatever they name, newest first."""
         found = self._shown(lambda _, table: states_location(table, location))
         return tuple(row for row in found if row.facts.location == location)
 
-    def below_location(self, location: str) -> tuple[CompactionRequest, ...]:
+    def below_location(self, location: Location) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history whose facts state this location or one below it, newest first."""
-        found = self._shown(lambda _, table: mentions(table, location))
-        return tuple(row for row in found if f"{row.facts.location or ''}/".startswith(f"{location}/"))
+        found = self._shown(lambda _, table: mentions(table, location.stored_text))
+        return tuple(row for row in found if row.facts.location is not None and location.holds(row.facts.location))
 
     def unreadable(self) -> tuple[Unreadable, ...]:
         """The rows that are not understood, newest first."""

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 
-Entity = tuple[str, str, str | None, str | None]
+Entity = tuple[str, str, str | None, Location | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ def rows_to_purge(
     a major compaction, or a minor one for the row of a minor. With `by_location` two places of one name are counted
     apart; a metastore knows one.
     """
-    by_entity: dict[tuple[str | None, ...], list[CompactionRequest]] = {}
+    by_entity: dict[tuple[object, ...], list[CompactionRequest]] = {}
     for row in history:
         by_entity.setdefault(entity_of(row) if by_location else row.entity, []).append(row)
     purged: list[int] = []

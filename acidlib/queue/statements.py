@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, update
 
 from acidlib.errors import ConflictError
+from acidlib.model.location import Location
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.stringable import format_map
@@ -49,7 +50,7 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
     )
 
 
-def states_location(table: RequestTable, location: str) -> ColumnElement[bool]:
+def states_location(table: RequestTable, location: Location) -> ColumnElement[bool]:
     """The rows whose facts state this location; some databases find those of another case as well."""
     stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
     return mentions(table, format_map(stored).partition(":")[2])

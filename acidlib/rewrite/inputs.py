@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from acidlib.errors import CorruptError
+from acidlib.model.location import Location
 from acidlib.model.units import DataFile, FileForm
 from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
@@ -26,7 +27,7 @@ class InputFiles:
     What was read of a file is used again when the same task asks for it again; of at most the last `MOST_TAILS`.
     """
 
-    def __init__(self, location: str, data: DataFiles) -> None:
+    def __init__(self, location: Location, data: DataFiles) -> None:
         self._location = location
         self._data = data
         self._tails: dict[str, Tail] = {}

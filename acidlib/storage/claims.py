@@ -28,6 +28,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 
@@ -73,7 +74,7 @@ class Claim:
     """
 
     def __init__(
-        self, fs: RenameFileSystem, location: str, info: ClaimInfo, generation: int, beat_seconds: float
+        self, fs: RenameFileSystem, location: Location, info: ClaimInfo, generation: int, beat_seconds: float
     ) -> None:
         self._fs = fs
         self._location = location
@@ -93,7 +94,7 @@ class Claim:
         return self._info
 
     @property
-    def location(self) -> str:
+    def location(self) -> Location:
         """The partition that is claimed."""
         return self._location
 
@@ -146,7 +147,7 @@ class Claim:
                 continue
 
 
-def read_claim(fs: FileSystem, location: str) -> ClaimInfo | None:
+def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
     """The claim on a partition, whoever holds it; None without one.
 
     An owner whose file is missing or damaged is not known, but lives as long as the claim is renewed. Raises
@@ -156,7 +157,7 @@ def read_claim(fs: FileSystem, location: str) -> ClaimInfo | None:
     return None if found is None else found.holder
 
 
-def is_claimed(fs: FileSystem, location: str, now: float, *, own_token: str | None = None) -> bool:
+def is_claimed(fs: FileSystem, location: Location, now: float, *, own_token: str | None = None) -> bool:
     """Whether the partition is held by an owner that is alive and is not the caller, who has `own_token`."""
     info = read_claim(fs, location)
     return info is not None and info.token != own_token and not info.is_stale(now)
@@ -164,7 +165,7 @@ def is_claimed(fs: FileSystem, location: str, now: float, *, own_token: str | No
 
 def claim(
     fs: RenameFileSystem,
-    location: str,
+    location: Location,
     *,
     owner: str,
     token: str,
@@ -177,7 +178,7 @@ def claim(
     `RefusedError` for a location that is no directory or a symbolic link, and for what is no claim under its name;
     `CorruptError` without a location.
     """
-    if fs.exists(location) and not fs.is_directory(location):
+    if fs.exists(str(location)) and not fs.is_directory(str(location)):
         raise RefusedError(f"Cannot claim {location}: because it is a file or a symbolic link")
     info = ClaimInfo(owner=owner, token=token, start=0.0, beat=0.0, process=process_identity())
     for _ in range(_TRIES):
@@ -200,7 +201,7 @@ class _Found:
 
 
 def _try_to_claim(
-    fs: RenameFileSystem, location: str, info: ClaimInfo, beat_seconds: float, stale_seconds: float
+    fs: RenameFileSystem, location: Location, info: ClaimInfo, beat_seconds: float, stale_seconds: float
 ) -> Claim | None:
     """None when somebody else was faster: then it has to be looked at again."""
     path = f"{location}/{CLAIM_DIRECTORY}"
@@ -223,11 +224,11 @@ def _try_to_claim(
     finally:
         with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
             if fs.exists(own):
-                fs.remove_tree(location, f"{CLAIM_DIRECTORY}.{info.token}")
+                fs.remove_tree(str(location), f"{CLAIM_DIRECTORY}.{info.token}")
     return None if generation is None else Claim(fs, location, info, generation, beat_seconds)
 
 
-def _make(fs: RenameFileSystem, location: str, own: str, token: str, found: _Found | None) -> int | None:
+def _make(fs: RenameFileSystem, location: Location, own: str, token: str, found: _Found | None) -> int | None:
     """Gives our own directory the name of the claim; the generation, or None when another one has that name now."""
     path = f"{location}/{CLAIM_DIRECTORY}"
     if found is not None and found.holder is not None:
@@ -238,7 +239,7 @@ def _make(fs: RenameFileSystem, location: str, own: str, token: str, found: _Fou
     elif found is not None:
         _clear(fs, path, found.names)
     fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
-    fs.inherit(own, location)  # others who may write there can take it over
+    fs.inherit(own, str(location))  # others who may write there can take it over
     made = _renamed(fs, own, path, proof=_generation_path(path, _FIRST_GENERATION, token))
     return _FIRST_GENERATION if made else None
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from acidlib.errors import AcidError, MissingError, RefusedError
+from acidlib.model.location import Location
 from acidlib.model.names import is_acid_directory_name, is_hidden
 from acidlib.model.partitions import PartitionName, is_partition_directory
 from acidlib.storage.filesystem import Entry, FileSystem
@@ -27,7 +28,7 @@ class PartitionLocation:
     """Where one partition lies; `name` is None for the one location of a table without partitions."""
 
     name: PartitionName | None
-    location: str
+    location: Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class TableLocation:
 
     database: str
     table: str
-    location: str
+    location: Location
     partitions: tuple[PartitionLocation, ...]
 
 
@@ -44,7 +45,7 @@ class TableLocation:
 class Skipped:
     """A directory that is not taken, and why."""
 
-    location: str
+    location: Location
     reason: str
 
 
@@ -72,7 +73,7 @@ class _Content:
         return not (self.has_acid or self.has_files or self.levels or self.others or self.links)
 
 
-def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
+def discover_warehouse(fs: FileSystem, root: Location) -> Discovery:
     """The tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
 
     A directory that cannot be listed is skipped with its reason, so that it does not hide the others. Raises
@@ -81,7 +82,7 @@ def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
     tables: list[TableLocation] = []
     skipped: list[Skipped] = []
     for entry in _subdirectories(fs, root, skipped, missing=RefusedError):
-        path = _join(root, entry.name)
+        path = root.child(entry.name)
         if is_acid_directory_name(entry.name) or is_partition_directory(entry.name):
             skipped.append(Skipped(location=path, reason=_PART))
             continue
@@ -94,14 +95,14 @@ def discover_warehouse(fs: FileSystem, root: str) -> Discovery:
             skipped.append(Skipped(location=path, reason=str(error)))
             continue
         for table in below:
-            _take(fs, _join(path, table.name), tables, skipped)
+            _take(fs, path.child(table.name), tables, skipped)
     part = next((one.location for one in skipped if one.reason == _PART), None)
     if part is not None and not tables:
         raise RefusedError(f"Cannot look for tables in {root}: because of {part}: {_PART}; --location names a table")
     return Discovery(tables=tuple(tables), skipped=tuple(skipped))
 
 
-def discover_location(fs: FileSystem, location: str, *, may_be_empty: bool = False) -> TableLocation:
+def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool = False) -> TableLocation:
     """One table, or one partition of a table, at a location that the caller names.
 
     A location with ACID directories is one place to compact: a partition if its path ends in `k=v` directories (whose
@@ -111,7 +112,7 @@ def discover_location(fs: FileSystem, location: str, *, may_be_empty: bool = Fal
     `MissingError` when nothing is there. With `may_be_empty` it and its partitions may hold nothing: the caller knows
     that it is a table, and everything in it may have been cleaned.
     """
-    content = _content(fs, location, missing=RefusedError if fs.exists(location) else MissingError)
+    content = _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
     if not content.has_acid and not (may_be_empty and content.is_empty):
         if content.levels:
             return _partitioned(fs, location, content, [], _names(location), may_be_empty=may_be_empty)
@@ -130,14 +131,14 @@ def discover_location(fs: FileSystem, location: str, *, may_be_empty: bool = Fal
     )
 
 
-def _tables_below(fs: FileSystem, location: str, content: _Content) -> str | None:
+def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str | None:
     """What a directory is that holds tables, or databases, and what to do then; None for any other."""
     databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
     if databases:
         return f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
     for name in content.others:
         try:
-            below = _content(fs, _join(location, name))
+            below = _content(fs, location.child(name))
         except AcidError:
             continue
         if below.has_acid or below.levels:
@@ -145,7 +146,7 @@ def _tables_below(fs: FileSystem, location: str, content: _Content) -> str | Non
     return None
 
 
-def _take(fs: FileSystem, path: str, tables: list[TableLocation], skipped: list[Skipped]) -> None:
+def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: list[Skipped]) -> None:
     try:
         tables.append(_table(fs, path, skipped))
     except AcidError as error:
@@ -157,7 +158,7 @@ def _reason(error: AcidError) -> str:
     return after if because and isinstance(error, RefusedError) and before.startswith("Cannot compact") else str(error)
 
 
-def _table(fs: FileSystem, path: str, skipped: list[Skipped]) -> TableLocation:
+def _table(fs: FileSystem, path: Location, skipped: list[Skipped]) -> TableLocation:
     content = _content(fs, path)
     database, table = _names(path)
     if content.has_acid:
@@ -170,7 +171,7 @@ def _table(fs: FileSystem, path: str, skipped: list[Skipped]) -> TableLocation:
 
 def _partitioned(
     fs: FileSystem,
-    path: str,
+    path: Location,
     content: _Content,
     skipped: list[Skipped],
     names: tuple[str, str],
@@ -188,7 +189,7 @@ def _partitioned(
         raise RefusedError(f"Cannot compact {path}: because its partitions have different keys: {shown}")
     partitions = []
     for values, _ in leaves:
-        here = _join(path, "/".join(values))
+        here = path.child("/".join(values))
         if _keys(values) in keys:
             partitions.append(PartitionLocation(name=PartitionName.parse("/".join(values)), location=here))
         else:
@@ -204,27 +205,27 @@ def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _walk_levels(
     fs: FileSystem,
-    root: str,
+    root: Location,
     values: tuple[str, ...],
     content: _Content,
     leaves: list[tuple[tuple[str, ...], _Content]],
     skipped: list[Skipped],
 ) -> None:
-    here = _join(root, "/".join(values)) if values else root
+    here = root.child("/".join(values)) if values else root
     for name in content.links:
-        skipped.append(Skipped(location=_join(here, name), reason="it is a symbolic link"))
+        skipped.append(Skipped(location=here.child(name), reason="it is a symbolic link"))
     if not content.levels:
         leaves.append((values, content))
         return
     for name in content.others:
-        skipped.append(Skipped(location=_join(here, name), reason="it lies beside partitions and is none itself"))
+        skipped.append(Skipped(location=here.child(name), reason="it lies beside partitions and is none itself"))
     for name in content.levels:
-        path = _join(here, name)
+        path = here.child(name)
         _walk_levels(fs, root, (*values, name), _content(fs, path), leaves, skipped)
 
 
-def _content(fs: FileSystem, path: str, *, missing: type[AcidError] = RefusedError) -> _Content:
-    entries = [entry for entry in fs.list_directory(path, missing=missing) if not is_hidden(entry.name)]
+def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:
+    entries = [entry for entry in fs.list_directory(str(path), missing=missing) if not is_hidden(entry.name)]
     directories = [entry.name for entry in entries if entry.is_directory]
     has_acid = any(is_acid_directory_name(name) for name in directories)
     has_files = any(not entry.is_directory and not entry.is_symlink for entry in entries)
@@ -239,53 +240,48 @@ def _content(fs: FileSystem, path: str, *, missing: type[AcidError] = RefusedErr
 
 
 def _subdirectories(
-    fs: FileSystem, path: str, skipped: list[Skipped], *, missing: type[AcidError] = RefusedError
+    fs: FileSystem, path: Location, skipped: list[Skipped], *, missing: type[AcidError] = RefusedError
 ) -> list[Entry]:
     found = []
-    for entry in fs.list_directory(path, missing=missing):
+    for entry in fs.list_directory(str(path), missing=missing):
         if is_hidden(entry.name):
             continue
         if entry.is_symlink:
-            skipped.append(Skipped(location=_join(path, entry.name), reason="it is a symbolic link"))
+            skipped.append(Skipped(location=path.child(entry.name), reason="it is a symbolic link"))
         elif entry.is_directory:
             found.append(entry)
     return found
 
 
-def _split_partition(fs: FileSystem, location: str) -> tuple[str, tuple[str, ...]]:
+def _split_partition(fs: FileSystem, location: Location) -> tuple[Location, tuple[str, ...]]:
     """The table's path and the `k=v` components that follow it in a location that holds ACID directories."""
     values: list[str] = []
     path = location
     while True:
-        parent, _, name = path.rpartition("/")
-        if not parent or not is_partition_directory(name) or not _may_hold_levels(fs, parent):
+        if path.parent.is_root or not is_partition_directory(path.name) or not _may_hold_levels(fs, path.parent):
             return path, tuple(reversed(values))
-        values.append(name)
-        path = parent
+        values.append(path.name)
+        path = path.parent
 
 
-def _may_hold_levels(fs: FileSystem, path: str) -> bool:
+def _may_hold_levels(fs: FileSystem, path: Location) -> bool:
     try:
         return bool(_content(fs, path).levels)
     except AcidError:
         return True  # a parent that may not be listed says nothing against the partition's name
 
 
-def name_at(path: str) -> str:
+def name_at(path: Location) -> str:
     """What the table or partition at a path is called, by the path alone: `database.table[.partition]`."""
-    parts = path.rstrip("/").split("/")
-    values = list(takewhile(is_partition_directory, reversed(parts)))[::-1]
-    names = _names("/".join(parts[: len(parts) - len(values)]))
+    values = list(takewhile(is_partition_directory, reversed(path.path.split("/"))))[::-1]
+    for _ in values:
+        path = path.parent
+    names = _names(path)
     return ".".join([*names, *(["/".join(values)] if values else [])])
 
 
-def _names(path: str) -> tuple[str, str]:
-    parent, _, name = path.rstrip("/").rpartition("/")
+def _names(path: Location) -> tuple[str, str]:
+    name, above = path.name, path.parent.name.lower()
     soft = _SOFT_DELETE_SUFFIX.fullmatch(name)
-    above = parent.rpartition("/")[2].lower()
     database = above.removesuffix(_DATABASE_SUFFIX) if above.endswith(_DATABASE_SUFFIX) else DEFAULT_DATABASE
     return database or DEFAULT_DATABASE, (soft.group(1) if soft else name).lower()
-
-
-def _join(parent: str, name: str) -> str:
-    return f"{parent.rstrip('/')}/{name}"

@@ -5,6 +5,7 @@ import struct
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.location import Location
 from acidlib.model.names import BASE_PREFIX, METADATA_ACID_FILE
 from acidlib.storage.filesystem import FileSystem, TreeEntry
 
@@ -12,7 +13,7 @@ _LONG = struct.Struct(">q")
 _FORMATS = frozenset({"compacted", "truncated", "dropped"})
 
 
-def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = CorruptError) -> Listing:
+def list_location(fs: FileSystem, location: Location, *, missing: type[AcidError] = CorruptError) -> Listing:
     """Lists a table's or partition's location recursively, once.
 
     Hidden directories are named but not entered: a run at work in its staging directory does not disturb the listing.
@@ -21,7 +22,7 @@ def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = C
     a directory that is named and never there, `RefusedError` for a symbolic link below it, `CorruptError` for a
     damaged `_metadata_acid`.
     """
-    modified = fs.entry(location, missing=missing).modified
+    modified = fs.entry(str(location), missing=missing).modified
     entries = _listed(fs, location, missing)
     return Listing(
         location=location,
@@ -36,11 +37,11 @@ def list_location(fs: FileSystem, location: str, *, missing: type[AcidError] = C
     )
 
 
-def _listed(fs: FileSystem, location: str, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
+def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
     vanished: set[str] = set()
     while True:
         try:
-            return fs.list_tree(location, enter_hidden=False, missing=missing)
+            return fs.list_tree(str(location), enter_hidden=False, missing=missing)
         except ConflictError as error:
             if str(error) in vanished:
                 raise
@@ -86,7 +87,7 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
     return int(length)
 
 
-def _compacted_bases(fs: FileSystem, location: str, entries: tuple[TreeEntry, ...]) -> frozenset[str]:
+def _compacted_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...]) -> frozenset[str]:
     files = {entry.path for entry in entries if not entry.is_directory}
     found = set()
     for entry in entries:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.names import parse_directory
 from acidlib.model.txnids import ValidTxnList
 from acidlib.storage.claims import CLAIM_DIRECTORY, is_claimed, read_claim
@@ -55,7 +56,7 @@ class _Contents:
 
 def find_litter(
     fs: FileSystem,
-    location: str,
+    location: Location,
     *,
     now: float,
     own_token: str | None = None,
@@ -68,11 +69,11 @@ def find_litter(
     """
     if is_claimed(fs, location, now, own_token=own_token):
         return ()
-    found = (_as_litter(fs, location, entry, now) for entry in fs.list_directory(location, missing=ConflictError))
+    found = (_as_litter(fs, location, entry, now) for entry in fs.list_directory(str(location), missing=ConflictError))
     return tuple(litter for litter in found if litter is not None and litter.idle_seconds > LITTER_SECONDS)
 
 
-def _as_litter(fs: FileSystem, location: str, entry: Entry, now: float) -> Litter | None:
+def _as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> Litter | None:
     if entry.is_symlink:
         return None
     if entry.name == CLAIM_DIRECTORY or entry.name.startswith(f"{CLAIM_DIRECTORY}."):
@@ -87,7 +88,7 @@ def _as_litter(fs: FileSystem, location: str, entry: Entry, now: float) -> Litte
     return Litter(name=entry.name, bytes=found.bytes, idle_seconds=now - found.modified)
 
 
-def _claim_as_litter(fs: FileSystem, location: str, entry: Entry, now: float) -> Litter | None:
+def _claim_as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> Litter | None:
     """What a run leaves that dies while it claims, and while it releases: then nobody holds the claim any more."""
     if not entry.is_directory:
         unfinished = entry.name.endswith(".tmp")  # as earlier versions of this engine left it
@@ -102,7 +103,7 @@ def _claim_as_litter(fs: FileSystem, location: str, entry: Entry, now: float) ->
 
 def find_orphans(
     fs: FileSystem,
-    location: str,
+    location: Location,
     *,
     now: float,
     idle_seconds: float,
@@ -119,7 +120,7 @@ def find_orphans(
     if is_claimed(fs, location, now, own_token=own_token):
         return ()
     found = []
-    for entry in fs.list_directory(location, missing=ConflictError):
+    for entry in fs.list_directory(str(location), missing=ConflictError):
         if not entry.is_directory or entry.is_symlink:
             continue
         what = _what(entry.name, txns)
@@ -145,7 +146,7 @@ def _patience(orphan: Orphan, idle_seconds: float) -> float:
     return max(idle_seconds, LITTER_SECONDS) if orphan.reason in _FOREIGN else idle_seconds
 
 
-def _measured(fs: FileSystem, location: str, entry: Entry, what: str, now: float) -> Orphan | None:
+def _measured(fs: FileSystem, location: Location, entry: Entry, what: str, now: float) -> Orphan | None:
     found = _contents(fs, location, entry)
     if found is None:
         return None
@@ -154,7 +155,7 @@ def _measured(fs: FileSystem, location: str, entry: Entry, what: str, now: float
     return Orphan(path=entry.name, bytes=found.bytes, idle_seconds=now - found.modified, reason=what)
 
 
-def _contents(fs: FileSystem, location: str, entry: Entry) -> _Contents | None:
+def _contents(fs: FileSystem, location: Location, entry: Entry) -> _Contents | None:
     """What a directory that nobody may need any more holds.
 
     None when it must not be touched: somebody is at work in it, it cannot be read, or it holds the record of a

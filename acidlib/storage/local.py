@@ -19,6 +19,7 @@ from pathlib import Path
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.storage.filesystem import Entry, TreeEntry, as_acid_error, raising_acid_errors, safe_parts
+from acidlib.storage.tree import walk_tree
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -96,32 +97,12 @@ class LocalFileSystem:
     def list_tree(
         self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
     ) -> tuple[TreeEntry, ...]:
-        found: list[TreeEntry] = []
-        waiting = [""]
-        while waiting:
-            prefix = waiting.pop()
-            absent = ConflictError if prefix else missing
-            for entry in self.list_directory(f"{path}/{prefix}".rstrip("/") or "/", missing=absent):
-                hidden = not enter_hidden and entry.name.startswith(("_", "."))
-                if entry.is_symlink:
-                    if hidden:
-                        continue
-                    raise RefusedError(
-                        f"Cannot list {path}: because {prefix}{entry.name} is a symbolic link, and what lies behind it "
-                        "is not part of the table"
-                    )
-                relative = prefix + entry.name
-                found.append(
-                    TreeEntry(
-                        path=relative,
-                        is_directory=entry.is_directory,
-                        length=entry.length,
-                        modified=entry.modified,
-                    )
-                )
-                if entry.is_directory and not hidden:
-                    waiting.append(f"{relative}/")
-        return tuple(sorted(found, key=lambda item: item.path))
+        return walk_tree(
+            lambda directory, absent: self.list_directory(directory, missing=absent),
+            path,
+            enter_hidden=enter_hidden,
+            missing=missing,
+        )
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseDir, DeltaDir, parse_directory
 from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
@@ -37,7 +38,7 @@ class Published:
 
 def publish(
     fs: RenameFileSystem,
-    location: str,
+    location: Location,
     staging: str,
     directories: tuple[StagedDirectory, ...],
     *,
@@ -68,7 +69,7 @@ def publish(
         passing(Point.FIRST_RENAMED)
         return Published(directories=names, kind="one rename", leftover=remove_staging(fs, location, staging))
     write_record(fs, f"{staging}/{PUBLISH_RECORD}", PublicationRecord(directories=sealed, inputs=inputs))
-    fs.sync(location)
+    fs.sync(str(location))
     passing(Point.RECORDED)
     _rename_both(fs, location, staging, names)
     passing(Point.SECOND_RENAMED)
@@ -77,7 +78,7 @@ def publish(
 
 def publish_hidden(
     fs: RenameFileSystem,
-    location: str,
+    location: Location,
     staging: str,
     directories: tuple[StagedDirectory, ...],
     *,
@@ -112,11 +113,11 @@ def publish_hidden(
     return Published(directories=names, kind="commit", leftover=remove_staging(fs, location, staging))
 
 
-def take_back(fs: FileSystem, location: str, names: tuple[str, ...]) -> None:
+def take_back(fs: FileSystem, location: Location, names: tuple[str, ...]) -> None:
     """Removes directories whose transaction never commits. What cannot be removed the cleaner finds to be aborted."""
     for name in names:
         with suppress(AcidError):
-            fs.remove_tree(location, name)
+            fs.remove_tree(str(location), name)
 
 
 def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
@@ -126,7 +127,7 @@ def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
     return isinstance(parsed, DeltaDir) and parsed.is_delete, directory.name
 
 
-def _seal(fs: RenameFileSystem, location: str, staging: str, directory: StagedDirectory) -> StagedDirectory:
+def _seal(fs: RenameFileSystem, location: Location, staging: str, directory: StagedDirectory) -> StagedDirectory:
     """Adds the marker files, and makes the directory the table's own and durable; returns it with all its files."""
     path = f"{staging}/{directory.name}"
     verify_directory(fs, path, directory)
@@ -136,7 +137,7 @@ def _seal(fs: RenameFileSystem, location: str, staging: str, directory: StagedDi
         markers.append((METADATA_ACID_FILE, _METADATA_ACID))
     for name, data in markers:
         fs.create(f"{path}/{name}", data)
-    fs.inherit(path, location)
+    fs.inherit(path, str(location))
     fs.sync_tree(path)
     added = tuple(StagedFile(name=name, length=len(data)) for name, data in markers)
     return StagedDirectory(name=directory.name, files=directory.files + added)
@@ -159,13 +160,13 @@ def _length(length: int | None) -> str:
     return "a directory" if length < 0 else f"a length of {length} bytes"
 
 
-def refuse_existing(fs: FileSystem, location: str, directories: tuple[StagedDirectory, ...]) -> None:
+def refuse_existing(fs: FileSystem, location: Location, directories: tuple[StagedDirectory, ...]) -> None:
     for directory in directories:
         if fs.exists(f"{location}/{directory.name}"):
             raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
 
 
-def _rename_one(fs: RenameFileSystem, location: str, staging: str, name: str) -> None:
+def _rename_one(fs: RenameFileSystem, location: Location, staging: str, name: str) -> None:
     try:
         fs.rename_noreplace(f"{staging}/{name}", f"{location}/{name}", missing=ConflictError)
     except ConflictError:
@@ -178,7 +179,7 @@ def _rename_one(fs: RenameFileSystem, location: str, staging: str, name: str) ->
         ) from error
 
 
-def _rename_both(fs: RenameFileSystem, location: str, staging: str, names: tuple[str, ...]) -> None:
+def _rename_both(fs: RenameFileSystem, location: Location, staging: str, names: tuple[str, ...]) -> None:
     first, second = names
     try:
         _rename_first(fs, location, staging, names)
@@ -196,7 +197,7 @@ def _rename_both(fs: RenameFileSystem, location: str, staging: str, names: tuple
         raise
 
 
-def _rename_first(fs: RenameFileSystem, location: str, staging: str, names: tuple[str, ...]) -> None:
+def _rename_first(fs: RenameFileSystem, location: Location, staging: str, names: tuple[str, ...]) -> None:
     try:
         fs.rename_noreplace(f"{staging}/{names[0]}", f"{location}/{names[0]}", missing=ConflictError)
     except AcidError as error:
@@ -209,7 +210,7 @@ def _rename_first(fs: RenameFileSystem, location: str, staging: str, names: tupl
 
 
 def _undo_first_rename(
-    fs: RenameFileSystem, location: str, staging: str, names: tuple[str, ...], cause: AcidError
+    fs: RenameFileSystem, location: Location, staging: str, names: tuple[str, ...], cause: AcidError
 ) -> None:
     """Undoes the first rename: no half may stay visible until a later run comes, if that can be helped."""
     if fs.exists(f"{location}/{names[1]}") and not fs.exists(f"{staging}/{names[1]}"):
@@ -231,14 +232,14 @@ def _undo_first_rename(
         raise _unknown(location, names, error) from cause
 
 
-def _unknown(location: str, names: tuple[str, ...], error: AcidError) -> UnknownOutcomeError:
+def _unknown(location: Location, names: tuple[str, ...], error: AcidError) -> UnknownOutcomeError:
     return UnknownOutcomeError(
         f"Cannot tell whether {' and '.join(names)} are both published in {location}: because a rename failed "
         f"({error}); the next run on this partition finishes it"
     )
 
 
-def remove_recorded_staging(fs: FileSystem, location: str, staging: str) -> str | None:
+def remove_recorded_staging(fs: FileSystem, location: Location, staging: str) -> str | None:
     """Removes the record before the rest, so that what a crash leaves is litter and nothing to finish."""
     try:
         fs.remove_tree(staging, PUBLISH_RECORD)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, has_hidden_part
+from acidlib.model.location import Location
 from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem, TreeEntry, safe_parts
 
@@ -36,28 +37,67 @@ class RemovalReport:
     failed: tuple[NotRemoved, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trash:
+    """Where things are moved instead of being deleted: `_acidlib_trash/<name>/` in a location, which readers pass over.
+
+    `name` is unique, such as a time stamp.
+    """
+
+    fs: RenameFileSystem
+    location: Location
+    name: str
+
+    @property
+    def path(self) -> str:
+        """The directory that things are moved to."""
+        return f"{self.location}/{TRASH}/{self.name}"
+
+    def make(self) -> None:
+        """Make the directory, where it is not there; ConflictError where a link or a file has its name."""
+        if len(safe_parts(str(self.location), self.name)) != 1:
+            raise RefusedError(
+                f"Cannot move files aside in {self.location}: because {self.name!r} is not a single name"
+            )
+        self._ensure(f"{self.location}/{TRASH}")
+        self._ensure(self.path)
+
+    def move(self, relative: str) -> None:
+        """Move what lies at a path of the location; ConflictError when it is gone, or something like it is there."""
+        *parents, last = safe_parts(str(self.location), relative)
+        target = self.path
+        for part in parents:
+            target = f"{target}/{part}"
+            self._ensure(target)
+        self.fs.rename_noreplace(f"{self.location}/{relative}", f"{target}/{last}", missing=ConflictError)
+
+    def _ensure(self, path: str) -> None:
+        if not self.fs.is_directory(path):
+            self.fs.make_directory(path)
+
+
 def remove_paths(
-    fs: RenameFileSystem,
-    location: str,
+    fs: FileSystem,
+    location: Location,
     paths: tuple[str, ...],
     *,
-    trash: str | None = None,
+    trash: Trash | None = None,
     known: Collection[ListedFile] | None = None,
     before_each: Callable[[], None] | None = None,
     after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
     """Removes files and directories, each given by its path relative to `location`.
 
-    With `trash` (a unique name such as a time stamp) they are moved to `_acidlib_trash/<trash>/` in the location, which
-    readers do not see, instead of being deleted. A path that fails does not stop the others. A path that leads out of
-    the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. With `known` (the
-    files of the listing that the plan was made from) so is one that holds a file which readers see and which is not
-    among them: somebody writes there. `before_each` raises ConflictError when somebody else works there now: then
-    nothing more is removed. `after_each` may pause, so that a file system is not flooded.
+    With `trash` they are moved there instead of being deleted. A path that fails does not stop the others. A path that
+    leads out of the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. With
+    `known` (the files of the listing that the plan was made from) so is one that holds a file which readers see and
+    which is not among them: somebody writes there. `before_each` raises ConflictError when somebody else works there
+    now: then nothing more is removed. `after_each` may pause, so that a file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
-    bin_path = None if trash is None else _make_trash(fs, location, trash)
+    if trash is not None:
+        trash.make()
     for path in paths:
         if before_each is not None:
             _still_ours(before_each, len(removed))
@@ -65,10 +105,10 @@ def remove_paths(
             item = measure(fs, location, path, known)
             if item is None:
                 continue
-            if bin_path is None:
-                fs.remove_tree(location, path)
+            if trash is None:
+                fs.remove_tree(str(location), path)
             else:
-                _move_aside(fs, location, path, bin_path)
+                trash.move(path)
             removed.append(item)
             passing(Point.REMOVED_ONE)
             if after_each is not None:
@@ -85,13 +125,13 @@ def _still_ours(check: Callable[[], None], removed: int) -> None:
         raise ConflictError(f"{error}; {removed} were removed before") from error
 
 
-def measure(fs: FileSystem, location: str, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
+def measure(fs: FileSystem, location: Location, relative: str, known: Collection[ListedFile] | None) -> Removed | None:
     """What removing a path would remove; None when it is missing. Raises what forbids it, as `remove_paths` says.
 
     That is RefusedError for a path that is, holds or passes through a symbolic link, ConflictError for an unknown file.
     """
-    path = location
-    for part in safe_parts(location, relative):
+    path = str(location)
+    for part in safe_parts(str(location), relative):
         path = f"{path}/{part}"
         if not fs.exists(path):
             return None
@@ -111,32 +151,8 @@ def _listed(directory: str, item: TreeEntry) -> ListedFile:
     return ListedFile(path=f"{directory}/{item.path}", length=item.length, modified=item.modified)
 
 
-def _require_known(location: str, file: ListedFile, known: Collection[ListedFile] | None) -> None:
+def _require_known(location: Location, file: ListedFile, known: Collection[ListedFile] | None) -> None:
     if known is not None and file not in known and not has_hidden_part(file.path):
         raise ConflictError(
             f"Cannot remove {location}/{file.path}: because it was written after the listing that called it obsolete"
         )
-
-
-def _make_trash(fs: RenameFileSystem, location: str, name: str) -> str:
-    if len(safe_parts(location, name)) != 1:
-        raise RefusedError(f"Cannot move files aside in {location}: because {name!r} is not a single name")
-    path = location
-    for part in (TRASH, name):
-        path = f"{path}/{part}"
-        _ensure_directory(fs, path)
-    return path
-
-
-def _move_aside(fs: RenameFileSystem, location: str, relative: str, bin_path: str) -> None:
-    *parents, name = safe_parts(location, relative)
-    target = bin_path
-    for part in parents:
-        target = f"{target}/{part}"
-        _ensure_directory(fs, target)
-    fs.rename_noreplace(f"{location}/{relative}", f"{target}/{name}", missing=ConflictError)
-
-
-def _ensure_directory(fs: RenameFileSystem, path: str) -> None:
-    if not fs.is_directory(path):
-        fs.make_directory(path)

@@ -15,6 +15,7 @@ to rename when it wakes: no clock and no waiting time decides that, only the ord
 import json
 
 from acidlib.errors import AcidError, ConflictError
+from acidlib.model.location import Location
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 
 STAGING_PREFIX = "_tmp_"
@@ -24,7 +25,7 @@ PUBLISH_RECORD = "publish.json"
 REVOKED = ".revoked"
 
 
-def create_staging(fs: RenameFileSystem, location: str, *, unique: str, owner: str, now: float) -> str:
+def create_staging(fs: RenameFileSystem, location: Location, *, unique: str, owner: str, now: float) -> str:
     """Creates `_tmp_<unique>` with its marker and the directory for attempts; returns its path.
 
     Raises `ConflictError` when that name exists.
@@ -33,7 +34,7 @@ def create_staging(fs: RenameFileSystem, location: str, *, unique: str, owner: s
     fs.make_directory(path)
     fs.create(f"{path}/{STAGING_MARKER}", json.dumps({"owner": owner, "start": now}).encode())
     fs.make_directory(f"{path}/{ATTEMPTS}")
-    fs.inherit(path, location)
+    fs.inherit(path, str(location))
     return path
 
 
@@ -59,10 +60,10 @@ def accept_attempt(fs: RenameFileSystem, staging: str, attempt: str, directory: 
     return target
 
 
-def remove_staging(fs: FileSystem, location: str, staging: str) -> str | None:
+def remove_staging(fs: FileSystem, location: Location, staging: str) -> str | None:
     """Removes a staging directory; returns None, or why something of it is left (it is hidden and harmless)."""
     try:
-        fs.remove_tree(location, staging.removeprefix(f"{location}/"))
+        fs.remove_tree(str(location), staging.removeprefix(f"{location}/"))
     except AcidError as error:
         return str(error)
     return None
@@ -81,13 +82,13 @@ def made_as(name: str) -> str:
     return name.removesuffix(REVOKED)
 
 
-def revoke_others(fs: RenameFileSystem, location: str) -> None:
+def revoke_others(fs: RenameFileSystem, location: Location) -> None:
     """Takes away what earlier runs of this engine staged in a partition.
 
     The caller has claimed the partition and has staged nothing yet. Never what has the record of a publication, which
     is to be finished first.
     """
-    for entry in fs.list_directory(location, missing=ConflictError):
+    for entry in fs.list_directory(str(location), missing=ConflictError):
         if entry.is_symlink or not entry.is_directory or not entry.name.startswith(STAGING_PREFIX):
             continue
         path = f"{location}/{entry.name}"

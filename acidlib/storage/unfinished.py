@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from acidlib.errors import ConflictError, CorruptError
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.names import BaseDir, DeltaDir, parse_directory
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 from acidlib.storage.publishing import refuse_existing, remove_recorded_staging, verify_directory
@@ -30,7 +31,7 @@ class RolledForward:
 
 def roll_forward(
     fs: RenameFileSystem,
-    location: str,
+    location: Location,
     *,
     visible_only: bool = False,
 ) -> tuple[RolledForward, ...]:
@@ -56,11 +57,11 @@ def roll_forward(
     )
 
 
-def unfinished_publications(fs: FileSystem, location: str) -> tuple[str, ...]:
+def unfinished_publications(fs: FileSystem, location: Location) -> tuple[str, ...]:
     """The staging directories in `location` that hold a record of a publication which was not finished."""
     return tuple(
         f"{location}/{entry.name}"
-        for entry in fs.list_directory(location, missing=ConflictError)
+        for entry in fs.list_directory(str(location), missing=ConflictError)
         if entry.is_directory
         and entry.name.startswith(STAGING_PREFIX)
         and fs.exists(f"{location}/{entry.name}/{PUBLISH_RECORD}")
@@ -72,7 +73,7 @@ def _is_visible(fs: FileSystem, staging: str) -> bool:
     return not all(fs.exists(f"{staging}/{directory.name}") for directory in record.directories)
 
 
-def _roll_one(fs: RenameFileSystem, location: str, staging: str) -> RolledForward:
+def _roll_one(fs: RenameFileSystem, location: Location, staging: str) -> RolledForward:
     staging = revoke(fs, staging)
     record = read_record(fs, f"{staging}/{PUBLISH_RECORD}")
     names = tuple(directory.name for directory in record.directories)
@@ -103,7 +104,7 @@ def _roll_one(fs: RenameFileSystem, location: str, staging: str) -> RolledForwar
     return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
 
 
-def _reason_to_discard(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
+def _reason_to_discard(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
     if (path := _missing_input(fs, location, record)) is not None:
         return f"its input {path} is gone, so something else stands for those rows"
     for directory in record.directories:
@@ -113,14 +114,14 @@ def _reason_to_discard(fs: FileSystem, location: str, record: PublicationRecord)
     return None if wider is None else f"{wider} covers it"
 
 
-def _wider_delta(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
+def _wider_delta(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
     """A delta of either kind that makes what is recorded obsolete, and is neither an input of it nor a part."""
     own = {directory.name for directory in record.directories}
     names = [found for name in own if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
     if not names:
         return None
     low, high = min(name.min_write_id for name in names), max(name.max_write_id for name in names)
-    for entry in fs.list_directory(location, missing=ConflictError):
+    for entry in fs.list_directory(str(location), missing=ConflictError):
         if not entry.is_directory or entry.name in own or entry.name in record.inputs:
             continue
         found = parse_directory(entry.name, Generation.HIVE4)
@@ -129,12 +130,12 @@ def _wider_delta(fs: FileSystem, location: str, record: PublicationRecord) -> st
     return None
 
 
-def _missing_input(fs: FileSystem, location: str, record: PublicationRecord) -> str | None:
+def _missing_input(fs: FileSystem, location: Location, record: PublicationRecord) -> str | None:
     return next((path for path in record.inputs if not fs.exists(f"{location}/{path}")), None)
 
 
 def _require_not_merged(
-    fs: FileSystem, location: str, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+    fs: FileSystem, location: Location, staging: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
 ) -> None:
     """Nobody has merged the visible half into a wider delta, which would hide the other half for ever.
 
@@ -151,13 +152,13 @@ def _require_not_merged(
     )
 
 
-def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | None:
+def _covering(fs: FileSystem, location: Location, names: tuple[str, ...]) -> str | None:
     """The base that makes all of these obsolete, if there is one: no reader would see the other half any more."""
     deltas = [found for name in names if isinstance(found := parse_directory(name, Generation.HIVE4), DeltaDir)]
     if len(deltas) != len(names):
         return None
     highest = max(delta.max_write_id for delta in deltas)
-    for entry in fs.list_directory(location, missing=ConflictError):
+    for entry in fs.list_directory(str(location), missing=ConflictError):
         found = parse_directory(entry.name, Generation.HIVE4) if entry.is_directory else None
         if isinstance(found, BaseDir) and found.write_id >= highest:
             return entry.name
@@ -165,14 +166,14 @@ def _covering(fs: FileSystem, location: str, names: tuple[str, ...]) -> str | No
 
 
 def _removed_half(
-    fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+    fs: FileSystem, location: Location, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
 ) -> str | None:
     """The half that has left the staging directory and is not at its place either: somebody has removed it."""
     published = (directory.name for directory in record.directories if directory not in waiting)
     return next((name for name in published if not fs.is_directory(f"{location}/{name}")), None)
 
 
-def _require_inputs(fs: FileSystem, location: str, staging: str, record: PublicationRecord, removed: str) -> None:
+def _require_inputs(fs: FileSystem, location: Location, staging: str, record: PublicationRecord, removed: str) -> None:
     """The inputs of a half that was removed still hold its rows; else only a person can know what does."""
     missing, wider = _missing_input(fs, location, record), _wider_delta(fs, location, record)
     if missing is None and wider is None:
@@ -186,7 +187,7 @@ def _require_inputs(fs: FileSystem, location: str, staging: str, record: Publica
 
 
 def _verify_published(
-    fs: FileSystem, location: str, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
+    fs: FileSystem, location: Location, record: PublicationRecord, waiting: tuple[StagedDirectory, ...]
 ) -> None:
     """The half that has left the staging directory must still be what it was; the other half belongs to it."""
     for directory in record.directories:

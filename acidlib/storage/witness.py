@@ -11,6 +11,7 @@ import json
 from acidlib.errors import ConflictError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part
+from acidlib.model.location import Location
 from acidlib.model.names import ORC_ACID_VERSION_FILE, SIDE_FILE_SUFFIX, BaseDir, parse_directory
 from acidlib.storage.filesystem import FileSystem
 
@@ -22,14 +23,14 @@ def witness_of(listing: Listing, high_water_mark: int, generation: Generation) -
     return "" if newest is None else _text(newest.path, newest.length, newest.modified)
 
 
-def witness_in(fs: FileSystem, location: str, directory: str) -> str:
+def witness_in(fs: FileSystem, location: Location, directory: str) -> str:
     """The version file in a directory that was just published, as text; ConflictError when it was removed."""
     path = f"{directory}/{ORC_ACID_VERSION_FILE}"
     entry = fs.entry(f"{location}/{path}", missing=ConflictError)
     return _text(path, entry.length, entry.modified)
 
 
-def is_there(fs: FileSystem, location: str, witness: str) -> bool:
+def is_there(fs: FileSystem, location: Location, witness: str) -> bool:
     """Whether the file is still the same one: path, length and time of modification. True of an empty text."""
     if not witness:
         return True

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from servers.errors import ServerError
 from servers.fleet import Servers
+from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.postgres import Postgres
@@ -71,6 +72,12 @@ def shared_hive4(servers: Servers) -> Metastore:
 def shared_hiveserver(servers: Servers, shared_hive4: Metastore) -> HiveServer:
     """The one HiveServer2 of this process, for `hiveserver`."""
     return started(lambda: servers.hiveserver(shared_hive4))
+
+
+@pytest.fixture(scope="session")
+def hdfs(servers: Servers) -> Hdfs:
+    """The one HDFS of this process. A test that breaks it must mend it (`start`, safe mode off)."""
+    return started(servers.hdfs)
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,11 @@ from click.testing import CliRunner
 from conformance.hive_tables import FIXTURES
 from judges import merge
 
-from acidlib.engine import compact_place
 from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.engine.spark import SparkRunner, SparkSession
 from acidlib.queue.sql import SqlQueue
+from acidlib.storage import rename_store
 from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
 
 ROOT = Path(__file__).parents[2]
@@ -225,13 +225,13 @@ def at_time(monkeypatch: Any, seconds: float) -> None:
 def left_at_publication(monkeypatch: Any) -> dict[str, bytes]:
     """The attempts that lie in staging, beside the accepted ones, whenever a run publishes."""
     found: dict[str, bytes] = {}
-    publish = compact_place.publish
+    publish = rename_store.publish
 
     def looked(fs, location, staging, directories, **more):
         found.update({path.name: path.read_bytes() for path in Path(staging, "_attempts").iterdir()})
         return publish(fs, location, staging, directories, **more)
 
-    monkeypatch.setattr(compact_place, "publish", looked)
+    monkeypatch.setattr(rename_store, "publish", looked)
     return found
 
 

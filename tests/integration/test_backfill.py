@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from judges import merge
+from located import at
 
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
@@ -52,7 +53,7 @@ def ended(ran: Ran, state: str) -> set[str]:
 
 
 def another_at_work(place: Path) -> Claim:
-    return claim(LocalFileSystem(), str(place), owner="another", token="t")
+    return claim(LocalFileSystem(), at(place), owner="another", token="t")
 
 
 @pytest.mark.parametrize("order", ["name", "bytes", "deltas", "age"])
@@ -140,7 +141,7 @@ def test_what_another_run_has_taken_costs_no_budget(jobs: Jobs, tmp_path: Path) 
     with jobs.queue() as queue:
         taken = CompactionRequest(
             id=0, database="default", table="t", partition="p=00", type=CompactionType.MAJOR,
-            facts=RequestFacts(location=str(places.root / "p=00")),
+            facts=RequestFacts(location=at(places.root / "p=00")),
         )  # fmt: skip
         assert queue.enqueue(taken, now_ms=int(time.time() * 1000), worker_id="another").accepted
     ran = jobs("major_compact", *places.asked, "--order", "name", "--max-partitions", "1")

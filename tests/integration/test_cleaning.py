@@ -13,6 +13,7 @@ from conformance.hive_tables import hive_table
 from judges import merge, tables
 
 from acidlib.engine import cleaner
+from acidlib.model.location import Location
 from integration.children import without_rights
 from integration.harness import AROUND, Jobs, Ran, at_time, fixture, names, tree, visible
 from integration.test_service_cycle import litter
@@ -242,8 +243,8 @@ def test_after_so_many_failures_it_is_failed_and_never_succeeded(
 def without_links(real: Callable[..., Any]) -> Callable[..., Any]:
     """A listing from before a link was there."""
 
-    def listing(fs: Any, location: str, **more: Any) -> Any:
-        link = Path(location) / OBSOLETE / "link"
+    def listing(fs: Any, location: Location, **more: Any) -> Any:
+        link = Path(str(location)) / OBSOLETE / "link"
         target = link.readlink()
         link.unlink()
         try:

@@ -11,7 +11,8 @@ import pytest
 from claim_directories import ELSEWHERE, lay_claim
 from judges import merge
 
-from acidlib.engine import compact_place, removals, units
+from acidlib.engine import removals, units
+from acidlib.storage import rename_store
 from integration.harness import AROUND, Jobs, fixture, names, visible
 
 HOUR, DAY = 3600, 86_400
@@ -53,7 +54,7 @@ def test_while_it_compacts(
         wall.ahead = jump
 
     with monkeypatch.context() as patch:
-        before(patch, units if when == "run_unit_task" else compact_place, when, jumps)
+        before(patch, units if when == "run_unit_task" else rename_store, when, jumps)
         (entry,) = jobs.good("major_compact", "--location", place, *RUN).compactions
     assert entry["state"] == "ready for cleaning"
     assert merge.read(place, strict=True) == rows

@@ -21,11 +21,11 @@ from judges.plain_rows import insert_only_rows
 from servers.fleet import Servers
 from servers.metastore import Metastore
 
-from acidlib.engine import compact_place, leftovers, units
+from acidlib.engine import leftovers, units
 from acidlib.metastore import compactor_locks
 from acidlib.model.generation import Generation
 from acidlib.points import Point
-from acidlib.storage import claims
+from acidlib.storage import claims, rename_store
 from integration.children import forked, killed_at
 from integration.conftest import started
 from integration.harness import Jobs, names, tree, visible
@@ -62,7 +62,7 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[]
     """Lets something happen once at a point of the next run: `run_unit_task` (at work), `publish` (renames follow)."""
 
     def arrange(point: str, action: Callable[[], object]) -> None:
-        module = units if point == "run_unit_task" else compact_place
+        module = units if point == "run_unit_task" else rename_store
         original = getattr(module, point)
         left = [action]
 
@@ -763,14 +763,14 @@ def test_two_renames_wait_for_readers(both: Site) -> None:
 
 def test_between_two_renames_nobody_can_start_to_read(both: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     laid = both.lay()
-    publish = compact_place.publish
+    publish = rename_store.publish
     held = []
 
     def watched(*arguments: Any, **more: Any) -> Any:
         held.append({(lock.dbname, lock.tablename, lock.type, lock.state) for lock in both.client.locks()})
         return publish(*arguments, **more)
 
-    monkeypatch.setattr(compact_place, "publish", watched)
+    monkeypatch.setattr(rename_store, "publish", watched)
     both.good("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
     exclusive, acquired = 3, 1
     assert (both.database, laid.name, exclusive, acquired) in held[0]
@@ -1200,7 +1200,7 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
         monkeypatch.setattr(module, "has_ended", lambda process: False)
     with site(jobs, hasty_metastore, hives_queue=queue == METASTORES) as made:
         laid = made.lay()
-        publish = compact_place.publish
+        publish = rename_store.publish
 
         def killed(*arguments: Any, **more: Any) -> Any:
             if moment == "after the rename":
@@ -1208,7 +1208,7 @@ def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
             os._exit(9)
 
         def run() -> None:
-            monkeypatch.setattr(compact_place, "publish", killed)
+            monkeypatch.setattr(rename_store, "publish", killed)
             made("major_compact", "--table", laid.full_name)
 
         assert forked(run) == 9

@@ -26,6 +26,7 @@ from claiming import claim_next
 from hive_queue_behaviour import Hive, HiveQueueBehaviour, left, near_now, request, write_rows, write_txns
 from hmsclient import HMSClient
 from hmsclient.genthrift.hive_metastore import ttypes
+from located import at
 from queue_behaviour import QueueBehaviour
 from servers.fleet import Servers
 from servers.guard import GUARD
@@ -440,7 +441,7 @@ def test_text_that_the_metastores_tables_cannot_hold(hive: Hive) -> None:
     if hive.url.startswith("postgresql"):
         with SqlQueue(hive.url) as queue:
             assert queue.enqueue(request(location="/w/東京"), now_ms=1).accepted
-            assert queue.show()[0].facts.location == "/w/東京"
+            assert queue.show()[0].facts.location == at("/w/東京")
         return
     ((mode,),) = hive.run("SELECT @@GLOBAL.sql_mode")
     for lenient in (str(mode), ""):

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from judges import merge
 
-from acidlib.engine import compact_place, worker
+from acidlib.engine import worker
+from acidlib.storage import rename_store
 from integration.children import without_rights
 from integration.harness import Jobs, added, at_time, fixture, names, tree, visible
 from integration.test_kill_points import settle
@@ -108,7 +109,7 @@ def test_a_full_disk_keeps_the_cleaner_from_its_work_and_does_no_harm(jobs: Jobs
 
 def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
     """Let something happen right before a step of the next run."""
-    module = worker if step == "run_units" else compact_place
+    module = worker if step == "run_units" else rename_store
     real, left = getattr(module, step), [action]
 
     def wrapped(*arguments: Any, **more: Any) -> Any:

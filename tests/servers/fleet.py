@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from acidlib.model.generation import Generation
+from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.postgres import Postgres
@@ -80,6 +81,13 @@ class Servers:
         self._stack.callback(server.stop)
         server.start()
         return server
+
+    def hdfs(self, *, data_nodes: int = 2, properties: Mapping[str, str] | None = None) -> Hdfs:
+        """Starts a cluster of HDFS (see ``Hdfs``). Raises ServerError."""
+        cluster = Hdfs(self._new_directory("hdfs"), data_nodes=data_nodes, properties=properties)
+        self._stack.callback(cluster.stop)
+        cluster.start()
+        return cluster
 
     def close(self) -> None:
         """Stops all of them, the last one first."""

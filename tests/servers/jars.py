@@ -1,6 +1,6 @@
-"""The jars and schema scripts of a Hive release, brought by Maven once per checkout.
+"""The jars of Hive (with the scripts of its schema) and of HDFS, brought by Maven once per checkout.
 
-``pom.xml`` in a folder named after the generation says what is brought. The result lies in ``.servers/<name>`` with the
+``pom.xml`` in a folder named after the release says what is brought. The result lies in ``.servers/<name>`` with the
 hash of the pom it came from; a changed pom brings it anew. Tests that start at once wait for each other.
 """
 
@@ -34,6 +34,17 @@ class Release:
 
 def hive_release(name: str) -> Release:
     """The release of ``<name>/pom.xml``. Raises ServerError when Maven is missing or fails."""
+    place = brought(name)
+    found = sorted((place / "lib").glob("*.jar"), key=_rank)
+    jars = tuple(str(jar) for jar in found)
+    schemas = list((place / "schema").rglob("hive-schema-*.postgres.sql"))
+    if not jars or len(schemas) != 1:
+        raise ServerError(f"Cannot use {place}: because it holds {len(jars)} jars and {len(schemas)} schema scripts")
+    return Release(jars=jars, schema=schemas[0])
+
+
+def brought(name: str) -> Path:
+    """The folder with what ``<name>/pom.xml`` names; its jars are in ``lib``. Raises ServerError as above."""
     pom = Path(__file__).with_name(name) / "pom.xml"
     wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
     place = CACHE / name
@@ -44,12 +55,7 @@ def hive_release(name: str) -> Release:
             shutil.rmtree(place, ignore_errors=True)
             _bring(name, pom, place)
             stamp.write_text(wanted)
-    found = sorted((place / "lib").glob("*.jar"), key=_rank)
-    jars = tuple(str(jar) for jar in found)
-    schemas = list((place / "schema").rglob("hive-schema-*.postgres.sql"))
-    if not jars or len(schemas) != 1:
-        raise ServerError(f"Cannot use {place}: because it holds {len(jars)} jars and {len(schemas)} schema scripts")
-    return Release(jars=jars, schema=schemas[0])
+    return place
 
 
 def _bring(name: str, pom: Path, place: Path) -> None:

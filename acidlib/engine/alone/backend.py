@@ -22,6 +22,7 @@ from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation, ListedPlace, Target, request_of, target_of
 from acidlib.errors import AcidError
+from acidlib.model.location import Location
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.sql import SqlQueue
@@ -103,7 +104,7 @@ class StandaloneBackend:
         request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
         return accepted_id(self._services, self._queue, request)
 
-    def _was_cleaned(self, location: str | None) -> bool:
+    def _was_cleaned(self, location: Location | None) -> bool:
         """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""
         if location is None:
             return False

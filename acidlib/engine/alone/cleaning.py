@@ -24,8 +24,8 @@ def standalone_cleaning(services: Services, queue: SqlQueue, options: CleanerOpt
     def is_wanted(request: CompactionRequest) -> bool:
         if request.facts.metastore is not None:
             return False
-        place = request.facts.location or ""
-        return options.location is None or f"{place}/".startswith(f"{options.location}/")
+        place = request.facts.location
+        return options.location is None or (place is not None and options.location.holds(place))
 
     requests = SqlReadyRequests(services, queue, is_wanted, recover=lambda: recover(services, queue))
     return Cleaning(
@@ -54,7 +54,7 @@ class RetentionProof:
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
         """What is obsolete by the recorded list. When directories that cover something were first seen is noted."""
-        if not is_there(self._services.fs, target.location, request.facts.witness or ""):
+        if not is_there(self._services.fs(target.location), target.location, request.facts.witness or ""):
             raise ReplacedError(
                 "what it was made for is not there any more: the table was made anew, or something newer replaced it"
             )

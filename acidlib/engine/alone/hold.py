@@ -17,8 +17,8 @@ class StandaloneHold(SqlHold):
         RefusedError where it was dropped: no failed attempt that would hold back a partition of that name later. With
         the directory above it gone as well a mount may be missing, and the claim fails.
         """
-        request, target, fs = self._taken.request, self._taken.target, self._services.fs
-        if not fs.exists(target.location) and fs.exists(target.location.rpartition("/")[0]):
+        request, target, fs = self._taken.request, self._taken.target, self._services.fs(self._taken.target.location)
+        if not fs.exists(str(target.location)) and fs.exists(str(target.location.parent)):
             raise RefusedError(f"Cannot compact {target.name}: because {target.location} does not exist any more")
         claim = self._claimed(target.location)
         if not is_there(fs, target.location, request.facts.witness or ""):
@@ -37,6 +37,8 @@ class StandaloneHeldPlace(SqlHeldPlace):
         if not directories:
             return NO_FACTS
         try:
-            return RequestFacts(witness=witness_in(self._services.fs, self.target.location, directories[0]))
+            return RequestFacts(
+                witness=witness_in(self._services.fs(self.target.location), self.target.location, directories[0])
+            )
         except ConflictError:
             return NO_FACTS  # replaced and cleaned already: what the request was made for is not there either

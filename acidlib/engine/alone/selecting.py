@@ -25,7 +25,7 @@ def select_targets(
     notes: list[str] = []
     if selection.location is not None:
         try:
-            only = discover_location(services.fs, selection.location, may_be_empty=may_be_empty)
+            only = discover_location(services.fs(selection.location), selection.location, may_be_empty=may_be_empty)
         except MissingError as error:
             return Selected(targets=(), notes=(selection.note_of(error),))
         if interpretation.write_ids is not None:
@@ -34,7 +34,7 @@ def select_targets(
     else:
         if selection.warehouse is None:
             raise UsageError("Cannot choose tables: because no directory is named in which to look for them")
-        found = discover_warehouse(services.fs, selection.warehouse)
+        found = discover_warehouse(services.fs(selection.warehouse), selection.warehouse)
         tables = found.tables
         notes += [f"{skipped.location} is skipped: {skipped.reason}" for skipped in found.skipped]
     chosen = [table for table in tables if selection.wants_table(table.database, table.table)]

@@ -15,6 +15,7 @@ from acidlib.engine.leftovers import (
 from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.errors import AcidError, RefusedError
 from acidlib.metastore.compactor_locks import release_dead_locks
+from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest
 
 
@@ -37,7 +38,7 @@ def recover(services: Services, metastore: Hive3Metastore, catalog: Catalog) -> 
     return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
 
 
-def finish_alone(services: Services, metastore: Hive3Metastore, entity: Entity, location: str) -> None:
+def finish_alone(services: Services, metastore: Hive3Metastore, entity: Entity, location: Location) -> None:
     """Finish the publications of dead runs at a place: those that nobody sees yet under an exclusive lock."""
     finish_publications(services, location, lambda: alone_with(services, metastore, *entity))
 

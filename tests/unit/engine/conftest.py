@@ -10,7 +10,7 @@ from acidlib.engine.runner import LocalRunner
 from acidlib.engine.services import Services
 from acidlib.report.progress import TerminalProgress
 from acidlib.settings import default_settings
-from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.stores import Stores
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def services() -> Services:
     """On local files, with built-in settings, at a time that stands still."""
     numbers = itertools.count()
     return Services(
-        fs=LocalFileSystem(),
+        stores=Stores(),
         runner=LocalRunner(lambda: str(next(numbers))),
         settings=default_settings(),
         host="host",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from located import at
 
 from acidlib.engine.attempts import Attempts, fingerprint, note_of, with_note
 from acidlib.engine.target import Interpretation, TableFacts, Target
@@ -18,7 +19,7 @@ from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer, default_settings
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
-PLACE = "/w/t"
+PLACE = at("/w/t")
 SETTINGS = default_settings()
 
 
@@ -38,7 +39,7 @@ def target(write_ids: str = "db.t:2:9223372036854775807::", **more: Any) -> Targ
 
 
 def facts(columns: tuple[str, ...] = ("a",), **properties: str) -> TableFacts:
-    storage = Storage(location=PLACE, columns=tuple(TableColumn(name=name, type="int") for name in columns))
+    storage = Storage(location=str(PLACE), columns=tuple(TableColumn(name=name, type="int") for name in columns))
     table = Table(
         database="db", name="t", kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties=properties
     )
@@ -122,7 +123,7 @@ def test_the_newest_that_ended_for_the_same_files_counts() -> None:
         ended(4, State.FAILED),
         ended(5, facts=noted(), type=MINOR),
         ended(6, facts=noted(), table="other"),
-        ended(7, facts=noted(location="/elsewhere")),
+        ended(7, facts=noted(location=at("/elsewhere"))),
         ended(8, State.SUCCEEDED, facts=noted()),
     ]
     found = Attempts(rows, SETTINGS).last(HERE.listed(SEEN), MAJOR)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from located import at
 
 from acidlib.engine.catalog import Catalog
 from acidlib.engine.cleaning import NotOursError
@@ -26,6 +27,7 @@ from acidlib.planning.state import acid_state
 from acidlib.settings import default_settings
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.stores import Stores
 
 FULL = {"transactional": "true", "transactional_properties": "default"}
 KEY = (TableColumn(name="p", type="string"),)
@@ -84,7 +86,7 @@ def request(partition: str | None = None, name: str = "t") -> CompactionRequest:
 
 
 def catalog(hms: Metastore) -> Catalog:
-    services: Any = SimpleNamespace(settings=default_settings())
+    services: Any = SimpleNamespace(settings=default_settings(), stores=Stores())
     given: Any = hms
     return Catalog(services, given)
 
@@ -136,7 +138,7 @@ def test_what_was_dropped_is_gone(tmp_path: Path) -> None:
     assert cleaning_place(catalog(hms), request(name="u"), None) is None
     there = cleaning_place(catalog(hms), request("p=1"), None)
     assert there is not None
-    assert there.location == str(tmp_path / "p=1")
+    assert there.location == at(tmp_path / "p=1")
 
 
 @pytest.mark.parametrize("flag", ["NO_CLEANUP", "no_cleanup"])
@@ -160,7 +162,7 @@ def test_what_became_something_else_is_left_to_hive(tmp_path: Path, changes: dic
 
 
 def place(hms: Metastore, partition: str | None = None) -> str:
-    return catalog(hms).place(request(partition)).location
+    return str(catalog(hms).place(request(partition)).location)
 
 
 def refused(hms: Metastore, partition: str | None = None) -> str:
@@ -217,4 +219,8 @@ def test_a_place_above_another_acid_table_or_partition_is_refused(
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "bucket_00000").write_bytes(b"x")
     with pytest.raises(AcidError, match=r"Cannot take .* for one table or partition: because .*/delta_0000001"):
-        acid_state(list_location(LocalFileSystem(), str(tmp_path)), all_committed("d.t", 5), generation=generation)
+        acid_state(
+            list_location(LocalFileSystem(), at(tmp_path)),
+            all_committed("d.t", 5),
+            generation=generation,
+        )

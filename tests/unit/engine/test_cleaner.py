@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fake_locks import Client, LockServer
 from hive_queue_behaviour import IMITATION, Hive
+from located import at
 from sqlalchemy import Connection, event, insert
 from unit.engine.test_catalog import Metastore as Tables
 from unit.engine.test_catalog import storage, table
@@ -99,7 +100,7 @@ def compacted(queue: SqlQueue, places: list[Path], **facts: Any) -> Asked:
             state=State.READY_FOR_CLEANING,
             highest_write_id=2,
             facts=RequestFacts(
-                location=str(place),
+                location=at(place),
                 write_ids=all_committed("d.t", 2),
                 generation=Generation.HIVE3,
                 outputs=("base_0000002",),

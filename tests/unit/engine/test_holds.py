@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fake_locks import Client, Failure, LockServer
+from located import at
 from unit.engine.test_catalog import Metastore as Tables
 from unit.engine.test_catalog import table
 from unit.metastore.compactors import AWAY, LOST, TIMEOUT, lock
@@ -108,7 +109,7 @@ HIVE4 = pytest.mark.parametrize("server", [Generation.HIVE4], indirect=True)
 
 def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: Hold, place: Path) -> None:
     held = hold.begin()
-    assert (held.target.location, len(server.locks), (place / CLAIM_DIRECTORY).exists()) == (str(place), 1, True)
+    assert (str(held.target.location), len(server.locks), (place / CLAIM_DIRECTORY).exists()) == (str(place), 1, True)
     hold.assert_held()
     for _ in range(2):
         hold.close()
@@ -119,7 +120,7 @@ def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: Hold, p
 def test_with_the_place_claimed_by_another_the_lock_is_given_back(
     server: LockServer, hold: Hold, services: Services, place: Path
 ) -> None:
-    with replace(services, worker_id="another").claim(str(place)):
+    with replace(services, worker_id="another").claim(at(place)):
         with pytest.raises(ConflictError, match="another has worked on it"):
             hold.begin()
         assert len(server.locks) == 1
@@ -205,7 +206,7 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
 
 
 def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, place: Path) -> None:
-    target = Target(database="d", table="t", partition=None, location=str(place))
+    target = Target(database="d", table="t", partition=None, location=at(place))
     request = replace(ROW, facts=replace(ROW.facts, witness='["base_0000009/bucket_00000", 1, 1.0]'))
     hold = StandaloneHold(services, NOTHING, Taken(request=request, target=target))
     with pytest.raises(RefusedError, match="the table was made anew"):

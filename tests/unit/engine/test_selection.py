@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from located import at
 
 from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.selection import (
@@ -30,6 +31,7 @@ from acidlib.engine.target import Interpretation, ListedPlace, Target
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.storage.listing import list_location
+from acidlib.storage.local import LocalFileSystem
 
 ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 NOW = 2_000_000_000.0
@@ -80,21 +82,21 @@ LOGS = [f"default.logs.ds={day}/h={hour}" for day, hour in (("2026-01-01", 0), (
 def test_what_is_named_is_selected_in_path_order(
     services: Services, warehouse: Path, selection: dict[str, Any], expected: list[str]
 ) -> None:
-    assert names(services, warehouse=str(warehouse), **selection) == expected
+    assert names(services, warehouse=at(warehouse), **selection) == expected
 
 
 def test_an_exclusion_wins_over_the_same_name(services: Services, warehouse: Path) -> None:
     with pytest.raises(RefusedError, match=r"Cannot find default\.other: because no ACID table there"):
-        names(services, warehouse=str(warehouse), tables=("default.other",), exclude=("default.other",))
+        names(services, warehouse=at(warehouse), tables=("default.other",), exclude=("default.other",))
 
 
 def test_names_that_match_nothing_are_refused(services: Services, warehouse: Path) -> None:
     with pytest.raises(RefusedError, match=r"Cannot find default\.files, x\.y: because no ACID table"):
-        names(services, warehouse=str(warehouse), tables=("default.files", "x.y"))
+        names(services, warehouse=at(warehouse), tables=("default.files", "x.y"))
     with pytest.raises(RefusedError, match=r"partitions of default\.logs: because none matches ds=2027-\*"):
-        names(services, warehouse=str(warehouse), tables=("default.logs",), partitions=("ds=2027-*",))
+        names(services, warehouse=at(warehouse), tables=("default.logs",), partitions=("ds=2027-*",))
     with pytest.raises(RefusedError, match="'day' is no partition key"):
-        names(services, warehouse=str(warehouse), tables=("default.logs",), partitions=("day=1",))
+        names(services, warehouse=at(warehouse), tables=("default.logs",), partitions=("day=1",))
 
 
 @pytest.mark.parametrize(
@@ -112,9 +114,9 @@ def test_what_is_named_and_does_not_exist_is_an_error_unless_that_may_be(
     services: Services, warehouse: Path, named: dict[str, Any], told: str, taken: list[str]
 ) -> None:
     with pytest.raises(MissingError) as caught:
-        names(services, warehouse=str(warehouse), **named)
+        names(services, warehouse=at(warehouse), **named)
     assert str(caught.value).startswith(told)
-    selection = Selection(warehouse=str(warehouse), if_exists=True, **named)
+    selection = Selection(warehouse=at(warehouse), if_exists=True, **named)
     selected = select_targets(services, selection, ALL)
     assert [target.name for target in selected.targets] == taken
     assert [note for note in selected.notes if note.startswith(told)]
@@ -124,8 +126,8 @@ def test_what_is_named_and_does_not_exist_is_an_error_unless_that_may_be(
 def test_a_location_that_does_not_exist(services: Services, tmp_path: Path, path: str, told: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(MissingError, match=told):
-        names(services, location=str(tmp_path / path))
-    selected = select_targets(services, Selection(location=str(tmp_path / path), if_exists=True), ALL)
+        names(services, location=at(tmp_path / path))
+    selected = select_targets(services, Selection(location=at(tmp_path / path), if_exists=True), ALL)
     assert selected.targets == ()
     assert [told in note for note in selected.notes] == [True]
 
@@ -133,7 +135,7 @@ def test_a_location_that_does_not_exist(services: Services, tmp_path: Path, path
 def test_what_exists_and_is_no_table_is_an_error_all_the_same(services: Services, warehouse: Path) -> None:
     for path in ("files", "files/000000_0", "sales.db"):
         with pytest.raises(RefusedError) as caught:
-            names(services, location=str(warehouse / path), if_exists=True)
+            names(services, location=at(warehouse / path), if_exists=True)
         assert not isinstance(caught.value, MissingError)
 
 
@@ -141,8 +143,8 @@ def test_a_list_of_another_table_is_wrong_usage(services: Services, warehouse: P
     stated = Interpretation(write_ids=stated_write_ids(text="sales.logs:4:5::", file_text=None, everything=False))
     for path in ("Logs", "Logs/ds=2026-01-01/h=0"):
         with pytest.raises(UsageError, match=r"list of sales\.logs: because the table is default\.logs"):
-            select_targets(services, Selection(location=str(warehouse / path)), stated)
-    assert select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), stated).targets
+            select_targets(services, Selection(location=at(warehouse / path)), stated)
+    assert select_targets(services, Selection(location=at(warehouse / "sales.db/logs")), stated).targets
 
 
 def test_without_a_directory_there_is_nowhere_to_look(services: Services) -> None:
@@ -152,23 +154,23 @@ def test_without_a_directory_there_is_nowhere_to_look(services: Services) -> Non
 
 def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services, warehouse: Path) -> None:
     with pytest.raises(RefusedError, match=r"Cannot find partitions of default\.other"):
-        names(services, warehouse=str(warehouse), tables=("default.other",), partitions=("ds=1",))
+        names(services, warehouse=at(warehouse), tables=("default.other",), partitions=("ds=1",))
 
 
 def test_what_is_passed_over_is_told(services: Services, warehouse: Path) -> None:
-    notes = select_targets(services, Selection(warehouse=str(warehouse)), ALL).notes
+    notes = select_targets(services, Selection(warehouse=at(warehouse)), ALL).notes
     assert [note for note in notes if note.startswith(f"{warehouse}/files is skipped: ")]
 
 
 def test_a_location_is_one_table_or_one_partition(services: Services, warehouse: Path) -> None:
-    assert names(services, location=str(warehouse / "other")) == ["default.other"]
-    assert names(services, location=str(warehouse / "Logs")) == LOGS
-    assert names(services, location=str(warehouse / "Logs/ds=2026-01-01/h=1")) == [LOGS[1]]
-    (target,) = select_targets(services, Selection(location=str(warehouse / "sales.db/logs")), ALL).targets
-    assert (target.name, target.location) == ("sales.logs", str(warehouse / "sales.db/logs"))
+    assert names(services, location=at(warehouse / "other")) == ["default.other"]
+    assert names(services, location=at(warehouse / "Logs")) == LOGS
+    assert names(services, location=at(warehouse / "Logs/ds=2026-01-01/h=1")) == [LOGS[1]]
+    (target,) = select_targets(services, Selection(location=at(warehouse / "sales.db/logs")), ALL).targets
+    assert (target.name, str(target.location)) == ("sales.logs", str(warehouse / "sales.db/logs"))
     assert target.interpretation is ALL
     with pytest.raises(RefusedError, match="original files only"):
-        names(services, location=str(warehouse / "files"))
+        names(services, location=at(warehouse / "files"))
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ def test_a_look_measures_deltas_and_their_bytes(services: Services, tmp_path: Pa
     put(tmp_path / "t/delta_0000003_0000003_0000/bucket_00000", 500)  # below the base: nobody reads it
     put(tmp_path / "t/delta_0000006_0000006_0000/bucket_00000", 30, age=40)
     put(tmp_path / "t/delete_delta_0000007_0000007_0000/bucket_00000", 4, age=60)
-    targets = select_targets(services, Selection(location=str(tmp_path / "t")), ALL).targets
+    targets = select_targets(services, Selection(location=at(tmp_path / "t")), ALL).targets
     (one,), passed_over = look_at(services, targets, None)
     assert isinstance(one, ListedPlace)
     assert (one.deltas, one.delta_bytes, one.bytes) == (2, 34, 1534)
@@ -193,7 +195,7 @@ def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
         put(tmp_path / name / "delta_0000001_0000001_0000/bucket_00000", age=500)
         put(tmp_path / name / "delta_0000002_0000002_0000/bucket_00000", age=age)
         put(tmp_path / name / "_tmp_x/bucket_00000", age=0)
-    targets = select_targets(services, Selection(warehouse=str(tmp_path)), ALL).targets
+    targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
     looked, passed_over = look_at(services, targets, 60)
     assert [one.target.table for one in looked] == ["edge", "old"]
     found = {one.target.table: one.reason for one in passed_over}
@@ -206,9 +208,15 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     put(tmp_path / "good/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_x/bucket_00000")
-    gone = Target(database="default", table="gone", partition=None, location=str(tmp_path / "gone"), interpretation=ALL)
-    unstated = Target(database="default", table="good", partition=None, location=str(tmp_path / "good"))
-    targets = select_targets(services, Selection(warehouse=str(tmp_path)), ALL).targets
+    gone = Target(
+        database="default",
+        table="gone",
+        partition=None,
+        location=at(tmp_path / "gone"),
+        interpretation=ALL,
+    )
+    unstated = Target(database="default", table="good", partition=None, location=at(tmp_path / "good"))
+    targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
     found, passed_over = look_at(services, [*targets, gone, unstated], 1e9)
     assert [one.target.table for one in found] == ["bad", "gone", "good"]
     assert [one.target.table for one in passed_over] == ["good"]
@@ -222,7 +230,7 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
 def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tmp_path: Path) -> None:
     file = tmp_path / "t/delta_0000001_0000001_0000/bucket_00000"
     put(file)
-    listing = list_location(services.fs, str(tmp_path / "t"), missing=RefusedError)
+    listing = list_location(LocalFileSystem(), at(tmp_path / "t"), missing=RefusedError)
     late = replace(listing, files=(replace(listing.files[0], modified=1e13),))
     assert _too_young(late, 60, NOW) == (
         "something in it is younger than 1m: delta_0000001_0000001_0000/bucket_00000, "
@@ -234,7 +242,7 @@ def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tm
 
 
 def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> Looked:
-    target = Target(database="d", table=name, partition=None, location=f"/w/{name}")
+    target = Target(database="d", table=name, partition=None, location=at(f"/w/{name}"))
     return Unlisted(
         target=target, error=RefusedError("not listed"), deltas=deltas, delta_bytes=size, bytes=total, modified=modified
     )

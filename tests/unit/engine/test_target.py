@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from located import at
 
 from acidlib.engine.target import (
     Interpretation,
@@ -31,11 +32,17 @@ LIST = ValidWriteIdList.parse("default.t:9:7:7,8:4")
 
 def listing(*directories: str) -> Listing:
     files = tuple(ListedFile(path=f"{name}/bucket_00000", length=1, modified=0.0) for name in directories)
-    return Listing(location="/w/t", files=files)
+    return Listing(location=at("/w/t"), files=files)
 
 
 def target(interpretation: Interpretation = ALL, partition: str | None = None) -> Target:
-    return Target(database="default", table="t", partition=partition, location="/w/t", interpretation=interpretation)
+    return Target(
+        database="default",
+        table="t",
+        partition=partition,
+        location=at("/w/t"),
+        interpretation=interpretation,
+    )
 
 
 def test_a_name_has_the_parts_there_are() -> None:

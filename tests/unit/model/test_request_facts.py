@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from located import at
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
@@ -15,7 +16,7 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.queue.sql import SqlQueue
 
 ALL = RequestFacts(
-    location="/w/t",
+    location=at("/w/t"),
     write_ids=ValidWriteIdList.parse("d.t:9:7:7,8:4"),
     generation=Generation.HIVE4,
     table_kind="full",
@@ -119,7 +120,7 @@ def test_what_is_not_understood_is_kept_and_told(key: str, text: str) -> None:
 def test_a_request_that_is_not_understood_stops_no_others(tmp_path: Path) -> None:
     odd = (("acidlib.hive.version", "four"), ("acidlib.evidence", "oops"))
     with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
-        queue.enqueue(request(RequestFacts(location="/w/t"), properties=odd), now_ms=1)
+        queue.enqueue(request(RequestFacts(location=at("/w/t")), properties=odd), now_ms=1)
         queue.enqueue(request(ALL, table="u"), now_ms=1)
         other, one = queue.show()
         assert (other.facts, other.properties) == (ALL, ())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from located import at
+
 from acidlib.model.listing import ListedFile, Listing
 
 
@@ -12,4 +14,4 @@ def listing(*names: str, sizes: dict[str, int] | None = None, times: dict[str, f
         is_directory = name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name
         path = f"{name}/bucket_00000" if is_directory else name
         files.append(ListedFile(path=path, length=(sizes or {}).get(name, 100), modified=(times or {}).get(name, 0.0)))
-    return Listing(location="/t", files=tuple(files))
+    return Listing(location=at("/t"), files=tuple(files))

@@ -1,6 +1,7 @@
 """What may be removed: the cases of Hive's TestCleaner, retention, and the faults of Hive that are not copied."""
 
 import pytest
+from located import at
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
@@ -19,7 +20,7 @@ def listing(*names: str) -> Listing:
     for name in names:
         is_directory = name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name
         files.append(ListedFile(path=f"{name}/bucket_00000" if is_directory else name, length=100, modified=0.0))
-    return Listing(location="/t", files=tuple(files))
+    return Listing(location=at("/t"), files=tuple(files))
 
 
 def plan(

@@ -1,6 +1,7 @@
 """The initiator's decision: the cases of Hive's TestInitiator, and the differences of the generations."""
 
 import pytest
+from located import at
 
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
@@ -21,7 +22,7 @@ def decision(sizes: dict[str, int], generation: Generation = HIVE3, **options: o
     for name, size in sizes.items():
         is_directory = name.startswith(("base_", "delta_", "delete_delta_")) and "/" not in name
         files.append(ListedFile(path=f"{name}/bucket_00000" if is_directory else name, length=size, modified=0.0))
-    listing = Listing(location="/t", files=tuple(files))
+    listing = Listing(location=at("/t"), files=tuple(files))
     state = acid_state(listing, all_committed("t", 1000).for_compactor(), generation=generation)
     arguments = {"thresholds": default_settings().thresholds(), "properties": {}, **options}
     return decide(state, listing, generation=generation, **arguments)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from located import at
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.generation import Generation
@@ -69,7 +70,7 @@ def hive_results() -> list[tuple[str, str, str, str]]:
 def on_disk(root: Path) -> Listing:
     found = sorted(root.rglob("*"))
     return Listing(
-        location=str(root),
+        location=at(root),
         files=tuple(
             ListedFile(path=path.relative_to(root).as_posix(), length=path.stat().st_size, modified=0.0)
             for path in found

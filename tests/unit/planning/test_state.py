@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from located import at
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.generation import Generation
@@ -25,7 +26,10 @@ def listing(*names: str, compacted: tuple[str, ...] = (), empty: tuple[str, ...]
             name += "/bucket_00000"
         files.append(ListedFile(path=name, length=500, modified=0.0))
     return Listing(
-        location="/t", files=tuple(files), directories=tuple(directories), compacted_bases=frozenset(compacted)
+        location=at("/t"),
+        files=tuple(files),
+        directories=tuple(directories),
+        compacted_bases=frozenset(compacted),
     )
 
 
@@ -191,7 +195,7 @@ def test_originals_in_path_order(generation: Generation) -> None:
 
 def test_empty_originals_can_be_left_out() -> None:
     files = (ListedFile(path="000000_0", length=0, modified=0), ListedFile(path="000001_0", length=1, modified=0))
-    what = Listing(location="/t", files=files)
+    what = Listing(location=at("/t"), files=files)
     lists = all_committed("t", 5)
     assert acid_state(what, lists, generation=HIVE3, ignore_empty_files=True).originals == ("000001_0",)
     assert acid_state(what, lists, generation=HIVE3).originals == ("000000_0", "000001_0")
@@ -350,7 +354,7 @@ def test_directories_without_files() -> None:
 def test_a_marker_makes_a_directory_exist() -> None:
     what = listing("delta_1_1_0", "delta_1_1_0/_x")
     marked = Listing(
-        location="/t",
+        location=at("/t"),
         files=(*what.files, ListedFile(path="base_5_v6/_orc_acid_version", length=1, modified=0)),
         directories=(*what.directories, "base_5_v6"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from located import at
 
 from acidlib.errors import RefusedError
 from acidlib.model.listing import ListedFile, Listing
@@ -14,7 +15,7 @@ TEXT = "default.t:9:9223372036854775807::4"
 
 def listing(*directories: str) -> Listing:
     files = tuple(ListedFile(path=f"{name}/bucket_00000", length=1, modified=0.0) for name in directories)
-    return Listing(location="/t", files=files)
+    return Listing(location=at("/t"), files=files)
 
 
 def stated(*, text: str | None = None, file_text: str | None = None, everything: bool = False) -> StatedWriteIds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from located import at
 
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
@@ -26,7 +27,7 @@ TABLE = (f"{D1}/bucket_00000", f"{D1}/bucket_00001", f"{D2}/bucket_00001", f"{GO
 
 def planned(paths: tuple[str, ...], kind: CompactionType, generation: Generation) -> CompactionInputs:
     files = tuple(ListedFile(path=path, length=100, modified=0.0) for path in paths)
-    listing = Listing(location="/t", files=files)
+    listing = Listing(location=at("/t"), files=files)
     state = acid_state(listing, IDS, generation=generation, ignore_empty_files=True)
     found = compaction_inputs(state, listing, kind, generation=generation, minor_as_major_bytes=0)
     assert isinstance(found, CompactionInputs), found
@@ -58,7 +59,7 @@ def units(
         inputs,
         schema=schema_file(inputs, lambda file: file.path not in without_rows),
         delete_buckets={path: frozenset(b) for path, b in routed.items()},
-        location="/t",
+        location=at("/t"),
         generation=generation,
         write_ids=IDS,
         settings=SETTINGS,

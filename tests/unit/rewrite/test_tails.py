@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from acid_inputs import COLUMNS, CountedFiles
+from acid_inputs import COLUMNS, CountedFiles, opened_by
 from compaction import MAJOR, MINOR, prepared, units_of
 from judges import tables
 
@@ -36,7 +36,7 @@ def once(*names: str) -> dict[str, int]:
 
 def test_a_major_compaction_reads_thirteen_tails_of_nine_files(table: Path) -> None:
     driver = CountedFiles()
-    found = prepared(table, MAJOR, data=driver)
+    found = prepared(table, MAJOR, stores=opened_by(driver))
     assert driver.tails_below(table) == once(ROWS[0], ROWS[-1])  # what proves it full ACID, and what tells the columns
     for look in found.looks():
         looking = CountedFiles()
@@ -56,13 +56,13 @@ def test_one_file_is_read_once_by_the_driver(table: Path) -> None:
     for name in ROWS[1:]:
         (table / name / "bucket_00000").unlink()
     driver = CountedFiles()
-    prepared(table, MAJOR, data=driver)
+    prepared(table, MAJOR, stores=opened_by(driver))
     assert driver.tails_below(table) == once(ROWS[0])
 
 
 def test_stated_columns_are_not_looked_for(table: Path) -> None:
     driver = CountedFiles()
-    found = prepared(table, MAJOR, data=driver, row_type=COLUMNS)
+    found = prepared(table, MAJOR, stores=opened_by(driver), row_type=COLUMNS)
     assert driver.tails_below(table) == once(ROWS[0])
     [unit] = units_of(found)
     rewriting = CountedFiles()

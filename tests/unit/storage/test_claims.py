@@ -45,7 +45,7 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
         told = json.loads((tmp_path / CLAIM_DIRECTORY / "t1.json").read_text())
         assert before < told.pop("start") < time.time() + 1
         assert told == {"owner": "worker-1 on a", "token": "t1", "process": process_identity()}
-        assert held.location == location
+        assert str(held.location) == location
         assert held.info.token == "t1"
         age_claim(tmp_path, 599)
         assert is_claimed(FS, location, time.time())

@@ -1,0 +1,123 @@
+"""Where a table or partition lies: in which store, and by which path there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from acidlib.errors import RefusedError
+
+LOCAL, HDFS, S3 = "local", "hdfs", "s3"
+"""Kinds of stores."""
+
+KINDS = {"file": LOCAL, "hdfs": HDFS, "s3a": S3, "s3": S3, "s3n": S3}
+"""The kind of store that a scheme of a URI stands for."""
+
+_OTHERS = {
+    "webhdfs": "HDFS over HTTP",
+    "viewfs": "Hadoop's views",
+    "gs": "Google Cloud Storage",
+    "abfs": "Azure Data Lake Storage",
+    "abfss": "Azure Data Lake Storage",
+    "wasb": "Azure Blob Storage",
+    "wasbs": "Azure Blob Storage",
+    "ofs": "Apache Ozone",
+    "o3fs": "Apache Ozone",
+}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A directory of one store; `str` gives its text: a bare path for local disks, else a URI.
+
+    kind       of the store, see `KINDS`
+    authority  host and port or name service of HDFS, the bucket of S3; empty for local disks
+    path       absolute, with forward slashes, none at the end: the root of a store is "/" locally, else ""
+    scheme     as it was given; two of the same kind are the same store
+    """
+
+    kind: str
+    authority: str
+    path: str
+    scheme: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.path if self.kind == LOCAL else f"{self.scheme}://{self.authority}{self.path}"
+
+    @property
+    def name(self) -> str:
+        """The last component of the path; empty for a root."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Location:
+        """The directory that it is in; a root for what is directly below it, and for a root itself."""
+        above = self.path.rpartition("/")[0]
+        return Location(self.kind, self.authority, above or ("/" if self.kind == LOCAL else ""), self.scheme)
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is the whole store."""
+        return self.path in ("", "/")
+
+    def child(self, relative: str) -> Location:
+        """What lies below it, by a relative path."""
+        return Location(self.kind, self.authority, f"{self.path.rstrip('/')}/{relative}", self.scheme)
+
+    def holds(self, other: Location) -> bool:
+        """Whether another location is this one, or lies below it."""
+        same_store = (self.kind, self.authority) == (other.kind, other.authority)
+        return same_store and f"{other.path}/".startswith(f"{self.path.rstrip('/')}/")
+
+    @property
+    def stored_text(self) -> str:
+        """Its text where it is compared as one: the same for all schemes of one kind of store."""
+        scheme = next(scheme for scheme, kind in KINDS.items() if kind == self.kind)
+        return str(self) if self.kind == LOCAL else f"{scheme}://{self.authority}{self.path}"
+
+
+NOWHERE = Location(LOCAL, "", "", "file")
+"""In place of the location of what has none, or none that is known."""
+
+
+def local_location(path: str) -> Location:
+    """An absolute path of this machine."""
+    return Location(LOCAL, "", path, "file")
+
+
+def parse_location(uri: str) -> Location:
+    """The location that a URI or a bare path of local disks names; RefusedError for one that none can be.
+
+    As in Hadoop's Path, nothing is percent-decoded: the `%3A` of an escaped partition directory stays as it is, and a
+    `?` or `#` is part of the name. `file:/a`, `file:///a` and `file://localhost/a` mean the same. The authority of HDFS
+    may be empty, for the default file system.
+    """
+    match = _SCHEME.match(uri)
+    scheme = "file" if match is None else match[1].lower()
+    kind = KINDS.get(scheme)
+    if kind is None:
+        known = _OTHERS.get(scheme)
+        why = f"{known} is not supported yet" if known else f"the scheme {scheme!r} is not known"
+        raise RefusedError(f"Cannot open {uri}: because {why}; local paths, file:, hdfs: and s3a: URIs are")
+    rest = uri if match is None else uri[match.end() :]
+    authority = ""
+    if match is not None and rest.startswith("//"):
+        authority, slash, rest = rest[2:].partition("/")
+        rest = slash + rest
+    if not uri or "\0" in uri or (kind == LOCAL and not rest):
+        raise RefusedError(f"Cannot open {uri!r}: because it names no path")
+    if kind == LOCAL:
+        if authority not in ("", "localhost"):
+            raise RefusedError(f"Cannot open {uri}: because a file: URI names this machine only, not {authority!r}")
+        if match is not None and not rest.startswith("/"):
+            raise RefusedError(f"Cannot open {uri}: because a file: URI needs an absolute path")
+        return Location(kind, "", rest, scheme)
+    if rest and not rest.startswith("/"):
+        raise RefusedError(f"Cannot open {uri}: because a {scheme}: URI needs an absolute path")
+    if kind == S3 and not authority:
+        raise RefusedError(f"Cannot open {uri}: because it names no bucket")
+    parts = [part for part in rest.split("/") if part]
+    if any(part in (".", "..") for part in parts):
+        raise RefusedError(f"Cannot open {uri}: because a path with . or .. is not taken")
+    return Location(kind, authority, "".join(f"/{part}" for part in parts), scheme)

@@ -1,0 +1,83 @@
+"""Hadoop's configuration, as far as HDFS is concerned: core-site.xml and hdfs-site.xml of HADOOP_CONF_DIR."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from acidlib.errors import RefusedError
+from acidlib.setting_files import read_site
+
+DEFAULT_FS = "fs.defaultFS"
+DEFAULT_PORT = 8020
+_FILES = ("core-site.xml", "hdfs-site.xml")
+# what the client reads; nothing else travels to tasks, such as keys of other stores
+_KEPT = (DEFAULT_FS, "dfs.", "fs.permissions.umask-mode", "fs.viewfs.mounttable.", "hadoop.security.")
+_REFERENCE = re.compile(r"\$\{([^}$\s]+)\}")
+_MOST_REFERENCES = 20  # as Hadoop has it
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def read_hadoop_configuration(directory: Path) -> dict[str, str]:
+    """What the files of a configuration directory say about HDFS, with references to other properties filled in.
+
+    Raises `CorruptError` for a file that is no XML. References to the environment stay as they are.
+    """
+    found: dict[str, str] = {}
+    for name in _FILES:
+        found |= read_site(directory / name)
+    return {name: _filled(value, found) for name, value in found.items() if name.startswith(_KEPT)}
+
+
+def default_authority(configuration: Mapping[str, str]) -> str:
+    """The authority that `hdfs:///path` has: that of fs.defaultFS. Raises `RefusedError` when it has none."""
+    uri = configuration.get(DEFAULT_FS, "")
+    scheme, _, rest = uri.partition("://")
+    authority = rest.partition("/")[0]
+    if scheme.lower() != "hdfs" or not authority:
+        said = f"is {uri}" if uri else "is not set"
+        raise RefusedError(f"Cannot open hdfs:///: because {DEFAULT_FS} {said}, which names no name node")
+    return authority
+
+
+def client_uri(authority: str, configuration: Mapping[str, str]) -> str:
+    """The URI that hdfs-native connects to: a name service as it is, a host with its port."""
+    known = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
+    service = any(f"{prefix}{authority}" in configuration for prefix in known)
+    return f"hdfs://{authority}" if service or ":" in authority else f"hdfs://{authority}:{DEFAULT_PORT}"
+
+
+def new_mode(configuration: Mapping[str, str], *, is_directory: bool) -> int:
+    """The mode of what is created, by fs.permissions.umask-mode. Raises `RefusedError` unless that is octal."""
+    text = configuration.get("fs.permissions.umask-mode", "022")
+    if not re.fullmatch("[0-7]{1,4}", text):
+        raise RefusedError(f"Cannot use fs.permissions.umask-mode = {text}: because only octal numbers are supported")
+    return (0o777 if is_directory else 0o666) & ~int(text, 8)
+
+
+def replication(configuration: Mapping[str, str]) -> int | None:
+    """dfs.replication, if it is set; the name node has a default. Raises `RefusedError` unless it is a number."""
+    return _number("dfs.replication", configuration)
+
+
+def block_size(configuration: Mapping[str, str]) -> int | None:
+    """dfs.blocksize in bytes, which may be written as `128m`; the name node has a default."""
+    return _number("dfs.blocksize", configuration)
+
+
+def _number(name: str, configuration: Mapping[str, str]) -> int | None:
+    text = configuration.get(name, "").strip().lower()
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d+)([kmgt]?)", text)
+    if match is None:
+        raise RefusedError(f"Cannot use {name} = {text}: because it is not a number")
+    return int(match[1]) << _UNITS[match[2]]
+
+
+def _filled(value: str, properties: Mapping[str, str]) -> str:
+    for _ in range(_MOST_REFERENCES):
+        match = next((found for found in _REFERENCE.finditer(value) if found[1] in properties), None)
+        if match is None:
+            break
+        value = value[: match.start()] + properties[match[1]] + value[match.end() :]
+    return value

@@ -1,0 +1,330 @@
+"""HDFS as a `FileSystem` to which tables are published by renames.
+
+Each change is one call to the name node, and its answer may be lost though it was done: the name node died, a switch
+was restarted. So such a call is repeated, and what the name node then says is held against what there was before.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+from hdfs_native import Client, FileStatus
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
+from acidlib.storage.filesystem import Entry, TreeEntry, safe_parts
+from acidlib.storage.hdfs.client import Configuration, client, frozen, path_inside, write_options
+from acidlib.storage.hdfs.configuration import new_mode
+from acidlib.storage.hdfs.errors import (
+    FINAL,
+    as_acid_error,
+    is_taken,
+    java_class,
+    raising_acid_errors,
+    refuse_unfinished,
+    says,
+    was_not_sent,
+)
+from acidlib.storage.tree import walk_tree
+
+_Answer = TypeVar("_Answer")
+_TRIES = 6
+"""Of one call; hdfs-native waits until it is connected again, so they are far apart unless only answers are lost."""
+_MODE_BITS = 0o1777
+"""Those of a mode that HDFS has; older name nodes report others beside them."""
+
+
+class HdfsFileSystem:
+    """Files of one name node or name service, by URI. It holds configuration only, and may be shared and pickled.
+
+    Symbolic links do not exist unless an administrator enabled them for all of HDFS; the name node then names the
+    path that holds one, which is refused, but hdfs-native cannot tell the link itself from an empty file.
+    """
+
+    __slots__ = ("_authority", "_configuration", "_root")
+
+    def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
+        """`authority`: host and port of the name node, or its name service. Opens no connection."""
+        self._authority = authority
+        self._configuration: Configuration = frozen(configuration)
+        self._root = f"hdfs://{authority}"
+
+    def exists(self, path: str) -> bool:
+        with raising_acid_errors("look at", path):
+            return self._found(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        with raising_acid_errors("look at", path):
+            status = self._found(path)
+            return status is not None and status.isdir
+
+    def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
+        return _entry(self._status(path, "look at", missing))
+
+    def owner(self, path: str) -> str | None:
+        return self._status(path, "look at", CorruptError).owner or None
+
+    def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+        return tuple(_entry(status) for status in self._statuses(path, missing))
+
+    def list_tree(
+        self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
+    ) -> tuple[TreeEntry, ...]:
+        return walk_tree(
+            lambda directory, absent: self.list_directory(directory, missing=absent),
+            path,
+            enter_hidden=enter_hidden,
+            missing=missing,
+        )
+
+    def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
+        """As everywhere; a file that is still being written is refused where its length tells.
+
+        hdfs-native reads only what is in finished blocks. A file of which nothing was flushed yet looks empty.
+        """
+        status = self._status(path, "read", missing)
+        with raising_acid_errors("read", path, missing=missing):
+            reader = self._asked(lambda: self._client.read(self._cut(path)))
+            refuse_unfinished(path, status.length, len(reader))
+            return self._asked(lambda: reader.read_range(0, len(reader)))
+
+    def create(self, path: str, data: bytes) -> None:
+        temporary = self._written_beside(path, data)
+        try:
+            with raising_acid_errors("write", path):
+                self._rename(temporary, path)
+        except BaseException:
+            self._remove_quietly(temporary)
+            raise
+
+    def make_directory(self, path: str) -> None:
+        """As everywhere: a directory of our own is renamed, as a name node makes one that exists without a word."""
+        temporary = _beside(path)
+        mode = new_mode(dict(self._configuration), is_directory=True)
+        try:
+            with raising_acid_errors("create", path):
+                _changed(temporary, lambda: self._client.mkdirs(self._cut(temporary), mode, create_parent=False))
+                self._rename(temporary, path)
+        except BaseException:
+            self._remove_quietly(temporary)
+            raise
+
+    def inherit(self, path: str, like: str) -> None:
+        """As everywhere; of access control lists, HDFS itself gives the default entries of the directory above."""
+        wanted = self._status(like, "change the rights of", CorruptError)
+        for status in (*self._below(path), self._status(path, "change the rights of", CorruptError)):
+            self._inherit(status, wanted)
+
+    def sync(self, path: str) -> None:
+        """Nothing: see what HDFS promises (`acidlib.storage.hdfs`)."""
+
+    def sync_tree(self, path: str) -> None:
+        """Nothing, as `sync`."""
+
+    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        """As everywhere; nothing is ever replaced, not even an empty directory.
+
+        When an answer was lost and the repeated call finds no source any more, it counts as done if what the target
+        names is what the source was: of the same kind, length and owner, modified in the same millisecond. A rename
+        keeps all of these.
+        """
+        try:
+            self._rename(source, target)
+        except (OSError, RuntimeError) as error:
+            if is_taken(error):
+                raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
+            raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
+
+    def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
+        """Removes one file; never a directory that holds something. One that a lost answer removed is removed."""
+        with raising_acid_errors("remove", path, missing=missing):
+            if not self._deleted(path, recursive=False):
+                raise FileNotFoundError(path)
+
+    def remove_empty_directory(self, path: str) -> bool:
+        """Removes a directory only if it is empty, atomically; whether it did. False of one that is missing, too."""
+        try:
+            return self._deleted(path, recursive=False)
+        except (OSError, RuntimeError) as error:
+            if java_class(error) == "PathIsNotEmptyDirectoryException":
+                return False
+            raise as_acid_error(error, "remove", path) from error
+
+    def remove_tree(self, root: str, relative: str) -> None:
+        path = "/".join((root, *safe_parts(root, relative)))
+        with raising_acid_errors("remove", path, missing=ConflictError):
+            if not self._deleted(path, recursive=True):
+                raise FileNotFoundError(path)
+
+    @property
+    def _client(self) -> Client:
+        return client(self._authority, self._configuration)
+
+    def _cut(self, path: str) -> str:
+        """The path as the name node has it."""
+        return path_inside(self._authority, path)
+
+    def _found(self, path: str) -> FileStatus | None:
+        try:
+            return self._asked(lambda: self._client.get_file_info(self._cut(path)))
+        except FileNotFoundError:
+            return None
+
+    def _status(self, path: str, action: str, missing: type[AcidError]) -> FileStatus:
+        with raising_acid_errors(action, path, missing=missing):
+            return self._asked(lambda: self._client.get_file_info(self._cut(path)))
+
+    def _statuses(self, path: str, missing: type[AcidError]) -> list[FileStatus]:
+        inside = self._cut(path)
+        with raising_acid_errors("list", path, missing=missing):
+            found = self._asked(lambda: list(self._client.list_status(inside)))
+        if [status.path for status in found] == [inside]:  # what it tells of a file
+            raise missing(f"Cannot list {path}: because it is not a directory")
+        return sorted(found, key=_name)
+
+    def _below(self, path: str) -> Iterable[FileStatus]:
+        for status in self._statuses(path, CorruptError):
+            yield status
+            if status.isdir:
+                yield from self._below(self._root + status.path)
+
+    def _inherit(self, status: FileStatus, wanted: FileStatus) -> None:
+        path = self._root + status.path
+        mode = wanted.permission & (_MODE_BITS if status.isdir else 0o666)
+        with raising_acid_errors("change the rights of", path):
+            if status.owner != wanted.owner:  # only the superuser gives files away
+                self._if_allowed(path, lambda: self._client.set_owner(status.path, owner=wanted.owner))
+            if status.group != wanted.group:  # others may set a group of their own
+                self._if_allowed(path, lambda: self._client.set_owner(status.path, group=wanted.group))
+            if status.permission & _MODE_BITS != mode:
+                self._if_allowed(path, lambda: self._client.set_permission(status.path, mode))
+
+    def _if_allowed(self, path: str, call: Callable[[], None]) -> None:
+        try:
+            _changed(path, call)
+        except RuntimeError as error:
+            if java_class(error) != "AccessControlException":
+                raise
+
+    def _rename(self, source: str, target: str) -> None:
+        before = self._asked(lambda: self._client.get_file_info(self._cut(source)))
+
+        def was_done() -> bool:
+            if self._found(source) is not None:
+                return False
+            after = self._found(target)
+            return after is not None and _identity(after) == _identity(before)
+
+        _changed(source, lambda: self._client.rename(self._cut(source), self._cut(target)), was_done=was_done)
+
+    def _deleted(self, path: str, *, recursive: bool) -> bool:
+        """Whether anything was there; what is gone after a lost answer, was."""
+        lost = False
+
+        def delete() -> bool:
+            nonlocal lost
+            try:
+                return self._client.delete(self._cut(path), recursive) or lost
+            except OSError as error:
+                lost = lost or not (isinstance(error, FINAL) or was_not_sent(error))
+                raise
+
+        return bool(_changed(path, delete, was_done=lambda: False))
+
+    def _written_beside(self, path: str, data: bytes) -> str:
+        """Writes a hidden file in the same directory; under each name only once, as an answer may be lost."""
+        written: list[str] = []
+
+        def write() -> None:
+            written.append(_beside(path))
+            try:
+                file = self._client.inner.create(self._cut(written[-1]), write_options(self._configuration))
+                file.write(data)
+                file.close()
+            except BaseException:
+                self._remove_quietly(written[-1])
+                raise
+
+        with raising_acid_errors("write", path):
+            _changed(path, write)
+        return written[-1]
+
+    def _remove_quietly(self, path: str) -> None:
+        with suppress(OSError, RuntimeError):
+            self._client.delete(self._cut(path), recursive=False)  # what is left is hidden
+
+    def _asked(self, question: Callable[[], _Answer]) -> _Answer:
+        """The answer to a question, asked twice where the first answer was lost."""
+        try:
+            return question()
+        except FINAL:
+            raise
+        except OSError as error:
+            if was_not_sent(error):
+                raise
+            return question()
+
+
+def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[], bool] | None = None) -> _Answer | None:
+    """Makes a change, repeatedly while answers are lost.
+
+    `was_done` tells, when a repeated call failed, whether an earlier one had done it. With it, `UnknownOutcomeError`
+    is raised when no answer comes in the end; without it, a change that may be made twice, the last `OSError`.
+    """
+    lost: OSError | None = None
+    for _ in range(_TRIES):
+        try:
+            return change()
+        except FINAL:
+            if lost is None or was_done is None or not _looked(path, was_done):
+                raise
+            return None
+        except OSError as error:
+            if was_not_sent(error) and lost is None:
+                raise
+            lost = error
+            if was_not_sent(error):  # the client has waited long enough
+                break
+    assert lost is not None
+    if was_done is None:
+        raise lost
+    raise _unknown(path, lost) from lost
+
+
+def _looked(path: str, was_done: Callable[[], bool]) -> bool:
+    try:
+        return was_done()
+    except (OSError, RuntimeError) as error:
+        raise _unknown(path, error) from error
+
+
+def _unknown(path: str, error: BaseException) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"Cannot tell what became of {path}: because the name node was lost after it was asked to change it "
+        f"({says(error)})"
+    )
+
+
+def _identity(status: FileStatus) -> tuple[bool, int, int, str]:
+    return status.isdir, status.length, status.modification_time, status.owner
+
+
+def _name(status: FileStatus) -> str:
+    return status.path.rpartition("/")[2]
+
+
+def _entry(status: FileStatus) -> Entry:
+    return Entry(
+        name=_name(status),
+        is_directory=status.isdir,
+        is_symlink=False,
+        length=0 if status.isdir else status.length,
+        modified=status.modification_time / 1000,
+    )
+
+
+def _beside(path: str) -> str:
+    """A hidden name in the same directory that nobody else has."""
+    directory, _, name = path.rpartition("/")
+    prefix = "" if name.startswith(("_", ".")) else "_"
+    return f"{directory}/{prefix}{name}.{uuid.uuid4().hex}.tmp"

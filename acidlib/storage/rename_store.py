@@ -1,0 +1,80 @@
+"""Publication by renames: for file systems that rename a directory atomically, onto a name that must not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from acidlib.model.location import Location
+from acidlib.storage.claims import Claim, ClaimInfo, claim, read_claim
+from acidlib.storage.filesystem import RenameFileSystem
+from acidlib.storage.publishing import Published, publish, publish_hidden
+from acidlib.storage.records import StagedDirectory, StagedFile
+from acidlib.storage.removing import Trash
+from acidlib.storage.staging import (
+    PUBLISH_RECORD,
+    accept_attempt,
+    add_output_directory,
+    create_staging,
+    remove_staging,
+    revoke_others,
+)
+from acidlib.storage.store import Attempt
+from acidlib.storage.unfinished import RolledForward, roll_forward, unfinished_publications
+
+
+class RenameStore:
+    """`Store` of a file system with atomic renames."""
+
+    def __init__(self, fs: RenameFileSystem) -> None:
+        self._fs = fs
+
+    def claim(self, location: Location, *, owner: str, token: str) -> Claim:
+        return claim(self._fs, location, owner=owner, token=token)
+
+    def holder(self, location: Location) -> ClaimInfo | None:
+        return read_claim(self._fs, location)
+
+    def revoke_others(self, location: Location) -> None:
+        revoke_others(self._fs, location)
+
+    def stage(self, location: Location, *, unique: str, owner: str, now: float) -> RenameStage:
+        return RenameStage(self._fs, location, create_staging(self._fs, location, unique=unique, owner=owner, now=now))
+
+    def trash(self, location: Location, name: str) -> Trash:
+        return Trash(fs=self._fs, location=location, name=name)
+
+    def unfinished(self, location: Location) -> tuple[str, ...]:
+        return unfinished_publications(self._fs, location)
+
+    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
+        return roll_forward(self._fs, location, visible_only=visible_only)
+
+
+class RenameStage:
+    """`Stage` in a directory of its own."""
+
+    def __init__(self, fs: RenameFileSystem, location: Location, path: str) -> None:
+        self._fs = fs
+        self._location = location
+        self.path = path
+
+    def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
+        add_output_directory(self._fs, self.path, directory)
+        for one in attempts:
+            accept_attempt(self._fs, self.path, one.written, directory, one.name)
+        return StagedDirectory(
+            name=directory, files=tuple(StagedFile(name=one.name, length=one.length) for one in attempts)
+        )
+
+    def publish(
+        self, directories: tuple[StagedDirectory, ...], *, inputs: tuple[str, ...], last_check: Callable[[], None]
+    ) -> Published:
+        return publish(self._fs, self._location, self.path, directories, inputs=inputs, last_check=last_check)
+
+    def publish_hidden(self, directories: tuple[StagedDirectory, ...], *, last_check: Callable[[], None]) -> Published:
+        return publish_hidden(self._fs, self._location, self.path, directories, last_check=last_check)
+
+    def discard(self) -> str | None:
+        if not self._fs.exists(self.path) or self._fs.exists(f"{self.path}/{PUBLISH_RECORD}"):
+            return None
+        return remove_staging(self._fs, self._location, self.path)

@@ -1,0 +1,86 @@
+"""How results become visible in one kind of store: the steps that are safe there, behind one interface.
+
+A store that can rename a directory atomically publishes by that; another has its own way. What only reads and removes
+works by `FileSystem` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from acidlib.model.location import Location
+from acidlib.storage.claims import Claim, ClaimInfo
+from acidlib.storage.publishing import Published
+from acidlib.storage.records import StagedDirectory
+from acidlib.storage.removing import Trash
+from acidlib.storage.unfinished import RolledForward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A file as the one attempt of a task made it that counts.
+
+    written  what the data files of the store returned of it: where it lies, or what it takes to complete it
+    name     of the file in its directory
+    length   in bytes
+    """
+
+    written: str
+    name: str
+    length: int
+
+
+class Stage(Protocol):
+    """What one run has made for one place and nobody sees yet."""
+
+    @property
+    def path(self) -> str:
+        """The directory of it, where tasks write; see `attempt_path`."""
+
+    def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
+        """These files, and no others, are published as `directory`. ConflictError for one that has been accepted."""
+
+    def publish(
+        self, directories: tuple[StagedDirectory, ...], *, inputs: tuple[str, ...], last_check: Callable[[], None]
+    ) -> Published:
+        """Make one or two directories visible, durably: all of it or nothing, or what a later run finishes.
+
+        inputs      relative paths of what they were made from
+        last_check  called when all is ready: it raises when the claim is lost or the place has changed
+
+        ConflictError where a name is taken or another run has revoked this one; nothing has changed then.
+        UnknownOutcomeError where it cannot be said whether all is visible: the next run finishes it.
+        """
+
+    def publish_hidden(self, directories: tuple[StagedDirectory, ...], *, last_check: Callable[[], None]) -> Published:
+        """As `publish`, under names with the suffix of an open transaction: its commit shows them all."""
+
+    def discard(self) -> str | None:
+        """Remove what is left, unless it is needed to finish a publication; why something stays, if it does."""
+
+
+class Store(Protocol):
+    """The steps of a compaction that change a place, in one store."""
+
+    def claim(self, location: Location, *, owner: str, token: str) -> Claim:
+        """The claim on a place for `owner`, a name for people, under a unique token; see `claims.claim`."""
+
+    def holder(self, location: Location) -> ClaimInfo | None:
+        """The claim on a place, whoever has it; None without one."""
+
+    def revoke_others(self, location: Location) -> None:
+        """Take from earlier runs what they have staged at a place that the caller has claimed: none can publish it."""
+
+    def stage(self, location: Location, *, unique: str, owner: str, now: float) -> Stage:
+        """Begin a stage at a place; `unique` is a text that no other run uses."""
+
+    def trash(self, location: Location, name: str) -> Trash:
+        """Where things of a place can be moved instead of being removed; RefusedError where there is no such move."""
+
+    def unfinished(self, location: Location) -> tuple[str, ...]:
+        """The stages at a place whose publication was begun and not finished, by their paths."""
+
+    def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
+        """Finish or discard them; with `visible_only` those of which readers see a part already."""

@@ -1,0 +1,36 @@
+"""Walking down a tree of directories, one listing each, on any file system."""
+
+from collections.abc import Callable
+
+from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.storage.filesystem import Entry, TreeEntry
+
+ListDirectory = Callable[[str, type[AcidError]], tuple[Entry, ...]]
+"""Lists one directory; the class is the error for one that is missing."""
+
+
+def walk_tree(
+    list_directory: ListDirectory, path: str, *, enter_hidden: bool, missing: type[AcidError]
+) -> tuple[TreeEntry, ...]:
+    """What `FileSystem.list_tree` promises."""
+    found: list[TreeEntry] = []
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        absent = ConflictError if prefix else missing
+        for entry in list_directory(f"{path}/{prefix}".rstrip("/") or "/", absent):
+            hidden = not enter_hidden and entry.name.startswith(("_", "."))
+            if entry.is_symlink:
+                if hidden:
+                    continue
+                raise RefusedError(
+                    f"Cannot list {path}: because {prefix}{entry.name} is a symbolic link, and what lies behind it is "
+                    "not part of the table"
+                )
+            relative = prefix + entry.name
+            found.append(
+                TreeEntry(path=relative, is_directory=entry.is_directory, length=entry.length, modified=entry.modified)
+            )
+            if entry.is_directory and not hidden:
+                waiting.append(f"{relative}/")
+    return tuple(sorted(found, key=lambda item: item.path))

@@ -1,0 +1,35 @@
+"""Local disks do what every file system does, with and without renames that never replace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from filesystem_behaviour import DataFilesBehaviour, FileSystemBehaviour
+
+from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.storage.local import LocalFileSystem
+
+
+@pytest.fixture
+def fs() -> LocalFileSystem:
+    return LocalFileSystem()
+
+
+@pytest.fixture
+def data() -> LocalDataFiles:
+    return LocalDataFiles()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+@pytest.mark.usefixtures("way")
+class TestFileSystem(FileSystemBehaviour):
+    """The same as on HDFS."""
+
+
+class TestDataFiles(DataFilesBehaviour):
+    """The same as on HDFS."""
