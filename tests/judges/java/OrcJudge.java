@@ -337,9 +337,10 @@ public final class OrcJudge {
         targets.add((long) (random.nextDouble() * total));
       }
       RecordReader rows = seekable(reader, bloomColumn);
+      VectorizedRowBatch batch = schema.createRowBatch(SPAN);
       for (long target : targets) {
         try {
-          String problem = seekOne(rows, schema, target, all);
+          String problem = seekOne(rows, schema, batch, target, all);
           if (problem != null) {
             problems.add(problem);
           }
@@ -370,9 +371,9 @@ public final class OrcJudge {
         reader.options().searchArgument(any.build(), new String[] {column}).allowSARGToFilter(false));
   }
 
-  private static String seekOne(RecordReader rows, TypeDescription schema, long target, List<String> all)
+  private static String seekOne(
+      RecordReader rows, TypeDescription schema, VectorizedRowBatch batch, long target, List<String> all)
       throws Exception {
-    VectorizedRowBatch batch = schema.createRowBatch(SPAN);
     rows.seekToRow(target);
     if (!rows.nextBatch(batch)) {
       return "row " + target + ": nothing read after the seek";
@@ -400,6 +401,8 @@ public final class OrcJudge {
     private TypeDescription schema;
     private TypeDescription parent;
     private int acid;
+    /** For all reads of the file: making one takes longer than reading a small file. */
+    private VectorizedRowBatch batch;
 
     Sargs(String path, int maxGroups, String columns) {
       this.path = path;
@@ -449,6 +452,7 @@ public final class OrcJudge {
       boolean isAcid = schema.getFieldNames().equals(acidNames);
       acid = isAcid ? 5 : -1;
       parent = isAcid ? schema.getChildren().get(5) : schema;
+      batch = schema.createRowBatch();
     }
 
     List<String> run() throws Exception {
@@ -511,7 +515,6 @@ public final class OrcJudge {
         options.searchArgument(sarg, new String[] {name});
       }
       try (RecordReader rows = reader.rows(options)) {
-        VectorizedRowBatch batch = schema.createRowBatch();
         while (rows.nextBatch(batch)) {
           ColumnVector holder = acid >= 0 ? batch.cols[acid] : null;
           ColumnVector vector = acid >= 0 ? ((StructColumnVector) holder).fields[index] : batch.cols[index];
