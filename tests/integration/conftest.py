@@ -13,6 +13,7 @@ from servers.fleet import Servers
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.postgres import Postgres
+from servers.s3 import S3Server
 from servers.sql import Session
 
 from acidlib.engine.spark import SparkRunner
@@ -71,6 +72,17 @@ def shared_hive4(servers: Servers) -> Metastore:
 def shared_hiveserver(servers: Servers, shared_hive4: Metastore) -> HiveServer:
     """The one HiveServer2 of this process, for `hiveserver`."""
     return started(lambda: servers.hiveserver(shared_hive4))
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The one server of this process that speaks S3."""
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    started(server.start)
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="module")
