@@ -10,10 +10,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.storage.filesystem import Entry, TreeEntry, safe_parts
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.conditional import seconds
+from acidlib.storage.staging import STAGING_MARKER
 
 _AT_ONCE = 1000
 
@@ -99,7 +100,10 @@ class S3FileSystem:
             return answer["Body"].read()
 
     def remove_tree(self, root: str, relative: str) -> None:
-        """Removes the object of this name and all below it, a thousand at a time: others may see a part of it go."""
+        """Removes the object of this name and all below it, a thousand at a time: others may see a part of it go.
+
+        RefusedError for what a run has staged: its uploads would stay, or what it has decided to publish, half visible.
+        """
         safe_parts(root, relative)
         path = f"{root}/{relative}"
         key = self._bucket.key(path)
@@ -108,6 +112,10 @@ class S3FileSystem:
             keys.append(key)
         if not keys:
             raise ConflictError(f"Cannot remove {path}: because there is no such object, and none below it")
+        if any(found.rpartition("/")[2] == STAGING_MARKER for found in keys):
+            raise RefusedError(
+                f"Cannot remove {path}: because a run has staged something there, which has an end of its own"
+            )
         remove_keys(self._bucket, path, keys)
 
     def _file(self, path: str, name: str) -> Entry | None:

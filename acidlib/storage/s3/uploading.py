@@ -47,7 +47,7 @@ class Upload:
                 Bucket=bucket.name, Key=self.key, Metadata={MARK: mark}, **bucket.created
             )
         self.id = answer["UploadId"]
-        self._checksum = str(answer.get("ChecksumAlgorithm") or "")
+        self._checksum = str(answer.get("ChecksumAlgorithm", ""))
         self._waiting = bytearray()
         self._range: _Range | None = None
         self._parts: list[Future[Part]] = []
