@@ -24,7 +24,7 @@ from acidlib.storage.publishing import Published
 from acidlib.storage.records import StagedDirectory, StagedFile
 from acidlib.storage.s3.attempts import MARK, NOTE_PREFIX, Attempt, note_path, output_path
 from acidlib.storage.s3.client import Bucket
-from acidlib.storage.s3.completing import abort, complete, complete_all, has_its_parts, start_small, take_back
+from acidlib.storage.s3.completing import abort, complete, complete_all, has_its_parts, is_ours, start_small, take_back
 from acidlib.storage.s3.conditional import read_object, replace_object
 from acidlib.storage.s3.errors import ChangedError
 from acidlib.storage.s3.files import S3FileSystem, remove_keys
@@ -197,24 +197,32 @@ class S3Stage:
         hidden: bool,
     ) -> Recorded:
         """All that is to be completed, in order, with the markers that every directory gets."""
+        made: list[Attempt] = []
         uploads: list[Attempt] = []
         sealed: list[StagedDirectory] = []
         closed = False
+
+        def small(directory: str, file: str, data: bytes) -> Attempt:
+            made.append(self._small(directory, file, data))
+            return made[-1]
+
         try:
             for directory in directories:
                 files = accepted[directory.name]
-                small = [self._small(directory.name, ORC_ACID_VERSION_FILE, _VERSION)]
-                uploads += small
-                if isinstance(parse_directory(directory.name, Generation.HIVE4), BaseDir) and not hidden:
-                    closed = len(files) != 1
-                    mark = _closed(self._marker.unique) if closed else _COMPACTED
-                    small.append(self._small(directory.name, METADATA_ACID_FILE, mark))
-                del uploads[-1]
-                uploads += [small[1], *files, small[0]] if closed else [*files, *small]
-                added = tuple(StagedFile(name=attempt.file, length=attempt.length) for attempt in small)
+                marks = [small(directory.name, ORC_ACID_VERSION_FILE, _VERSION)]
+                if not isinstance(parse_directory(directory.name, Generation.HIVE4), BaseDir) or hidden:
+                    uploads += [*files, *marks]
+                elif len(files) == 1:
+                    marks.append(small(directory.name, METADATA_ACID_FILE, _COMPACTED))
+                    uploads += [*files, *marks]
+                else:
+                    closed = True
+                    marks.append(small(directory.name, METADATA_ACID_FILE, _closed(self._marker.unique)))
+                    uploads += [marks[1], *files, marks[0]]
+                added = tuple(StagedFile(name=attempt.file, length=attempt.length) for attempt in marks)
                 sealed.append(StagedDirectory(name=directory.name, files=directory.files + added))
         except AcidError:
-            self._drop_small(uploads)
+            self._drop_small(made)
             raise
         return Recorded(directories=tuple(sealed), inputs=inputs, uploads=tuple(uploads), hidden=hidden, closed=closed)
 
@@ -292,11 +300,11 @@ def is_open_to_readers(bucket: Bucket, closed: Attempt) -> bool:
 def give_up(bucket: Bucket, location: str, recorded: Recorded, why: ConflictError) -> None:
     """Takes back what was recorded and can never be completed.
 
-    CorruptError, and nothing is changed, when an input of it is gone: then nobody but a person knows what holds its
-    rows.
+    CorruptError, and nothing is changed, when some of it is visible and an input of it is gone: then nobody but a
+    person knows what holds its rows.
     """
     missing = missing_input(bucket, location, recorded)
-    if missing is not None:
+    if missing is not None and any(is_ours(bucket, attempt) for attempt in recorded.uploads):
         names = " and ".join(directory.name for directory in recorded.directories)
         raise CorruptError(
             f"Cannot finish the publication of {names} in {location}: because some of its files are gone and so is "

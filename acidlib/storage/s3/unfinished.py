@@ -141,9 +141,13 @@ def _wider(bucket: Bucket, location: str, recorded: Recorded) -> str | None:
             above = found.write_id > high or (found.write_id == high and isinstance(own, DeltaDir))
             if above and found.visibility_txn == 0:
                 return entry.name
-        elif isinstance(found, DeltaDir) and isinstance(own, DeltaDir):
-            if found.min_write_id <= own.min_write_id and high <= found.max_write_id:
-                return entry.name
+        elif (
+            isinstance(found, DeltaDir)
+            and isinstance(own, DeltaDir)
+            and found.min_write_id <= own.min_write_id
+            and high <= found.max_write_id
+        ):
+            return entry.name
     return None
 
 
