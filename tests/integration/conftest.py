@@ -14,6 +14,7 @@ from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.postgres import Postgres
+from servers.s3 import S3Server
 from servers.sql import Session
 
 from acidlib.engine.spark import SparkRunner
@@ -78,6 +79,17 @@ def shared_hiveserver(servers: Servers, shared_hive4: Metastore) -> HiveServer:
 def hdfs(servers: Servers) -> Hdfs:
     """The one HDFS of this process. A test that breaks it must mend it (`start`, safe mode off)."""
     return started(servers.hdfs)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The one server of this process that speaks S3."""
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    started(server.start)
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="module")

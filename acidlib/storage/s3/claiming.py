@@ -1,0 +1,227 @@
+"""The claim on a place in a bucket: one small object that is only ever replaced, and never removed.
+
+Released, it says so: a removal under a condition is not to be had everywhere. How long its owner has been silent is the
+difference of two times of the store, so no clock of any machine counts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from types import TracebackType
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.processes import has_ended, process_identity
+from acidlib.storage.claims import BEAT_SECONDS, STALE_SECONDS
+from acidlib.storage.s3.client import Bucket
+from acidlib.storage.s3.conditional import SmallObject, create_object, read_object, replace_object
+from acidlib.storage.s3.errors import ChangedError
+from acidlib.storage.s3.files import S3FileSystem
+
+
+CLAIM_OBJECT = "_acidlib_claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What the object of a claim says; without a token it is released.
+
+    `start` is in seconds since the epoch. `beat` counts renewals: no two contents are ever the same.
+    """
+
+    owner: str
+    token: str
+    start: float
+    beat: int
+    process: str = ""
+    released: str = ""
+
+    def encode(self) -> bytes:
+        """The contents of the object."""
+        return json.dumps(asdict(self)).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds a claim. `idle_seconds` since the last renewal, by the store's clock."""
+
+    owner: str
+    token: str
+    start: float
+    idle_seconds: float
+    process: str
+
+    def is_stale(self, stale_seconds: float = STALE_SECONDS) -> bool:
+        """Whether the owner counts as dead."""
+        return self.idle_seconds > stale_seconds or has_ended(self.process)
+
+
+class S3Claim:
+    """A claim that this process holds; a thread renews it until it is released.
+
+    Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
+    """
+
+    def __init__(self, bucket: Bucket, location: str, words: Words, version: str, beat_seconds: float) -> None:
+        self.location = location
+        self._bucket = bucket
+        self._path = f"{location}/{CLAIM_OBJECT}"
+        self._words = words
+        self._version = version
+        self._beat_seconds = beat_seconds
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._lost: str | None = None
+        self._thread = threading.Thread(target=self._beat_until_stopped, name="acidlib-claim", daemon=True)
+        self._thread.start()
+
+    @property
+    def token(self) -> str:
+        """What tells this claim from all others."""
+        return self._words.token
+
+    def assert_mine(self) -> None:
+        """Renews the claim; raises `ConflictError` if somebody else has taken it over or it is gone."""
+        with self._lock:
+            if self._lost is None and not self._say(replace(self._words, beat=self._words.beat + 1)):
+                self._lost = "somebody else has taken it over or removed it"
+            if self._lost is not None:
+                raise ConflictError(f"Cannot go on in {self.location}: because our claim on it is lost, {self._lost}")
+
+    def release(self) -> None:
+        """Stops renewing and gives the claim up, unless it is no longer ours. May be called again."""
+        self._stopped.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            if self._lost is None:
+                self._lost = "it was released"
+                self._say(replace(self._words, token="", released=self._words.token, beat=self._words.beat + 1))
+
+    def __enter__(self) -> S3Claim:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except AcidError:
+            if error is None:
+                raise  # else the first error is the one to report; the claim goes stale by itself
+
+    def _say(self, words: Words) -> bool:
+        """Have the object say something else; False when it is no longer ours.
+
+        A request whose answer was lost may have changed it, even after we gave up waiting: it is ours as long as it
+        has our token.
+        """
+        for _ in range(2):
+            try:
+                self._version = replace_object(self._bucket, self._path, self._version, words.encode())
+                self._words = words
+                return True
+            except ChangedError:
+                found = read_object(self._bucket, self._path)
+                said = None if found is None else _decode(found)
+                if found is None or said is None or said.token != self._words.token:
+                    return False
+                self._version = found.version
+                words = replace(words, beat=max(words.beat, said.beat + 1))
+        return False
+
+    def _beat_until_stopped(self) -> None:
+        while not self._stopped.wait(self._beat_seconds):
+            try:
+                self.assert_mine()
+            except ConflictError:
+                return
+            except AcidError:  # the store may be away for a while: the next renewal, or assert_mine, will show it
+                continue
+
+
+def holder(bucket: Bucket, location: str) -> Holder | None:
+    """Who holds the claim on a place, alive or not; None when nobody does."""
+    found = read_object(bucket, f"{location}/{CLAIM_OBJECT}")
+    return None if found is None else _holder(found)
+
+
+def claim(
+    bucket: Bucket,
+    location: str,
+    *,
+    owner: str,
+    token: str,
+    now: float,
+    beat_seconds: float = BEAT_SECONDS,
+    stale_seconds: float = STALE_SECONDS,
+) -> S3Claim:
+    """Claims a place for `owner` (a name for people) under the unique `token`; `now` is for people, too.
+
+    Raises `ConflictError` naming the holder while its claim is alive, or when another taker was faster; `RefusedError`
+    for a location that is an object; `CorruptError` without one.
+    """
+    _require_place(bucket, location)
+    path = f"{location}/{CLAIM_OBJECT}"
+    words = Words(owner=owner, token=token, start=now, beat=0, process=process_identity())
+    found = read_object(bucket, path)
+    held = None if found is None else _holder(found)
+    if held is not None and not held.is_stale(stale_seconds):
+        raise ConflictError(
+            f"Cannot claim {location}: because {held.owner} has worked on it since {_instant(held.start)} (last sign "
+            f"of life {held.idle_seconds:.0f} s ago)"
+        )
+    try:
+        if found is None:
+            version = create_object(bucket, path, words.encode())
+        else:
+            version = replace_object(bucket, path, found.version, words.encode())
+    except ChangedError as error:
+        raise ConflictError(f"Cannot claim {location}: because another run claimed it first") from error
+    return S3Claim(bucket, location, words, version, beat_seconds)
+
+
+def _require_place(bucket: Bucket, location: str) -> None:
+    fs = S3FileSystem(bucket)
+    if fs.is_directory(location):
+        return
+    if fs.exists(location):
+        raise RefusedError(f"Cannot claim {location}: because it is an object")
+    raise CorruptError(f"Cannot claim {location}: because there is no object below it")
+
+
+def _holder(found: SmallObject) -> Holder | None:
+    words = _decode(found)
+    if not words.token and words.released:
+        return None
+    return Holder(
+        owner=words.owner,
+        token=words.token,
+        start=words.start,
+        idle_seconds=found.now - found.modified,
+        process=words.process,
+    )
+
+
+def _decode(found: SmallObject) -> Words:
+    try:
+        document = json.loads(found.data)
+        return Words(
+            owner=str(document["owner"]),
+            token=str(document["token"]),
+            start=float(document["start"]),
+            beat=int(document["beat"]),
+            process=str(document["process"]),
+            released=str(document["released"]),
+        )
+    except (ValueError, KeyError, TypeError):  # damaged: it goes stale by itself
+        return Words(owner="an unknown run (its claim is damaged)", token="", start=found.modified, beat=0)
+
+
+def _instant(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s"

@@ -1,0 +1,162 @@
+"""A bucket as the other modules use it: its client, made once per process, and names of objects from paths."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import Session as CoreSession
+
+from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
+from acidlib.storage.s3.errors import raising_acid_errors
+from acidlib.storage.s3.options import BucketOptions, Credentials
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+_PATH = re.compile(r"s3[an]?://([^/]+)(?:/(.*))?", re.DOTALL)
+_CONNECT_SECONDS = 10
+_READ_SECONDS = 60
+_CLIENTS = 16
+
+_making = threading.Lock()
+
+
+class Bucket:
+    """One bucket and how it is reached. It may be pickled and forked: each process makes a client of its own."""
+
+    __slots__ = ("options",)
+
+    def __init__(self, options: BucketOptions) -> None:
+        self.options = options
+
+    @property
+    def name(self) -> str:
+        """The bucket's name."""
+        return self.options.bucket
+
+    @property
+    def client(self) -> S3Client:
+        """The client of this process; threads share it."""
+        with _making:
+            return _client(self.options, os.getpid())
+
+    def key(self, path: str) -> str:
+        """The key of a path, without a slash at its end; empty for the bucket itself. RefusedError for another one."""
+        found = _PATH.fullmatch(path)
+        if found is None or found[1] != self.name:
+            raise RefusedError(f"Cannot use {path}: because it does not lie in the bucket {self.name}")
+        return (found[2] or "").strip("/")
+
+    def path(self, key: str) -> str:
+        """The path of a key."""
+        return f"s3a://{self.name}/{key}"
+
+    def raising(
+        self, action: str, path: str, *, missing: type[AcidError] = CorruptError
+    ) -> AbstractContextManager[None]:
+        """Runs a block; what boto3 raises in it becomes the error of ours for a failed `action` on `path`."""
+        return raising_acid_errors(action, path, where=self.options.shown, missing=missing)
+
+    @property
+    def created(self) -> dict[str, Any]:
+        """Arguments of every request that makes an object."""
+        return dict(self.options.created)
+
+
+@lru_cache(maxsize=_CLIENTS)
+def _client(options: BucketOptions, process: int) -> S3Client:
+    """A client for one process: a fork must not use the connections of its parent."""
+    del process
+    unsigned = options.credentials == (Credentials.NONE,)
+    config = Config(
+        signature_version=UNSIGNED if unsigned else None,
+        retries={"mode": "standard", "total_max_attempts": options.attempts},
+        s3={"addressing_style": "path" if options.path_style else "auto"},
+        max_pool_connections=options.connections,
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        request_checksum_calculation="when_supported" if options.checksums else "when_required",
+        response_checksum_validation="when_supported" if options.checksums else "when_required",
+    )
+    if unsigned:
+        return boto3.Session().client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
+    try:
+        session = _session(options)
+        return session.client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
+    except (BotoCoreError, ClientError, ValueError) as error:
+        raise RetryError(f"Cannot open the bucket {options.shown}: because {error}") from error
+
+
+def _region(options: BucketOptions) -> str | None:
+    if options.region:
+        return options.region
+    return boto3.Session().region_name or "us-east-1"
+
+
+def _session(options: BucketOptions) -> boto3.Session:
+    """A session with the first credentials that there are, in the order in which they are to be tried."""
+    for kind in options.credentials:
+        if kind is Credentials.GIVEN:
+            return _with_keys(options)
+        if kind is Credentials.ROLE:
+            return _with_role(options)
+        if kind is Credentials.CHAIN and (found := boto3.Session()).get_credentials() is not None:
+            return found
+    if options.unknown_provider:
+        raise RefusedError(
+            f"Cannot open the bucket {options.shown}: because its keys come from {options.unknown_provider}, which is "
+            "not supported; give them by fs.s3a.access.key and fs.s3a.secret.key, or by AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
+        )
+    return boto3.Session()  # its first request says that there are no keys
+
+
+def _with_keys(options: BucketOptions) -> boto3.Session:
+    return boto3.Session(
+        aws_access_key_id=options.access_key,
+        aws_secret_access_key=options.secret_key,
+        aws_session_token=options.session_token or None,
+    )
+
+
+def _with_role(options: BucketOptions) -> boto3.Session:
+    """Keys of a role, renewed before they run out."""
+    base = _with_keys(options) if options.access_key else boto3.Session()
+    sts = base.client("sts", region_name=_region(options), endpoint_url=options.role_endpoint)
+
+    def assume() -> dict[str, str]:
+        found = sts.assume_role(RoleArn=options.role, RoleSessionName=options.role_session)["Credentials"]
+        return {
+            "access_key": found["AccessKeyId"],
+            "secret_key": found["SecretAccessKey"],
+            "token": found["SessionToken"],
+            "expiry_time": found["Expiration"].isoformat(),
+        }
+
+    core = CoreSession()
+    core.register_component("credential_provider", CredentialResolver([_Role(assume)]))
+    return boto3.Session(botocore_session=core)
+
+
+class _Role(CredentialProvider):
+    """Hands boto3 the keys of a role."""
+
+    METHOD = "assume-role"
+
+    def __init__(self, assume: Callable[[], dict[str, str]]) -> None:
+        super().__init__()
+        self._assume = assume
+
+    def load(self) -> Any:
+        return DeferredRefreshableCredentials(self._assume, self.METHOD)

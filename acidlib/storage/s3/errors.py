@@ -1,0 +1,120 @@
+"""What boto3 raises, as errors of one line that say what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as BotoConnectionError
+from urllib3.exceptions import HTTPError
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
+
+_MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
+_CHANGED = frozenset({"412", "PreconditionFailed", "409", "ConditionalRequestConflict", "OperationAborted"})
+_KEYS = frozenset(
+    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity", "InvalidClientTokenId"}
+)
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
+_DENIED = frozenset({"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"})
+_BUSY = frozenset({"SlowDown", "503", "ServiceUnavailable", "Throttling", "RequestLimitExceeded", "TooManyRequests"})
+_ELSEWHERE = frozenset({"301", "307", "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"})
+_FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"})
+
+
+class ChangedError(ConflictError):
+    """A condition of a request did not hold: the object has changed, or is there already."""
+
+
+def code_of(error: ClientError) -> str:
+    """The server's word for what went wrong, or the status where the answer had no body."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def status_of(error: ClientError) -> int:
+    """The HTTP status."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def is_missing(error: ClientError) -> bool:
+    """Whether the object or upload is not there; a bucket that is not there is another matter."""
+    return code_of(error) in _MISSING
+
+
+def as_acid_error(
+    error: Exception, action: str, path: str, *, where: str, missing: type[AcidError] = CorruptError
+) -> AcidError:
+    """The error to raise for a failed `action` ("read", "list") on `path`; `where` names bucket and endpoint.
+
+    What a condition stopped is `ChangedError`, what is not there `missing`, a bucket that is not there MissingError.
+    Keys, rights, clocks, networks and busy servers may be put right: RetryError.
+    """
+    start = f"Cannot {action} {path}: because"
+    if not isinstance(error, ClientError):
+        return _without_answer(error, start, where)
+    code = code_of(error)
+    message = str(error.response.get("Error", {}).get("Message", "")).splitlines()
+    said = f"{code} ({message[0]})" if message and message[0] else code
+    if code in _MISSING:
+        return missing(f"{start} there is no such object")
+    if code == "NoSuchBucket":
+        return MissingError(f"{start} there is no bucket {where}")
+    if code in _CHANGED:
+        return ChangedError(f"{start} the object has been changed, or made, by somebody else")
+    if code in _KEYS:
+        return RetryError(f"{start} the keys for {where} are wrong ({code})")
+    if code in _EXPIRED:
+        return RetryError(f"{start} the session token for {where} has expired")
+    if code == "RequestTimeTooSkewed":
+        return RetryError(f"{start} the clock of this machine differs too much from that of {where}")
+    if code == "InvalidObjectState":
+        return RetryError(f"{start} the object is archived and has to be restored first")
+    if code in _DENIED:
+        return RetryError(f"{start} the permission is missing ({said})")
+    if code in _BUSY:
+        return RetryError(f"{start} {where} is busy ({said}), even after several attempts")
+    if code in _ELSEWHERE:
+        region = error.response.get("Error", {}).get("Region") or error.response.get("ResponseMetadata", {}).get(
+            "HTTPHeaders", {}
+        ).get("x-amz-bucket-region", "another one")
+        return RetryError(f"{start} the bucket is not there but in the region {region}: set fs.s3a.endpoint.region")
+    if code in _FULL:
+        return RetryError(f"{start} no space is left at {where}, or the quota is used up")
+    if code in ("KeyTooLongError", "InvalidBucketName"):
+        return RefusedError(f"{start} the store does not take that name ({code})")
+    return RetryError(f"{start} {where} answered {status_of(error)} {said}")
+
+
+def _without_answer(error: Exception, start: str, where: str) -> AcidError:
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return RetryError(
+            f"{start} no keys for {where} are found: neither fs.s3a.access.key nor anything that boto3 looks at"
+        )
+    if isinstance(error, ParamValidationError):
+        return RefusedError(f"{start} the store does not take that name ({str(error).splitlines()[-1]})")
+    if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError):
+        return RetryError(f"{start} {where} cannot be reached, or went away ({_first_line(error)})")
+    return RetryError(f"{start} of {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+@contextmanager
+def raising_acid_errors(
+    action: str, path: str, *, where: str, missing: type[AcidError] = CorruptError
+) -> Iterator[None]:
+    """Runs its body; what boto3 raises in it is raised as the error that `as_acid_error` names."""
+    try:
+        yield
+    except (ClientError, BotoCoreError, HTTPError, OSError) as error:
+        raise as_acid_error(error, action, path, where=where, missing=missing) from error

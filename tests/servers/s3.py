@@ -1,0 +1,174 @@
+"""A server that speaks S3, for the tests: versitygw on a directory, or MinIO, or moto where neither can be built.
+
+The first two are built by Go once per checkout, into ``.servers``. They judge alike but for what MinIO does in its own
+way, so the faster one is the usual judge; ``ACIDLIB_TEST_S3=minio`` has the tests run against the other. moto runs in
+the process of the test and is no judge of races.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+from botocore.config import Config
+
+from servers.errors import ServerError
+from servers.jars import CACHE
+from servers.process import ServerProcess, free_port, last_lines, listens
+
+SWITCH = "ACIDLIB_TEST_S3"
+REGION = "us-east-1"
+ACCESS_KEY = "tests"
+SECRET_KEY = "tests-secret"
+_SOURCES = {
+    "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+    "minio": "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c",
+}
+
+
+class S3Server:
+    """One server on a free port of 127.0.0.1; ``judge`` says which one it is."""
+
+    def __init__(self, directory: Path) -> None:
+        """Starts nothing yet; ``directory`` is its own and gets its buckets and its log."""
+        self.judge = os.environ.get(SWITCH) or ("versitygw" if shutil.which("go") or _built("versitygw") else "moto")
+        self.port = free_port()
+        self.log = directory / "log"
+        self._directory = directory
+        self._process: ServerProcess | None = None
+        self._moto: Any = None
+
+    @property
+    def endpoint(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def properties(self, endpoint: str | None = None) -> dict[str, str]:
+        """How Hadoop would be told to reach it; by another way to it, where one is given."""
+        return {
+            "fs.s3a.access.key": ACCESS_KEY,
+            "fs.s3a.secret.key": SECRET_KEY,
+            "fs.s3a.endpoint": endpoint or self.endpoint,
+            "fs.s3a.endpoint.region": REGION,
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.connection.ssl.enabled": "false",
+        }
+
+    def client(self) -> Any:
+        """A plain client of its own, which shares no code with the engine."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            config=Config(s3={"addressing_style": "path"}),
+        )
+
+    def new_bucket(self) -> str:
+        """The name of a bucket that was just made."""
+        name = f"b{uuid.uuid4().hex[:12]}"
+        self.client().create_bucket(Bucket=name)
+        return name
+
+    def start(self) -> None:
+        """Starts it, unless it runs. Raises ServerError with the end of its log."""
+        if self.judge == "moto":
+            self._start_moto()
+            return
+        if self.judge not in _SOURCES:
+            raise ServerError(f"Cannot start a server of S3: because {SWITCH}={self.judge} names none that is known")
+        program = built(self.judge)
+        data = self._directory / "data"
+        data.mkdir(exist_ok=True)
+        address = f"127.0.0.1:{self.port}"
+        keys = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
+        command = [str(program), "--port", address, "--region", REGION, "posix", str(data)]
+        if self.judge == "minio":
+            keys = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY, "MINIO_UPDATE": "off"}
+            command = [str(program), "server", "--quiet", "--address", address, str(data)]
+        self._process = ServerProcess(
+            self.judge,
+            command=command,
+            log=self.log,
+            ready=lambda: listens(self.port),
+            environment={**os.environ, **keys},
+            directory=self._directory,
+        )
+        self._process.start()
+
+    def stop(self) -> None:
+        """Ends it in an orderly way."""
+        if self._process is not None:
+            self._process.stop()
+        if self._moto is not None:
+            self._moto.stop()
+            self._moto = None
+
+    def kill(self) -> None:
+        """Ends it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+
+    def __enter__(self) -> Self:
+        """Starts it."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops it."""
+        self.stop()
+
+    def _start_moto(self) -> None:
+        from moto.server import ThreadedMotoServer  # slow to import, and rarely wanted
+
+        self._moto = ThreadedMotoServer("127.0.0.1", self.port, verbose=False)
+        self._moto.start()
+
+
+def built(name: str) -> Path:
+    """The program, built by Go once per checkout. Raises ServerError when Go is missing or fails."""
+    place = CACHE / name
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _built(name):
+            partial = CACHE / f"{name}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            _build(name, partial)
+            shutil.rmtree(place, ignore_errors=True)
+            (partial / "source").write_text(_SOURCES[name])
+            partial.rename(place)
+    return place / name
+
+
+def _built(name: str) -> bool:
+    stamp = CACHE / name / "source"
+    return stamp.is_file() and stamp.read_text() == _SOURCES[name]
+
+
+def _build(name: str, place: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        raise ServerError(f"Cannot build {name}: because Go is needed, and there is no go on the PATH")
+    log = place.with_name(f"{name}.log")
+    with log.open("wb") as out:
+        ran = subprocess.run(
+            [go, "install", _SOURCES[name]],
+            env={**os.environ, "GOBIN": str(place), "GOFLAGS": ""},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=place,
+        )
+    if ran.returncode:
+        raise ServerError(f"Cannot build {name}: because go ended with status {ran.returncode}:\n{last_lines(log, 5)}")
