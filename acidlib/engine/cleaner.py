@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, NotOursError, ReplacedError, recorded_mark
 from acidlib.engine.leftovers import finish_claimed
-from acidlib.engine.removals import litter_at, remove_litter, remove_named, would_go
+from acidlib.engine.removals import litter_at, litter_of, remove_litter, remove_named, would_go
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RetryError
@@ -21,7 +21,6 @@ from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
-from acidlib.storage.litter import find_litter
 
 
 def run_cleaner(services: Services, cleaning: Cleaning, options: CleanerOptions) -> list[CleaningResult]:
@@ -51,7 +50,7 @@ def _leftovers(
         if not fs.is_directory(str(place)):
             return None
         unfinished = store.unfinished(place)
-        if not unfinished and not find_litter(fs, place, now=services.clock()):
+        if not unfinished and not litter_of(services, place):
             return None
         reason = f"{len(unfinished)} unfinished publications of dead runs" if unfinished else "litter of dead runs"
         if dry_run:

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,11 +19,13 @@ from acidlib import __version__
 from acidlib.engine.environment import ROOT, Environment
 from acidlib.engine.runner import Runner
 from acidlib.engine.services import Services
-from acidlib.engine.spark import SparkSession
+from acidlib.engine.spark import SparkSession, hadoop_properties
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
+from acidlib.storage.hdfs.configuration import about_stores
+from acidlib.storage.stores import Stores
 
 
 class Session(Protocol):
@@ -38,11 +40,13 @@ class Machine:
     """What jobs take from the machine they run on. Whoever calls a command in-process may give another one as `obj`.
 
     session  where tasks run
+    hadoop   what Spark's configuration says of Hadoop
     clock    epoch seconds
     pause    waits for so many seconds
     """
 
     session: Session = SparkSession
+    hadoop: Callable[[], Mapping[str, str]] = hadoop_properties
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep
 
@@ -128,7 +132,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
         machine.session(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
     ):
         yield Services(
-            stores=environment.stores,
+            stores=Stores(configuration=environment.hadoop | about_stores(machine.hadoop())),
             runner=runner,
             settings=environment.settings,
             host=host,

@@ -287,7 +287,10 @@ class PlaceCompactor:
                 raise ConflictError(f"Cannot publish {held.target.name}: because {reason}")
 
         is_hidden = inputs.publication is Publication.COMMIT
-        with held.publishing(inputs.publication):
+        way = inputs.publication
+        if way is Publication.FILE_BY_FILE and sum(len(directory.files) for directory in directories) == 1:
+            way = Publication.ONE_RENAME  # the rows come with one file: there is nothing to keep readers from
+        with held.publishing(way):
             if is_hidden:
                 published = stage.publish_hidden(directories, last_check=last_check)
             else:
@@ -379,7 +382,8 @@ def _is_unchanged(services: Services, place: ListedPlace) -> bool:
         entry = services.fs(location).entry(str(location), missing=ConflictError)
     except AcidError:
         return False
-    return entry.is_directory and entry.modified == place.listing.modified
+    # a store that keeps no times of directories has 0
+    return entry.is_directory and 0 < entry.modified == place.listing.modified
 
 
 def _why(job: Job, inputs: CompactionInputs) -> str:

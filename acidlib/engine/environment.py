@@ -39,7 +39,7 @@ class Environment:
     metastore: tuple[str, ...] = ()
     names_metastore: bool = False
     site: Mapping[str, str] = field(default_factory=dict)
-    hadoop: Mapping[str, str] = field(default_factory=dict)
+    hadoop: dict[str, str] = field(default_factory=dict)
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None

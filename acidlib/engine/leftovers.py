@@ -57,10 +57,10 @@ def is_dead_at(services: Services, location: Location, request: CompactionReques
     try:
         if not services.fs(location).is_directory(str(location)):
             return False
-        holder = services.store(location).holder(location)
+        holder = services.store(location).holder(location, now=services.clock())
     except AcidError:
         return False  # what cannot be looked at from here proves nothing
-    is_stale = holder is None or holder.is_stale(services.clock())
+    is_stale = holder is None or holder.is_stale
     return is_stale and (took_long(request, now_ms) or (holder is not None and holder.owner == request.worker_id))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.backend import Backend
-from acidlib.engine.removals import remove_named
+from acidlib.engine.removals import is_claimed, remove_named
 from acidlib.engine.runner import Done, in_threads
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
@@ -56,7 +56,7 @@ def _planned(target: Target, orphans: Sequence[Orphan]) -> CleaningResult:
 def _removed(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:
     """Remove them under a claim, after another look: what was an orphan may have been taken up meanwhile."""
     with services.claim(target.location) as held:
-        orphans = _orphans_at(services, target, idle_seconds, own_token=held.info.token)
+        orphans = _orphans_at(services, target, idle_seconds, own_token=held.token)
         wanted = {orphan.path: _path(orphan).reason for orphan in orphans}
         removed, problems = remove_named(services, held, wanted, trash=trash)
     result = replace(_result(target, "succeeded", _count(len(orphans))), removed=removed)
@@ -66,14 +66,18 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
 def _orphans_at(
     services: Services, target: Target, idle_seconds: float, *, own_token: str | None = None
 ) -> tuple[Orphan, ...]:
-    return find_orphans(
+    """Nothing is an orphan while another run is at work there, or what a run has begun to publish."""
+    if is_claimed(services, target.location, own_token):
+        return ()
+    unfinished = services.store(target.location).unfinished(target.location)
+    found = find_orphans(
         services.fs(target.location),
         target.location,
         now=services.clock(),
         idle_seconds=idle_seconds,
         txns=target.interpretation.txns,
-        own_token=own_token,
     )
+    return tuple(orphan for orphan in found if f"{target.location}/{orphan.path}" not in unfinished)
 
 
 def _count(count: int) -> str:

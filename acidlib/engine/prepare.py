@@ -102,6 +102,7 @@ def prepare(
         visibility_txn=understood.visibility_txn,
         visible_on_commit=understood.visible_on_commit,
         minor_as_major_bytes=minor_as_major_bytes,
+        shows_at_once=stores.store(target.location).shows_at_once,
         insert_only=target.is_insert_only,
         automatic=automatic,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError
@@ -10,10 +11,10 @@ from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
 from acidlib.planning.clean import Removal
 from acidlib.report.decisions import RemovedPath
-from acidlib.storage.claims import Claim
 from acidlib.storage.litter import Litter, find_litter
 from acidlib.storage.removing import measure, remove_paths
 from acidlib.storage.staging import made_as
+from acidlib.storage.store import Claim
 
 
 def would_go(
@@ -46,13 +47,17 @@ def remove_named(
 
     known  the files that a look at the place has shown: what holds another one stays
     """
-    bin_name = f"{int(services.clock())}-{services.unique()}"
+    store, location = services.store(held.location), held.location
+    if trash:
+        remove = store.trash(location, f"{int(services.clock())}-{services.unique()}").move
+    else:
+        remove = partial(store.remove, location)
     rate = services.settings.integer("acidlib.cleaner.files.per.second")
     report = remove_paths(
-        services.fs(held.location),
-        held.location,
+        services.fs(location),
+        location,
         tuple(wanted),
-        trash=services.store(held.location).trash(held.location, bin_name) if trash else None,
+        remove=remove,
         known=known,
         before_each=held.assert_mine,
         after_each=lambda item: services.pause(item.files / rate) if rate else None,
@@ -65,15 +70,30 @@ def remove_named(
 
 def remove_litter(services: Services, held: Claim) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """Remove what dead runs left at a claimed place; what went, and what did not."""
-    found = find_litter(services.fs(held.location), held.location, now=services.clock(), own_token=held.info.token)
-    return remove_named(services, held, {litter.name: _reason(litter) for litter in found}, trash=False)
+    wanted = {litter.name: _reason(litter) for litter in litter_of(services, held.location, held.token)}
+    return remove_named(services, held, wanted, trash=False)
+
+
+def litter_of(services: Services, location: Location, own_token: str | None = None) -> tuple[Litter, ...]:
+    """What dead runs left at a place and may be removed: nothing while another run is at work there."""
+    if is_claimed(services, location, own_token):
+        return ()
+    unfinished = services.store(location).unfinished(location)
+    found = find_litter(services.fs(location), location, now=services.clock())
+    return tuple(litter for litter in found if f"{location}/{litter.name}" not in unfinished)
+
+
+def is_claimed(services: Services, location: Location, own_token: str | None = None) -> bool:
+    """Whether a place is held by a run that is alive and is not the caller's, whose claim has `own_token`."""
+    holder = services.store(location).holder(location, now=services.clock())
+    return holder is not None and holder.token != own_token and not holder.is_stale
 
 
 def litter_at(services: Services, location: Location) -> tuple[RemovedPath, ...]:
     """What dead runs left and may be removed, as `find_litter` finds it."""
     return tuple(
         RemovedPath(path=made_as(litter.name), bytes=litter.bytes, reason=_reason(litter))
-        for litter in find_litter(services.fs(location), location, now=services.clock())
+        for litter in litter_of(services, location)
     )
 
 

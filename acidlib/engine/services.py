@@ -9,9 +9,8 @@ from typing import Protocol
 from acidlib.engine.runner import Runner
 from acidlib.model.location import Location
 from acidlib.settings import Settings
-from acidlib.storage.claims import Claim
 from acidlib.storage.filesystem import FileSystem
-from acidlib.storage.store import Store
+from acidlib.storage.store import Claim, Store
 from acidlib.storage.stores import Stores
 
 WORKER_PREFIX = "acidlib-"
@@ -69,7 +68,7 @@ class Services:
         What earlier runs staged there is taken from them: none of them can publish any more.
         """
         store = self.store(location)
-        held = store.claim(location, owner=self.worker_id, token=self.unique())
+        held = store.claim(location, owner=self.worker_id, token=self.unique(), now=self.clock())
         try:
             store.revoke_others(location)
         except BaseException:

@@ -27,6 +27,7 @@ _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 """What stands before the name of an exception of Java's."""
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Set for the driver by spark-submit."""
+_HADOOP = "spark.hadoop."
 
 
 class SparkRunner:
@@ -128,6 +129,14 @@ def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.strip().startswith("at ")]
     named = [line for line in lines if "Error: " in line or "Exception: " in line]
     return _PACKAGES.sub("", (named or lines or [type(error).__name__])[-1])[:_LONGEST_MESSAGE]
+
+
+def hadoop_properties() -> dict[str, str]:
+    """What the configuration of Spark says of Hadoop (`spark.hadoop.*`), without the prefix; starts no context."""
+    if _GATEWAY in os.environ:
+        SparkContext._ensure_initialized()
+    given = SparkConf().getAll()
+    return {key.removeprefix(_HADOOP): value for key, value in given if key.startswith(_HADOOP)}
 
 
 class SparkSession:

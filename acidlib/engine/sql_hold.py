@@ -17,7 +17,7 @@ from acidlib.planning.inputs import Publication
 from acidlib.points import Point, passing
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Outcome
-from acidlib.storage.claims import Claim
+from acidlib.storage.store import Claim
 
 
 class SqlHold:

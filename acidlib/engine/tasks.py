@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acidlib.errors import AcidError, DefectError
 from acidlib.model.location import Location
@@ -17,6 +17,7 @@ from acidlib.rewrite.join_facts import join_facts
 from acidlib.rewrite.parts import BucketJoin, BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.staging import attempt_path
+from acidlib.storage.store import TaskFiles
 from acidlib.storage.stores import Stores
 
 
@@ -54,13 +55,18 @@ class BucketJoinTask:
 
 def run_unit_task(task: UnitTask, attempt: str) -> UnitResult:
     """Make or plan one file."""
-    unit, path = task.unit, None
+    unit, path, data = task.unit, None, task.stores.data(task.unit.location)
     if task.staging is not None:
-        path = attempt_path(task.staging, unit.directory, unit.file_name, attempt)
+        path = data.output_path(task.staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
         if isinstance(unit, JoinUnit):
-            return run_join(unit, task.stores.data(unit.location), path, time.perf_counter)
-        return run_unit(unit, task.stores.data(unit.location), path, time.perf_counter)
+            return _written(run_join(unit, data, path, time.perf_counter), data)
+        return _written(run_unit(unit, data, path, time.perf_counter), data)
+
+
+def _written(result: UnitResult, data: TaskFiles) -> UnitResult:
+    """A result that says what the driver has to know of its file."""
+    return result if result.path is None else replace(result, path=data.written(result.path))
 
 
 def plan_bucket_task(task: UnitTask, attempt: str) -> BucketPlan:
@@ -84,9 +90,10 @@ def run_part_task(task: PartTask, attempt: str) -> PartResult:
 def join_parts_task(task: BucketJoinTask, attempt: str) -> UnitResult:
     """Make the file of a large bucket of its parts."""
     unit = task.join.plan.unit
-    path = attempt_path(task.staging, unit.directory, unit.file_name, attempt)
+    data = task.stores.data(unit.location)
+    path = data.output_path(task.staging, unit.directory, unit.file_name, attempt)
     with _defects_named(unit):
-        return join_parts(task.join, task.stores.data(unit.location), path, time.perf_counter)
+        return _written(join_parts(task.join, data, path, time.perf_counter), data)
 
 
 @contextmanager

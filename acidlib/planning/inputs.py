@@ -63,6 +63,7 @@ class Publication(Enum):
     COMMIT = "commit"
     ONE_RENAME = "one rename"
     TWO_RENAMES = "two renames"
+    FILE_BY_FILE = "file by file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,7 @@ def compaction_inputs(
     visibility_txn: int | None = None,
     visible_on_commit: bool = False,
     minor_as_major_bytes: int,
+    shows_at_once: bool = True,
     insert_only: bool = False,
     automatic: bool = False,
 ) -> CompactionInputs | Refusal:
@@ -159,7 +161,9 @@ def compaction_inputs(
     `visibility_txn` is the suffix of the results (Hive 4 only). With `visible_on_commit` it is our own open
     transaction, whose commit shows all results at once; else it has committed already and a rename shows them.
     `minor_as_major_bytes` is the size of a base up to which a mixed minor that needs two renames is done as a major
-    (0 = never). In an `insert_only` table files have any names, and nothing was ever deleted. What was queued by an
+    (0 = never). Where a directory of several files does not become visible as a whole (`shows_at_once`), what no commit
+    shows is always a major: readers can be kept from a base that is not whole yet, but not from a delta. In an
+    `insert_only` table files have any names, and nothing was ever deleted. What was queued by an
     initiator is `automatic`: then what Hive 4 takes for too little is, whatever the generation.
 
     Raises CorruptError for files and directories among the inputs that are not understood, RefusedError for arguments
@@ -178,7 +182,7 @@ def compaction_inputs(
         )
     if (reason := _straddling(state)) is not None:
         return Refusal(reason=reason)
-    done, publication, why = _way(state, listing, kind, visible_on_commit, minor_as_major_bytes)
+    done, publication, why = _way(state, listing, kind, visible_on_commit, minor_as_major_bytes, shows_at_once)
     outputs = _outputs(state, done, visibility_txn or 0)
     taken = set(listing.top_directories())
     if existing := [output.path for output in outputs if output.path in taken]:
@@ -220,10 +224,15 @@ def _way(
     kind: CompactionType,
     visible_on_commit: bool,  # noqa: FBT001 - private, and passed on by one caller
     minor_as_major_bytes: int,
+    shows_at_once: bool,  # noqa: FBT001 - as above
 ) -> tuple[CompactionType, Publication, str]:
     mixed = len({delta.name.is_delete for delta in state.deltas}) > 1
     if visible_on_commit:
         return kind, Publication.COMMIT, "as requested"
+    if not shows_at_once:
+        asked = kind is CompactionType.MAJOR
+        why = "as requested" if asked else "readers would see a delta before all of its files are there"
+        return CompactionType.MAJOR, Publication.FILE_BY_FILE, why
     if kind is CompactionType.MAJOR or not mixed:
         return kind, Publication.ONE_RENAME, "as requested"
     base_bytes = _base_bytes(state, listing)

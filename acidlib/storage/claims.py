@@ -89,6 +89,11 @@ class Claim:
         self._thread.start()
 
     @property
+    def token(self) -> str:
+        """What tells this claim from all others."""
+        return self._info.token
+
+    @property
     def info(self) -> ClaimInfo:
         """What the claim said when it was made."""
         return self._info
@@ -155,12 +160,6 @@ def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
     """
     found = _look(fs, f"{location}/{CLAIM_DIRECTORY}")
     return None if found is None else found.holder
-
-
-def is_claimed(fs: FileSystem, location: Location, now: float, *, own_token: str | None = None) -> bool:
-    """Whether the partition is held by an owner that is alive and is not the caller, who has `own_token`."""
-    info = read_claim(fs, location)
-    return info is not None and info.token != own_token and not info.is_stale(now)
 
 
 def claim(

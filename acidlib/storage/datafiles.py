@@ -11,6 +11,7 @@ from typing import Any
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError
 from acidlib.storage.filesystem import raising_acid_errors
+from acidlib.storage.staging import AttemptFiles
 
 _COPY_AT_MOST = 1 << 30
 
@@ -181,7 +182,7 @@ def _copy_range(source: int, target: int, count: int, offset: int) -> int:
         return os.write(target, data)
 
 
-class LocalDataFiles:
+class LocalDataFiles(AttemptFiles):
     """Opens and creates local data files, for one task. It may be pickled: what is open stays behind."""
 
     __slots__ = ("_open",)

@@ -13,7 +13,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.names import parse_directory
 from acidlib.model.txnids import ValidTxnList
-from acidlib.storage.claims import CLAIM_DIRECTORY, is_claimed, read_claim
+from acidlib.storage.claims import CLAIM_DIRECTORY, read_claim
 from acidlib.storage.filesystem import Entry, FileSystem
 from acidlib.storage.staging import PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
 
@@ -59,16 +59,13 @@ def find_litter(
     location: Location,
     *,
     now: float,
-    own_token: str | None = None,
 ) -> tuple[Litter, ...]:
     """Staging directories and unfinished claims of dead runs in a partition that may be removed.
 
     Only what carries our marker or the name of a claim, or is empty, and in which nothing was modified for
-    `LITTER_SECONDS`. Never one with a publication record (that is finished first), and nothing at all while somebody
-    else holds a live claim on the partition; `own_token` is that of the caller's own claim.
+    `LITTER_SECONDS`. Never one with a publication record (that is finished first). The caller has made sure that nobody
+    else holds a live claim on the partition.
     """
-    if is_claimed(fs, location, now, own_token=own_token):
-        return ()
     found = (_as_litter(fs, location, entry, now) for entry in fs.list_directory(str(location), missing=ConflictError))
     return tuple(litter for litter in found if litter is not None and litter.idle_seconds > LITTER_SECONDS)
 
@@ -108,17 +105,14 @@ def find_orphans(
     now: float,
     idle_seconds: float,
     txns: ValidTxnList,
-    own_token: str | None = None,
 ) -> tuple[Orphan, ...]:
     """The orphans in a table or partition in which nothing was modified for `idle_seconds`; in the order of names.
 
     Staging is recognised by its name: `_tmp_…` is what compactors write to, Hive's and this one, `.hive-staging…` what
-    Hive's queries do. A result is an orphan when the transaction of its `_vT` is known to be aborted. Nothing is one
-    while another run holds a live claim on the place, nor is staging with the record of a publication, which the next
-    run finishes. `own_token` is that of the caller's own claim. Raises ConflictError when the place is gone.
+    Hive's queries do. A result is an orphan when the transaction of its `_vT` is known to be aborted. Staging with the
+    record of a publication, which the next run finishes, is none. The caller has made sure that no other run holds a
+    live claim on the place. Raises ConflictError when the place is gone.
     """
-    if is_claimed(fs, location, now, own_token=own_token):
-        return ()
     found = []
     for entry in fs.list_directory(str(location), missing=ConflictError):
         if not entry.is_directory or entry.is_symlink:

@@ -81,23 +81,21 @@ def remove_paths(
     location: Location,
     paths: tuple[str, ...],
     *,
-    trash: Trash | None = None,
+    remove: Callable[[str], None],
     known: Collection[ListedFile] | None = None,
     before_each: Callable[[], None] | None = None,
     after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
     """Removes files and directories, each given by its path relative to `location`.
 
-    With `trash` they are moved there instead of being deleted. A path that fails does not stop the others. A path that
-    leads out of the location, or through a symbolic link, is refused and reported; nothing it leads to is touched. With
-    `known` (the files of the listing that the plan was made from) so is one that holds a file which readers see and
-    which is not among them: somebody writes there. `before_each` raises ConflictError when somebody else works there
-    now: then nothing more is removed. `after_each` may pause, so that a file system is not flooded.
+    `remove` is called for each, to delete it or to move it to the trash. A path that fails does not stop the others. A
+    path that leads out of the location, or through a symbolic link, is refused and reported; nothing it leads to is
+    touched. With `known` (the files of the listing that the plan was made from) so is one that holds a file which
+    readers see and which is not among them: somebody writes there. `before_each` raises ConflictError when somebody
+    else works there now: then nothing more is removed. `after_each` may pause, so that a file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
-    if trash is not None:
-        trash.make()
     for path in paths:
         if before_each is not None:
             _still_ours(before_each, len(removed))
@@ -105,10 +103,7 @@ def remove_paths(
             item = measure(fs, location, path, known)
             if item is None:
                 continue
-            if trash is None:
-                fs.remove_tree(str(location), path)
-            else:
-                trash.move(path)
+            remove(path)
             removed.append(item)
             passing(Point.REMOVED_ONE)
             if after_each is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from acidlib.model.location import Location
-from acidlib.storage.claims import Claim, ClaimInfo, claim, read_claim
+from acidlib.storage.claims import Claim, claim, read_claim
 from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.publishing import Published, publish, publish_hidden
 from acidlib.storage.records import StagedDirectory, StagedFile
@@ -18,21 +18,25 @@ from acidlib.storage.staging import (
     remove_staging,
     revoke_others,
 )
-from acidlib.storage.store import Attempt
+from acidlib.storage.store import Attempt, Holder
 from acidlib.storage.unfinished import RolledForward, roll_forward, unfinished_publications
 
 
 class RenameStore:
     """`Store` of a file system with atomic renames."""
 
+    shows_at_once = True
+
     def __init__(self, fs: RenameFileSystem) -> None:
         self._fs = fs
 
-    def claim(self, location: Location, *, owner: str, token: str) -> Claim:
+    def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
+        del now  # the file system has a clock
         return claim(self._fs, location, owner=owner, token=token)
 
-    def holder(self, location: Location) -> ClaimInfo | None:
-        return read_claim(self._fs, location)
+    def holder(self, location: Location, *, now: float) -> Holder | None:
+        found = read_claim(self._fs, location)
+        return None if found is None else Holder(owner=found.owner, token=found.token, is_stale=found.is_stale(now))
 
     def revoke_others(self, location: Location) -> None:
         revoke_others(self._fs, location)
@@ -41,7 +45,12 @@ class RenameStore:
         return RenameStage(self._fs, location, create_staging(self._fs, location, unique=unique, owner=owner, now=now))
 
     def trash(self, location: Location, name: str) -> Trash:
-        return Trash(fs=self._fs, location=location, name=name)
+        trash = Trash(fs=self._fs, location=location, name=name)
+        trash.make()
+        return trash
+
+    def remove(self, location: Location, relative: str) -> None:
+        self._fs.remove_tree(str(location), relative)
 
     def unfinished(self, location: Location) -> tuple[str, ...]:
         return unfinished_publications(self._fs, location)

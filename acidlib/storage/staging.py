@@ -50,6 +50,20 @@ def attempt_path(staging: str, directory: str, file: str, attempt: str) -> str:
     return f"{staging}/{ATTEMPTS}/{directory}.{file}.{attempt}"
 
 
+class AttemptFiles:
+    """How a task names the attempts that `accept_attempt` moves: by their paths."""
+
+    __slots__ = ()
+
+    def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
+        """See `attempt_path`."""
+        return attempt_path(staging, directory, file, attempt)
+
+    def written(self, path: str) -> str:
+        """Its path."""
+        return path
+
+
 def accept_attempt(fs: RenameFileSystem, staging: str, attempt: str, directory: str, file: str) -> str:
     """Moves the one attempt that counts to its place in the staged directory; returns the path.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from acidlib.model.location import Location
-from acidlib.storage.claims import Claim, ClaimInfo
+from acidlib.orc.source import DataFiles
 from acidlib.storage.publishing import Published
 from acidlib.storage.records import StagedDirectory
 from acidlib.storage.removing import Trash
@@ -22,7 +23,7 @@ from acidlib.storage.unfinished import RolledForward
 class Attempt:
     """A file as the one attempt of a task made it that counts.
 
-    written  what the data files of the store returned of it: where it lies, or what it takes to complete it
+    written  what `TaskFiles.written` said of it: where it lies, or what it takes to complete it
     name     of the file in its directory
     length   in bytes
     """
@@ -30,6 +31,16 @@ class Attempt:
     written: str
     name: str
     length: int
+
+
+class TaskFiles(DataFiles, Protocol):
+    """The data files of one task, and the files it makes for a stage. It may be pickled: what is open stays behind."""
+
+    def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
+        """Where to create one attempt at `directory`/`file`; `attempt` is unique to the attempt of the task."""
+
+    def written(self, path: str) -> str:
+        """What `Stage.accept` has to know of the attempt that this task has made at a path."""
 
 
 class Stage(Protocol):
@@ -61,14 +72,57 @@ class Stage(Protocol):
         """Remove what is left, unless it is needed to finish a publication; why something stays, if it does."""
 
 
+class Claim(Protocol):
+    """A claim that this process holds, and renews until it is released; a context manager."""
+
+    @property
+    def location(self) -> Location:
+        """The place that is claimed."""
+
+    @property
+    def token(self) -> str:
+        """What tells this claim from all others."""
+
+    def assert_mine(self) -> None:
+        """Renews the claim; ConflictError if somebody else has taken it over or it is gone."""
+
+    def release(self) -> None:
+        """Stops renewing and gives the claim up, unless it is no longer ours. May be called again."""
+
+    def __enter__(self) -> Self:
+        """The claim itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Releases it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds the claim on a place; `is_stale` says that the owner counts as dead."""
+
+    owner: str
+    token: str
+    is_stale: bool
+
+
 class Store(Protocol):
     """The steps of a compaction that change a place, in one store."""
 
-    def claim(self, location: Location, *, owner: str, token: str) -> Claim:
-        """The claim on a place for `owner`, a name for people, under a unique token; see `claims.claim`."""
+    @property
+    def shows_at_once(self) -> bool:
+        """Whether a directory of several files becomes visible as a whole."""
 
-    def holder(self, location: Location) -> ClaimInfo | None:
-        """The claim on a place, whoever has it; None without one."""
+    def claim(self, location: Location, *, owner: str, token: str, now: float) -> Claim:
+        """The claim on a place for `owner`, a name for people, under a unique token; `now` is for people, too.
+
+        ConflictError naming the holder while its claim is alive. How long it has been silent is told by the store's
+        own clock.
+        """
+
+    def holder(self, location: Location, *, now: float) -> Holder | None:
+        """Who holds the claim on a place, alive or not; None without one."""
 
     def revoke_others(self, location: Location) -> None:
         """Take from earlier runs what they have staged at a place that the caller has claimed: none can publish it."""
@@ -77,7 +131,16 @@ class Store(Protocol):
         """Begin a stage at a place; `unique` is a text that no other run uses."""
 
     def trash(self, location: Location, name: str) -> Trash:
-        """Where things of a place can be moved instead of being removed; RefusedError where there is no such move."""
+        """Where things of a place are moved instead of being removed; RefusedError where nothing can be moved.
+
+        The name is unique; ConflictError where a link or a file has the name of the trash.
+        """
+
+    def remove(self, location: Location, relative: str) -> None:
+        """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
+
+        See `FileSystem.remove_tree`.
+        """
 
     def unfinished(self, location: Location) -> tuple[str, ...]:
         """The stages at a place whose publication was begun and not finished, by their paths."""

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acidlib.errors import RefusedError
-from acidlib.model.location import HDFS, LOCAL, Location, local_location, parse_location
-from acidlib.orc.source import DataFiles
+from acidlib.model.location import HDFS, LOCAL, S3, Location, local_location, parse_location
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
-from acidlib.storage.hdfs.configuration import default_authority
+from acidlib.storage.hdfs.configuration import about_hdfs, default_authority
 from acidlib.storage.hdfs.files import HdfsDataFiles
 from acidlib.storage.hdfs.filesystem import HdfsFileSystem
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.rename_store import RenameStore
-from acidlib.storage.store import Store
+from acidlib.storage.store import Store, TaskFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,35 +53,54 @@ class Stores:
 
     def fs(self, location: Location) -> FileSystem:
         """What reads and removes there."""
+        if location.kind == S3:
+            return self._bucket(location)[0]
         return self._renaming(location)
 
     def store(self, location: Location) -> Store:
         """What publishes there."""
+        if location.kind == S3:
+            return self._bucket(location)[1]
         return RenameStore(self._renaming(location))
 
-    def data(self, location: Location) -> DataFiles:
+    def data(self, location: Location) -> TaskFiles:
         """What opens and creates data files there, for one task."""
+        if location.kind == S3:
+            return self._bucket(location)[2]
         if location.kind == HDFS:
-            return HdfsDataFiles(location.authority, self.configuration)
-        self._renaming(location)
+            return HdfsDataFiles(location.authority, about_hdfs(self.configuration))
         return LocalDataFiles()
 
     def _named(self, uri: str) -> Location:
         found = parse_location(uri)
         if found.kind == HDFS and not found.authority:
             return replace(found, authority=default_authority(self.configuration))
+        if found.kind == S3:
+            self._bucket(found)
         if found.kind != LOCAL:
-            self._renaming(found)
             return found
         path = found.path if found.path.startswith("/") else str(Path(found.path).expanduser().absolute())
         return local_location(path)
 
     def _renaming(self, location: Location) -> RenameFileSystem:
         if location.kind == HDFS:
-            return HdfsFileSystem(location.authority, self.configuration)
-        if location.kind != LOCAL:
-            raise RefusedError(f"Cannot open {location}: because a client for {location.scheme}: is not built yet")
+            return HdfsFileSystem(location.authority, about_hdfs(self.configuration))
         return LocalFileSystem()
+
+    def _bucket(self, location: Location) -> tuple[FileSystem, Store, TaskFiles]:
+        """What opens a bucket; RefusedError where its client is not installed, or does not understand its settings."""
+        try:
+            from acidlib.storage.s3.client import Bucket
+            from acidlib.storage.s3.data import S3DataFiles
+            from acidlib.storage.s3.files import S3FileSystem
+            from acidlib.storage.s3.options import bucket_options
+            from acidlib.storage.s3.store import S3Store
+        except ModuleNotFoundError as error:
+            raise RefusedError(
+                f"Cannot open {location}: because {error.name} is not installed; pip install 'acidlib[s3]' brings it"
+            ) from error
+        bucket = Bucket(bucket_options(location.authority, self.configuration))
+        return S3FileSystem(bucket), S3Store(bucket), S3DataFiles(bucket)
 
 
 def _normal(location: Location) -> Location:

@@ -49,6 +49,7 @@ class Surroundings:
     def __init__(self) -> None:
         self.runner: Runner = LocalRunner(lambda: uuid.uuid4().hex)
         self.clock: Callable[[], float] = time.time
+        self.hadoop: Mapping[str, str] = {}
         self.pause: Callable[[float], None] = time.sleep
 
     @contextmanager
@@ -58,7 +59,12 @@ class Surroundings:
 
 
 AROUND = Surroundings()
-IN_PROCESS = Machine(session=AROUND.session, clock=lambda: AROUND.clock(), pause=lambda seconds: AROUND.pause(seconds))
+IN_PROCESS = Machine(
+    session=AROUND.session,
+    hadoop=lambda: AROUND.hadoop,
+    clock=lambda: AROUND.clock(),
+    pause=lambda seconds: AROUND.pause(seconds),
+)
 """The machine of jobs in this process."""
 
 

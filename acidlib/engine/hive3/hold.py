@@ -18,7 +18,7 @@ from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
-from acidlib.storage.claims import Claim
+from acidlib.storage.store import Claim
 
 
 class Hive3Hold(SqlHold):
@@ -87,7 +87,7 @@ class Hive3HeldPlace(SqlHeldPlace):
     def publishing(self, publication: Publication) -> Iterator[None]:
         """Under a lock: no ALTER or DROP in between, and for two renames no reader either."""
         request = self._request
-        exclusive = publication is Publication.TWO_RENAMES
+        exclusive = publication in (Publication.TWO_RENAMES, Publication.FILE_BY_FILE)
         try:
             lock = publication_lock(
                 self._hms,

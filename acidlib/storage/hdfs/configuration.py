@@ -1,4 +1,4 @@
-"""Hadoop's configuration, as far as HDFS is concerned: core-site.xml and hdfs-site.xml of HADOOP_CONF_DIR."""
+"""Hadoop's configuration, as far as stores are concerned, and what of it HDFS goes by."""
 
 import re
 from collections.abc import Mapping
@@ -10,22 +10,32 @@ from acidlib.setting_files import read_site
 DEFAULT_FS = "fs.defaultFS"
 DEFAULT_PORT = 8020
 _FILES = ("core-site.xml", "hdfs-site.xml")
-# what the client reads; nothing else travels to tasks, such as keys of other stores
-_KEPT = (DEFAULT_FS, "dfs.", "fs.permissions.umask-mode", "fs.viewfs.mounttable.", "hadoop.security.")
+S3_PREFIX = "fs.s3a."
+_HDFS = (DEFAULT_FS, "dfs.", "fs.permissions.umask-mode", "fs.viewfs.mounttable.", "hadoop.security.")
 _REFERENCE = re.compile(r"\$\{([^}$\s]+)\}")
 _MOST_REFERENCES = 20  # as Hadoop has it
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def read_hadoop_configuration(directory: Path) -> dict[str, str]:
-    """What the files of a configuration directory say about HDFS, with references to other properties filled in.
+    """What core-site.xml and hdfs-site.xml of a directory say about stores, references to other properties filled in.
 
     Raises `CorruptError` for a file that is no XML. References to the environment stay as they are.
     """
     found: dict[str, str] = {}
     for name in _FILES:
         found |= read_site(directory / name)
-    return {name: _filled(value, found) for name, value in found.items() if name.startswith(_KEPT)}
+    return about_stores({name: _filled(value, found) for name, value in found.items()})
+
+
+def about_stores(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that stores go by; no others travel to tasks."""
+    return {name: value for name, value in properties.items() if name.startswith((S3_PREFIX, *_HDFS))}
+
+
+def about_hdfs(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that HDFS goes by: no keys of other stores."""
+    return {name: value for name, value in properties.items() if name.startswith(_HDFS)}
 
 
 def default_authority(configuration: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from acidlib.errors import ConflictError, CorruptError, RetryError
 from acidlib.orc.source import ByteSource
 from acidlib.storage.hdfs.client import Configuration, client, frozen, path_inside, write_options
 from acidlib.storage.hdfs.errors import raising_acid_errors, refuse_unfinished
+from acidlib.storage.staging import AttemptFiles
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader
@@ -141,7 +142,7 @@ class HdfsSink:
         return self._file
 
 
-class HdfsDataFiles:
+class HdfsDataFiles(AttemptFiles):
     """Opens and creates data files of one name node or name service, for one task. It may be pickled."""
 
     __slots__ = ("_authority", "_configuration")

@@ -7,6 +7,7 @@ which upload is to be aborted.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,6 +55,20 @@ class Attempt:
     length: int
     mark: str
     parts: tuple[Part, ...]
+
+    @staticmethod
+    def of_text(text: str) -> Attempt:
+        """Back from `text`; CorruptError when it is none."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise CorruptError("Cannot read what a task has made: because it is not JSON") from error
+        return Attempt.of_document(document, where="what a task has made")
+
+    @property
+    def text(self) -> str:
+        """As a task hands it to the driver."""
+        return json.dumps(self.document())
 
     def document(self) -> dict[str, Any]:
         """As a value of JSON."""

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.claims import BEAT_SECONDS, STALE_SECONDS
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.conditional import SmallObject, create_object, read_object, replace_object
 from acidlib.storage.s3.errors import ChangedError
 from acidlib.storage.s3.files import S3FileSystem
-
 
 CLAIM_OBJECT = "_acidlib_claim"
 
@@ -64,7 +64,7 @@ class S3Claim:
     Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
     """
 
-    def __init__(self, bucket: Bucket, location: str, words: Words, version: str, beat_seconds: float) -> None:
+    def __init__(self, bucket: Bucket, location: Location, words: Words, version: str, beat_seconds: float) -> None:
         self.location = location
         self._bucket = bucket
         self._path = f"{location}/{CLAIM_OBJECT}"
@@ -142,7 +142,7 @@ class S3Claim:
                 continue
 
 
-def holder(bucket: Bucket, location: str) -> Holder | None:
+def holder(bucket: Bucket, location: Location) -> Holder | None:
     """Who holds the claim on a place, alive or not; None when nobody does."""
     found = read_object(bucket, f"{location}/{CLAIM_OBJECT}")
     return None if found is None else _holder(found)
@@ -150,7 +150,7 @@ def holder(bucket: Bucket, location: str) -> Holder | None:
 
 def claim(
     bucket: Bucket,
-    location: str,
+    location: Location,
     *,
     owner: str,
     token: str,
@@ -183,11 +183,11 @@ def claim(
     return S3Claim(bucket, location, words, version, beat_seconds)
 
 
-def _require_place(bucket: Bucket, location: str) -> None:
+def _require_place(bucket: Bucket, location: Location) -> None:
     fs = S3FileSystem(bucket)
-    if fs.is_directory(location):
+    if fs.is_directory(str(location)):
         return
-    if fs.exists(location):
+    if fs.exists(str(location)):
         raise RefusedError(f"Cannot claim {location}: because it is an object")
     raise CorruptError(f"Cannot claim {location}: because there is no object below it")
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from acidlib.errors import AcidError, CorruptError, DefectError, RefusedError
 from acidlib.orc.source import SinkFile, SourceFile
-from acidlib.storage.s3.attempts import Attempt, OutputPath, note_path, parse_output_path
+from acidlib.storage.s3.attempts import Attempt, OutputPath, note_path, output_path, parse_output_path
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.reading import S3Source, Windows
 from acidlib.storage.s3.uploading import Upload
@@ -205,6 +205,14 @@ class S3DataFiles:
         if output is not None:
             self._sinks[path] = sink
         return sink
+
+    def output_path(self, staging: str, directory: str, file: str, attempt: str) -> str:
+        """See `attempts.output_path`."""
+        return output_path(staging, directory, file, attempt)
+
+    def written(self, path: str) -> str:
+        """The upload of the file that was made at this path."""
+        return self.attempt(path).text
 
     def attempt(self, path: str) -> Attempt:
         """What the driver has to know to publish the file that was made at this path."""

@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseDir, DeltaDir, parse_directory
 from acidlib.points import Point, passing
 from acidlib.storage.publishing import Published
@@ -30,6 +31,7 @@ from acidlib.storage.s3.errors import ChangedError
 from acidlib.storage.s3.files import S3FileSystem, remove_keys
 from acidlib.storage.s3.markers import Marker, Recorded, State, create_marker, marker_path, move_marker, read_marker
 from acidlib.storage.staging import STAGING_PREFIX
+from acidlib.storage.store import Attempt as AcceptedAttempt
 
 _VERSION = b"2"
 _COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
@@ -38,7 +40,7 @@ _COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 class S3Stage:
     """What a run stages at a place, until it is published or discarded."""
 
-    def __init__(self, bucket: Bucket, location: str, marker: Marker) -> None:
+    def __init__(self, bucket: Bucket, location: Location, marker: Marker) -> None:
         self._bucket = bucket
         self._location = location
         self._marker = marker
@@ -53,8 +55,12 @@ class S3Stage:
         """Where a task makes one attempt at `directory`/`file`; `attempt` is unique to the task attempt."""
         return output_path(self.path, directory, file, attempt)
 
-    def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
+    def accept(self, directory: str, attempts: Sequence[AcceptedAttempt]) -> StagedDirectory:
         """Takes the attempts that count as the files of a directory. A second one for a file is a ConflictError."""
+        return self.accept_uploads(directory, [Attempt.of_text(one.written) for one in attempts])
+
+    def accept_uploads(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
+        """As `accept`, by what the tasks' uploads are."""
         prefix = self._bucket.key(f"{self._location}/{directory}")
         for attempt in attempts:
             if attempt.key != f"{prefix}/{attempt.file}" or attempt.mark.partition("/")[0] != self._marker.unique:
@@ -84,8 +90,15 @@ class S3Stage:
             )
         (directory,) = directories
         parsed = parse_directory(directory.name, Generation.HIVE4)
-        if parsed is None or parsed.visibility_txn:
-            raise ValueError(f"{directory.name!r} is not the name of a directory that everybody sees")
+        if parsed is None:
+            raise ValueError(f"{directory.name!r} is not the name of an ACID directory")
+        if parsed.visibility_txn and len(directory.files) > 1:
+            # Hive 4 asks such a base for no marker (AcidUtils.isCompactedBase), so nothing keeps readers from it
+            raise RefusedError(
+                f"Cannot publish {directory.name} in {self._location}: because in a bucket its {len(directory.files)} "
+                "files cannot become visible at once, and a name with a transaction hides them from nobody; leave "
+                "--visibility-txn out"
+            )
         if isinstance(parsed, DeltaDir) and len(directory.files) > 1:
             raise RefusedError(
                 f"Cannot publish {directory.name} in {self._location}: because in a bucket its {len(directory.files)} "
@@ -210,7 +223,8 @@ class S3Stage:
             for directory in directories:
                 files = accepted[directory.name]
                 marks = [small(directory.name, ORC_ACID_VERSION_FILE, _VERSION)]
-                if not isinstance(parse_directory(directory.name, Generation.HIVE4), BaseDir) or hidden:
+                parsed = parse_directory(directory.name, Generation.HIVE4)
+                if not isinstance(parsed, BaseDir) or parsed.visibility_txn:
                     uploads += [*files, *marks]
                 elif len(files) == 1:
                     marks.append(small(directory.name, METADATA_ACID_FILE, _COMPACTED))
@@ -258,7 +272,7 @@ class S3Stage:
                     abort(self._bucket, attempt.key, attempt.upload)
 
 
-def create_stage(bucket: Bucket, location: str, *, unique: str, owner: str, now: float) -> S3Stage:
+def create_stage(bucket: Bucket, location: Location, *, unique: str, owner: str, now: float) -> S3Stage:
     """Begins to stage at a place under a name that no other run has; ConflictError when one has it."""
     marker = Marker(path=marker_path(f"{location}/{STAGING_PREFIX}{unique}"), unique=unique, owner=owner, start=now)
     return S3Stage(bucket, location, create_marker(bucket, marker))
@@ -297,7 +311,7 @@ def is_open_to_readers(bucket: Bucket, closed: Attempt) -> bool:
     return found is not None and found.data == _COMPACTED
 
 
-def give_up(bucket: Bucket, location: str, recorded: Recorded, why: ConflictError) -> None:
+def give_up(bucket: Bucket, location: Location, recorded: Recorded, why: ConflictError) -> None:
     """Takes back what was recorded and can never be completed.
 
     CorruptError, and nothing is changed, when some of it is visible and an input of it is gone: then nobody but a
@@ -314,13 +328,13 @@ def give_up(bucket: Bucket, location: str, recorded: Recorded, why: ConflictErro
     take_back(bucket, recorded.uploads)
 
 
-def missing_input(bucket: Bucket, location: str, recorded: Recorded) -> str | None:
+def missing_input(bucket: Bucket, location: Location, recorded: Recorded) -> str | None:
     """The first input that is not there any more."""
     fs = S3FileSystem(bucket)
     return next((path for path in recorded.inputs if not fs.exists(f"{location}/{path}")), None)
 
 
-def refuse_existing(bucket: Bucket, location: str, names: Sequence[str]) -> None:
+def refuse_existing(bucket: Bucket, location: Location, names: Sequence[str]) -> None:
     """ConflictError when anything lies below one of these names."""
     for name in names:
         if S3FileSystem(bucket).exists(f"{location}/{name}"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from acidlib.errors import ConflictError
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.names import BaseDir, DeltaDir, parse_directory
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.completing import Fate, abort, fate, is_ours, take_back
@@ -15,33 +16,34 @@ from acidlib.storage.staging import STAGING_PREFIX
 from acidlib.storage.unfinished import RolledForward
 
 
-def markers_of(bucket: Bucket, location: str) -> tuple[Marker, ...]:
+def markers_of(bucket: Bucket, location: Location) -> tuple[Marker, ...]:
     """The markers of all runs that have staged something at a place, in the order of names."""
     found = (
         read_marker(bucket, f"{location}/{entry.name}")
-        for entry in S3FileSystem(bucket).list_directory(location, missing=ConflictError)
+        for entry in S3FileSystem(bucket).list_directory(str(location), missing=ConflictError)
         if entry.is_directory and entry.name.startswith(STAGING_PREFIX)
     )
     return tuple(marker for marker in found if marker is not None)
 
 
-def unfinished_publications(bucket: Bucket, location: str) -> tuple[str, ...]:
+def unfinished_publications(bucket: Bucket, location: Location) -> tuple[str, ...]:
     """The staging directories of what was recorded to become visible, and not finished."""
     return tuple(marker.staging for marker, _ in _recorded(bucket, location))
 
 
-def revoke_others(bucket: Bucket, location: str) -> None:
+def revoke_others(bucket: Bucket, location: Location) -> None:
     """Takes from earlier runs what they staged at a place: none of them can publish any more.
 
-    The caller has claimed the place, has finished what was recorded, and has staged nothing yet. ConflictError when a
-    run has recorded something since: then look again. Uploads stay until their staging directory is removed: only the
-    marker decides. What is hidden until a transaction commits is given up as far as it is not there.
+    The caller has claimed the place and has staged nothing yet. Never what is recorded, which is to be finished next;
+    ConflictError when a run has recorded something in this moment: then look again. Uploads stay until their staging
+    directory is removed: only the marker decides. What is hidden until a transaction commits is given up as far as it
+    is not there.
     """
     for marker in markers_of(bucket, location):
         if marker.state is State.REVOKED:
             continue
         if marker.recorded is not None and not marker.recorded.hidden:
-            raise _recorded_since(location, marker)
+            continue
         try:
             if marker.recorded is not None:
                 for attempt in marker.recorded.uploads:
@@ -53,7 +55,7 @@ def revoke_others(bucket: Bucket, location: str) -> None:
             # its run has come to its own end
 
 
-def roll_forward(bucket: Bucket, location: str, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
+def roll_forward(bucket: Bucket, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
     """Finishes every publication that any earlier run recorded at a place and did not complete.
 
     The caller must hold the claim. The run that recorded it may be asleep, and go on at any moment: whatever it does
@@ -74,7 +76,7 @@ def roll_forward(bucket: Bucket, location: str, *, visible_only: bool = False) -
     )
 
 
-def _recorded(bucket: Bucket, location: str) -> tuple[tuple[Marker, Recorded], ...]:
+def _recorded(bucket: Bucket, location: Location) -> tuple[tuple[Marker, Recorded], ...]:
     return tuple(
         (marker, marker.recorded)
         for marker in markers_of(bucket, location)
@@ -82,14 +84,14 @@ def _recorded(bucket: Bucket, location: str) -> tuple[tuple[Marker, Recorded], .
     )
 
 
-def _roll_one(bucket: Bucket, location: str, marker: Marker, recorded: Recorded) -> RolledForward:
+def _roll_one(bucket: Bucket, location: Location, marker: Marker, recorded: Recorded) -> RolledForward:
     outcome, reason = _settle(bucket, location, recorded)
     remove_staging(bucket, marker.staging, recorded.uploads)
     names = tuple(directory.name for directory in recorded.directories)
     return RolledForward(staging=marker.staging, directories=names, outcome=outcome, reason=reason)
 
 
-def _settle(bucket: Bucket, location: str, recorded: Recorded) -> tuple[str, str | None]:
+def _settle(bucket: Bucket, location: Location, recorded: Recorded) -> tuple[str, str | None]:
     first = recorded.uploads[0]
     fates = [fate(bucket, attempt) for attempt in recorded.uploads]
     if all(one is Fate.VISIBLE for one in fates) and (not recorded.closed or is_open_to_readers(bucket, first)):
@@ -116,7 +118,7 @@ def _settle(bucket: Bucket, location: str, recorded: Recorded) -> tuple[str, str
     return "finished", None
 
 
-def _reason_to_discard(bucket: Bucket, location: str, recorded: Recorded) -> str | None:
+def _reason_to_discard(bucket: Bucket, location: Location, recorded: Recorded) -> str | None:
     if (path := missing_input(bucket, location, recorded)) is not None:
         return f"its input {path} is gone, so something else stands for those rows"
     for directory in recorded.directories:
@@ -126,14 +128,14 @@ def _reason_to_discard(bucket: Bucket, location: str, recorded: Recorded) -> str
     return None if wider is None else f"{wider} covers it"
 
 
-def _wider(bucket: Bucket, location: str, recorded: Recorded) -> str | None:
+def _wider(bucket: Bucket, location: Location, recorded: Recorded) -> str | None:
     """A directory that makes the recorded one obsolete and is no input of it."""
     (directory,) = recorded.directories
     own = parse_directory(directory.name, Generation.HIVE4)
     high = own.write_id if isinstance(own, BaseDir) else own.max_write_id if isinstance(own, DeltaDir) else None
     if high is None:
         return None
-    for entry in S3FileSystem(bucket).list_directory(location, missing=ConflictError):
+    for entry in S3FileSystem(bucket).list_directory(str(location), missing=ConflictError):
         if not entry.is_directory or entry.name == directory.name or entry.name in recorded.inputs:
             continue
         found = parse_directory(entry.name, Generation.HIVE4)
@@ -151,7 +153,7 @@ def _wider(bucket: Bucket, location: str, recorded: Recorded) -> str | None:
     return None
 
 
-def _recorded_since(location: str, marker: Marker) -> ConflictError:
+def _recorded_since(location: Location, marker: Marker) -> ConflictError:
     return ConflictError(
         f"Cannot work in {location}: because the run that staged {marker.staging} has just recorded what it publishes"
     )

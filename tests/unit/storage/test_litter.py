@@ -1,12 +1,10 @@
 """What dead runs leave is litter after a day, unless somebody is at work."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
-from acidlib.storage.claims import claim
 from acidlib.storage.litter import find_litter
 from acidlib.storage.staging import (
     remove_staging,
@@ -47,13 +45,3 @@ def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
     assert all(item.idle_seconds == pytest.approx(DAY + 1) for item in found)
     assert remove_staging(FS, str(tmp_path), dead) is None
     assert not Path(dead).exists()
-
-
-def test_nothing_is_litter_while_somebody_else_is_at_work(tmp_path: Path) -> None:
-    stage(tmp_path, "base_0000004", unique="dead")
-    _age(tmp_path, 2 * DAY)
-    now = time.time()
-    with claim(FS, str(tmp_path), owner="o", token="t"):
-        assert find_litter(FS, str(tmp_path), now=now) == ()
-        assert [item.name for item in find_litter(FS, str(tmp_path), now=now, own_token="t")] == ["_tmp_dead"]
-        assert [item.name for item in find_litter(FS, str(tmp_path), now=now + 602)] == ["_tmp_dead"]

@@ -1,6 +1,8 @@
 """Removing: what the plan names, nothing else, never through a link, never beyond the location."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,16 @@ from acidlib.model.listing import ListedFile
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.removing import Removed, Trash, remove_paths
+from acidlib.storage.removing import Removed, remove_paths
+from acidlib.storage.rename_store import RenameStore
 
 FS: FileSystem = LocalFileSystem()
 
 
-def aside(table: Path, name: str | None) -> Trash | None:
-    return None if name is None else Trash(fs=LocalFileSystem(), location=at(table), name=name)
+def removal(table: Path, trash: str | None = None) -> Callable[[str], None]:
+    """Deletes what lies in a table, or moves it to the trash."""
+    store = RenameStore(LocalFileSystem())
+    return partial(store.remove, at(table)) if trash is None else store.trash(at(table), trash).move
 
 
 @pytest.fixture
@@ -46,7 +51,12 @@ def names(location: Path) -> set[str]:
 
 
 def test_directories_and_files_are_removed_and_counted(table: Path) -> None:
-    report = remove_paths(FS, at(table), ("base_1", "sub/000000_0", "000001_0", "delta_9_9", "gone/000000_0"))
+    report = remove_paths(
+        FS,
+        at(table),
+        ("base_1", "sub/000000_0", "000001_0", "delta_9_9", "gone/000000_0"),
+        remove=removal(table),
+    )
     assert report.removed == (
         Removed(path="base_1", files=2, bytes=10),
         Removed(path="sub/000000_0", files=1, bytes=5),
@@ -57,7 +67,7 @@ def test_directories_and_files_are_removed_and_counted(table: Path) -> None:
 
 
 def test_trash_moves_aside(table: Path) -> None:
-    report = remove_paths(FS, at(table), ("base_1", "sub/000000_0"), trash=aside(table, "2024-01-01T00-00-00"))
+    report = remove_paths(FS, at(table), ("base_1", "sub/000000_0"), remove=removal(table, "2024-01-01T00-00-00"))
     assert [(item.path, item.bytes) for item in report.removed] == [("base_1", 10), ("sub/000000_0", 5)]
     assert names(table) == {
         "_acidlib_trash/2024-01-01T00-00-00/base_1/bucket_00000",
@@ -66,7 +76,7 @@ def test_trash_moves_aside(table: Path) -> None:
         "delta_2_2/bucket_00000",
         "000001_0",
     }
-    again = remove_paths(FS, at(table), ("delta_2_2",), trash=aside(table, "2024-01-01T00-00-00"))
+    again = remove_paths(FS, at(table), ("delta_2_2",), remove=removal(table, "2024-01-01T00-00-00"))
     assert [item.path for item in again.removed] == ["delta_2_2"]
 
 
@@ -77,7 +87,9 @@ def test_one_failure_does_not_stop_the_others(table: Path) -> None:
                 raise RetryError("Cannot remove base_1: because the permission is missing")
             super().remove_tree(root, relative)
 
-    report = remove_paths(Failing(), str(table), ("base_1", "delta_2_2"))
+    report = remove_paths(
+        Failing(), at(table), ("base_1", "delta_2_2"), remove=partial(RenameStore(Failing()).remove, at(table))
+    )
     assert [item.path for item in report.removed] == ["delta_2_2"]
     assert [(item.path, item.reason) for item in report.failed] == [
         ("base_1", "Cannot remove base_1: because the permission is missing")
@@ -88,7 +100,7 @@ def test_one_failure_does_not_stop_the_others(table: Path) -> None:
 @pytest.mark.parametrize("trash", [None, "now"])
 def test_nothing_beyond_the_location(table: Path, path: str, trash: str | None) -> None:
     before = names(table.parent)
-    report = remove_paths(FS, at(table), (path,), trash=aside(table, trash))
+    report = remove_paths(FS, at(table), (path,), remove=removal(table, trash))
     assert [item.path for item in report.failed] == [path]
     assert names(table.parent) == before
     with pytest.raises(RefusedError):
@@ -100,7 +112,7 @@ def test_nothing_beyond_the_location(table: Path, path: str, trash: str | None) 
 def test_never_through_a_symbolic_link(table: Path, path: str, trash: str | None) -> None:
     (table / "link").symlink_to(table.parent / "outside")
     (table / "base_1/inner").symlink_to(table.parent / "outside")
-    report = remove_paths(FS, at(table), (path,), trash=aside(table, trash))
+    report = remove_paths(FS, at(table), (path,), remove=removal(table, trash))
     assert [item.path for item in report.failed] == [path]
     assert "symbolic link" in report.failed[0].reason
     assert (table.parent / "outside/precious").exists()
@@ -128,14 +140,14 @@ def test_a_link_inside_a_removed_tree_is_unlinked_only(table: Path) -> None:
 def test_the_trash_is_one_name(table: Path, trash: str) -> None:
     before = names(table.parent)
     with pytest.raises(RefusedError):
-        remove_paths(FS, at(table), ("base_1",), trash=aside(table, trash))
+        remove_paths(FS, at(table), ("base_1",), remove=removal(table, trash))
     assert names(table.parent) == before
 
 
 def test_the_trash_may_not_be_a_link(table: Path) -> None:
     (table / "_acidlib_trash").symlink_to(table.parent / "outside")
     with pytest.raises(ConflictError, match="already exists"):
-        remove_paths(FS, at(table), ("base_1",), trash=aside(table, "now"))
+        remove_paths(FS, at(table), ("base_1",), remove=removal(table, "now"))
     assert names(table.parent / "outside") == {"precious"}
 
 
@@ -150,14 +162,16 @@ def test_what_was_written_after_the_listing_stays(table: Path, late: str, trash:
     os.utime(table / late, (1e9, 1e9))
     path = late.partition("/")[0]
     before = names(table)
-    report = remove_paths(FS, at(table), ("delta_2_2", path), trash=aside(table, trash), known=known)
+    report = remove_paths(FS, at(table), ("delta_2_2", path), remove=removal(table, trash), known=known)
     assert [item.path for item in report.removed] == ["delta_2_2"]
     ((failed, reason),) = [(item.path, item.reason) for item in report.failed]
     assert failed == path
     assert f"{late}: because it was written after the listing" in reason
     assert (table / late).read_bytes() == b"54321"
     assert {name for name in names(table) if "_trash" not in name} == before - {"delta_2_2/bucket_00000"}
-    assert [item.path for item in remove_paths(FS, at(table), (path,), known=listed(table)).removed] == [path]
+    assert [
+        item.path for item in remove_paths(FS, at(table), (path,), known=listed(table), remove=removal(table)).removed
+    ] == [path]
 
 
 def test_what_another_removes_meanwhile_and_what_nobody_reads_is_in_nobodys_way(table: Path) -> None:
@@ -167,6 +181,6 @@ def test_what_another_removes_meanwhile_and_what_nobody_reads_is_in_nobodys_way(
     (table / "base_1/.hidden").mkdir()
     (table / "base_1/.hidden/file").touch()
     (table / "000001_0").unlink()
-    report = remove_paths(FS, at(table), ("base_1", "000001_0"), known=known)
+    report = remove_paths(FS, at(table), ("base_1", "000001_0"), remove=removal(table), known=known)
     assert [item.path for item in report.removed] == ["base_1"]
     assert report.failed == ()

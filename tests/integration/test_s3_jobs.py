@@ -1,0 +1,61 @@
+"""Whole jobs on tables in a bucket: readers see what they see after the same jobs on a local disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judges import merge
+from judges.fixtures import Fixture, fixtures
+from judges.plain_rows import insert_only_rows
+from s3_tables import downloaded, uploaded
+from servers.s3 import S3Server
+
+from integration.harness import AROUND, Jobs, fixture
+from integration.test_hdfs_jobs import asked, contents
+
+pytestmark = pytest.mark.live
+
+NOW = ("--retention", "0s")
+
+
+@pytest.fixture(autouse=True)
+def configured(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
+
+
+def rows(table: Fixture, place: Path) -> object:
+    if table.insert_only:
+        return [insert_only_rows(part, table.write_ids, generation=table.generation) for part in parts(place)]
+    return [merge.read(part, table.write_ids, generation=table.generation, strict=True) for part in parts(place)]
+
+
+def parts(place: Path) -> list[Path]:
+    return merge.partitions(place)
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+@pytest.mark.parametrize("table", [*fixtures(), *fixtures(insert_only=True)], ids=lambda table: table.name)
+def test_tables_that_hive_wrote(
+    s3_server: S3Server, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
+) -> None:
+    local = fixture(table.name, tmp_path / "local" / table.folder.name)
+    before = rows(table, local)
+    remote = uploaded(s3_server, local, local.name)
+    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table))
+    here = jobs(f"{kind}_compact", "--location", local, *asked(table))
+    if there.status != here.status:
+        assert [one["reason"] for one in there.compactions if one["state"] == "refused"] == [ONE_BY_ONE]
+        assert rows(table, downloaded(s3_server, remote, tmp_path / "copy/t")) == before
+        return
+    copy = downloaded(s3_server, remote, tmp_path / "copy/t")
+    assert rows(table, copy) == before
+    if kind == "major":
+        assert without_claims(copy) == contents(local)
+    jobs.good("cleaner", "--location", str(remote), *NOW)
+    assert rows(table, downloaded(s3_server, remote, copy)) == before
+
+
+def without_claims(place: Path) -> dict[str, str]:
+    """What lies there, but for the objects that say that nobody claims it."""
+    return {name: what for name, what in contents(place).items() if not name.endswith("_acidlib_claim")}

@@ -1,0 +1,35 @@
+"""What dead runs left at a place, as the cleaner asks for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from located import at
+
+from acidlib.engine.removals import litter_of
+from acidlib.engine.services import Services
+from acidlib.storage.claims import claim
+from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.staging import create_staging
+
+DAY = 86_400
+
+
+def test_nothing_is_litter_while_somebody_else_is_at_work(services: Services, tmp_path: Path) -> None:
+    fs, now = LocalFileSystem(), time.time()
+    create_staging(fs, at(tmp_path), unique="dead", owner="o", now=0)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.utime(path, (now - 2 * DAY, now - 2 * DAY))
+
+    def found(seconds: float, own_token: str | None = None) -> list[str]:
+        later = replace(services, clock=lambda: now + seconds)
+        return [litter.name for litter in litter_of(later, at(tmp_path), own_token)]
+
+    with claim(fs, at(tmp_path), owner="o", token="t"):
+        assert found(0) == []
+        assert found(0, "t") == ["_tmp_dead"]
+        assert found(602) == ["_tmp_dead"]
+    assert found(0) == ["_tmp_dead"]
