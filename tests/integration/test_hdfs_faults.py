@@ -120,9 +120,13 @@ class TestLostAnswers:
             fs.rename_noreplace(f"{place}/source", f"{place}/target")
 
     def test_a_target_that_was_there_stays_a_conflict(
-        self, fs: HdfsFileSystem, place: str, monkeypatch: pytest.MonkeyPatch
+        self, hdfs: Hdfs, fs: HdfsFileSystem, place: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """Even one of the same millisecond, as the source is there still."""
         put(fs, place, "source/", "target/")
+        for name in ("source", "target"):
+            hdfs.client().set_times(f"{place.removeprefix(hdfs.uri)}/{name}", 1_700_000_000_000, 1_700_000_000_000)
+        assert fs.entry(f"{place}/source").modified == fs.entry(f"{place}/target").modified == 1_700_000_000.0
         lose(monkeypatch, "rename", done=False)
         with pytest.raises(ConflictError, match="target already exists"):
             fs.rename_noreplace(f"{place}/source", f"{place}/target")
