@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 
 from hdfs_native import Client, WriteOptions
@@ -15,8 +16,24 @@ Configuration = tuple[tuple[str, str], ...]
 
 # one that is away is asked again for about a minute, as long as a failover may take; hdfs-native's own 15 are 3 minutes
 _DEFAULTS = {"dfs.client.failover.max.attempts": "8"}
+# for how long hdfs-native keeps connections to data nodes that were read from, in one place for all its clients
+_KEPT_SECONDS = 3.0
 # never emptied: the threads that a client of the parent process would wait for when it ends are not in a fork
 _CLIENTS: dict[tuple[int, str, Configuration], Client] = {}
+_forked_at: float | None = None
+
+
+def _forked() -> None:
+    """Notes, in a process that was just forked off one with clients, from when its inherited connections get old.
+
+    Both processes would send requests over them, and each would read what the other asked for.
+    """
+    global _forked_at
+    if _CLIENTS:
+        _forked_at = time.monotonic()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def frozen(configuration: Mapping[str, str]) -> Configuration:
@@ -25,13 +42,17 @@ def frozen(configuration: Mapping[str, str]) -> Configuration:
 
 
 def client(authority: str, configuration: Configuration) -> Client:
-    """The client of this process. Raises `RetryError` for a host that nobody knows, `RefusedError` for no service."""
+    """The client of this process. The first one after a fork waits a few seconds, see `_forked`.
+
+    Raises `RetryError` for a host that nobody knows, `RefusedError` for a name service that is not configured.
+    """
     key = os.getpid(), authority, configuration
     found = _CLIENTS.get(key)
     if found is None:
         settings = _DEFAULTS | dict(configuration)
         uri = client_uri(authority, settings)
         _check_host(uri)
+        _wait_after_fork()
         with raising_acid_errors("open", f"hdfs://{authority}"):
             found = _CLIENTS.setdefault(key, Client(uri, settings))
     return found
@@ -70,3 +91,8 @@ def _check_host(uri: str) -> None:
             f"Cannot open {uri}: because {host} is neither a known host nor, in the configuration of Hadoop, a name "
             f"service ({error})"
         ) from error
+
+
+def _wait_after_fork() -> None:
+    if _forked_at is not None:
+        time.sleep(max(0.0, _forked_at + _KEPT_SECONDS + 1 - time.monotonic()))

@@ -25,13 +25,20 @@ FINAL = (FileNotFoundError, FileExistsError, IsADirectoryError, NotImplementedEr
 
 def was_not_sent(error: OSError) -> bool:
     """Whether nothing was asked at all, since nobody could be reached."""
-    return any(text in str(error) for text in _NOT_SENT)
+    return str(error).startswith(_NOT_SENT)
 
 
 def java_class(error: BaseException) -> str:
     """The simple name of the Java exception of the name node; empty when there is none."""
     kind, name, _ = _parsed(error)
     return name.rpartition(".")[2] if kind in _RPC else ""
+
+
+def is_of_data(error: OSError | RuntimeError) -> bool:
+    """Whether writing bytes failed for the sake of a data node, and may succeed with others."""
+    if isinstance(error, RuntimeError):
+        return _parsed(error)[0] == "DataTransferError"
+    return not isinstance(error, FINAL)
 
 
 def is_taken(error: BaseException) -> bool:
@@ -65,7 +72,7 @@ def as_acid_error(
     if isinstance(error, NotImplementedError):
         return RefusedError(f"{start} the client for HDFS does not support {text}")
     if isinstance(error, OSError):
-        return RetryError(f"{start} the name node cannot be reached ({text})")
+        return RetryError(f"{start} the name node, or a data node, cannot be reached ({text})")
     name = java_class(error)
     if name:
         return _as_told(name, text, start, missing)

@@ -4,10 +4,12 @@ Each change is one call to the name node, and its answer may be lost though it w
 was restarted. So such a call is repeated, and what the name node then says is held against what there was before.
 """
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hdfs_native import Client, FileStatus
 
@@ -18,6 +20,7 @@ from acidlib.storage.hdfs.configuration import new_mode
 from acidlib.storage.hdfs.errors import (
     FINAL,
     as_acid_error,
+    is_of_data,
     is_taken,
     java_class,
     raising_acid_errors,
@@ -26,6 +29,9 @@ from acidlib.storage.hdfs.errors import (
     was_not_sent,
 )
 from acidlib.storage.tree import walk_tree
+
+if TYPE_CHECKING:
+    from hdfs_native._internal import RawFileWriter
 
 _Answer = TypeVar("_Answer")
 _TRIES = 6
@@ -239,8 +245,7 @@ class HdfsFileSystem:
             written.append(_beside(path))
             try:
                 file = self._client.inner.create(self._cut(written[-1]), write_options(self._configuration))
-                file.write(data)
-                file.close()
+                _write_all(file, data)
             except BaseException:
                 self._remove_quietly(written[-1])
                 raise
@@ -263,6 +268,18 @@ class HdfsFileSystem:
             if was_not_sent(error):
                 raise
             return question()
+
+
+def _write_all(file: RawFileWriter, data: bytes) -> None:
+    """Writes and closes; where a data node failed, raises an error after which all is tried again."""
+    try:
+        file.write(data)
+        file.close()
+    except (OSError, RuntimeError) as error:
+        if is_of_data(error):
+            # hdfs-native gives up where the first data node that it is given is dead; the next time it gets others
+            raise OSError(f"writing to data nodes failed: {says(error)}") from error
+        raise
 
 
 def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[], bool] | None = None) -> _Answer | None:
