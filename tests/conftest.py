@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import sqlite3
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
+from sqlalchemy import Engine, event
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -45,10 +51,52 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return TogetherScheduling(config, log)
 
 
+def pytest_collection() -> None:
+    """Collecting makes nothing but what stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was collected, the garbage collector need not look at again."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The order of FIRST."""
     places = {file: place for place, file in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_waits_for_the_disk(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a process has written, all others see, also when it was killed: only the end of the machine could tell.
+
+    That it is asked for where it must be, and that an error is told, tests find out by putting something in its place.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.node.nodeid.startswith("tests/unit/storage/"):  # they are about the true one
+            patch.setattr(os, "fsync", _looked_at_only)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_queue_waits_for_the_disk() -> Iterator[None]:
+    """The same for SQLite."""
+    event.listen(Engine, "connect", _without_syncs)
+    yield
+    event.remove(Engine, "connect", _without_syncs)
+
+
+def _looked_at_only(descriptor: int) -> None:
+    """In place of fsync: OSError where nothing is open."""
+    os.fstat(descriptor)
+
+
+def _without_syncs(connection: Any, _record: object) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        with suppress(sqlite3.Error):  # what is no database, the test shall find out
+            connection.execute("pragma synchronous = off").close()
 
 
 @pytest.fixture(params=WAYS)

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from acidlib.engine.backend import Backend
 from acidlib.engine.removals import remove_named
-from acidlib.engine.runner import Done
+from acidlib.engine.runner import Done, in_threads
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
-from acidlib.engine.tasks import OrphanLook, orphans_task
 from acidlib.errors import AcidError, ConflictError
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.litter import Orphan, find_orphans
@@ -32,18 +31,8 @@ def run_orphans(
     selected = backend.select(selection, automatic=False)
     notes = [*selected.notes, *(f"{one.target.name}: {one.reason}" for one in selected.passed_over)]
     targets = selected.targets
-    looks = [
-        OrphanLook(
-            stores=services.stores,
-            location=target.location,
-            now=services.clock(),
-            idle_seconds=idle_seconds,
-            txns=target.interpretation.txns,
-        )
-        for target in targets
-    ]
-    found: list[Done[tuple[Orphan, ...]]] = services.runner.run(
-        orphans_task, looks, group=f"{services.host}-compactor orphans", on_progress=services.progress.advance
+    found: list[Done[tuple[Orphan, ...]]] = in_threads(
+        lambda target: _orphans_at(services, target, idle_seconds), targets, on_progress=services.progress.advance
     )
     results = []
     for target, done in zip(targets, found, strict=True):
@@ -67,18 +56,24 @@ def _planned(target: Target, orphans: Sequence[Orphan]) -> CleaningResult:
 def _removed(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:
     """Remove them under a claim, after another look: what was an orphan may have been taken up meanwhile."""
     with services.claim(target.location) as held:
-        orphans = find_orphans(
-            services.fs(target.location),
-            target.location,
-            now=services.clock(),
-            idle_seconds=idle_seconds,
-            txns=target.interpretation.txns,
-            own_token=held.info.token,
-        )
+        orphans = _orphans_at(services, target, idle_seconds, own_token=held.info.token)
         wanted = {orphan.path: _path(orphan).reason for orphan in orphans}
         removed, problems = remove_named(services, held, wanted, trash=trash)
     result = replace(_result(target, "succeeded", _count(len(orphans))), removed=removed)
     return replace(result, state="failed", reason="; ".join(problems)) if problems else result
+
+
+def _orphans_at(
+    services: Services, target: Target, idle_seconds: float, *, own_token: str | None = None
+) -> tuple[Orphan, ...]:
+    return find_orphans(
+        services.fs(target.location),
+        target.location,
+        now=services.clock(),
+        idle_seconds=idle_seconds,
+        txns=target.interpretation.txns,
+        own_token=own_token,
+    )
 
 
 def _count(count: int) -> str:

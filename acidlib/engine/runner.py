@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -60,6 +61,30 @@ def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[V
     except Exception as error:
         told = f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}"
         return Done(outcome=DefectError(told))
+
+
+THREADS = 16
+"""How many places are listed at a time: it is the file system's answers that are waited for."""
+
+
+def in_threads(
+    look: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None]
+) -> list[Done[Value]]:
+    """What became of each item, in order: for looks at file systems, which need no executor.
+
+    An interrupt does not wait for what has not begun.
+    """
+    if not items:
+        return []
+    with ThreadPoolExecutor(min(THREADS, len(items)), thread_name_prefix="acidlib-look") as pool:
+        try:
+            running = [pool.submit(attempt, lambda item, _: look(item), item, "") for item in items]
+            for done, _ in enumerate(as_completed(running), start=1):
+                on_progress(done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [one.result() for one in running]
 
 
 class LocalRunner:

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from acidlib.engine.runner import Done
+from acidlib.engine.runner import Done, in_threads
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.engine.tasks import ListingTask, listing_task
 from acidlib.errors import AcidError, MissingError
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.settings import duration_text
+from acidlib.storage.listing import list_location
 
 
 class Order(enum.Enum):
@@ -105,15 +105,14 @@ Place = TypeVar("Place", bound=Looked)
 def look_at(
     services: Services, targets: Sequence[Target], idle_seconds: float | None
 ) -> tuple[list[Looked], list[PassedOver]]:
-    """List every target in one Spark job; those that have changed within `idle_seconds` are passed over."""
+    """List every target; those that have changed within `idle_seconds` are passed over."""
     if not targets:
         return [], []
     services.progress.start(f"listing {len(targets)} locations", len(targets))
     try:
-        found: list[Done[Listing]] = services.runner.run(
-            listing_task,
-            [ListingTask(stores=services.stores, location=target.location) for target in targets],
-            group=f"{services.host}-compactor listing",
+        found: list[Done[Listing]] = in_threads(
+            lambda target: list_location(services.fs(target.location), target.location),
+            targets,
             on_progress=services.progress.advance,
         )
     finally:

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, DefectError
-from acidlib.model.listing import Listing
 from acidlib.model.location import Location
-from acidlib.model.txnids import ValidTxnList
 from acidlib.model.units import DataFile, JoinFacts, JoinUnit, JoinWay, Unit, UnitResult
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
@@ -18,8 +16,6 @@ from acidlib.rewrite.join import run_join
 from acidlib.rewrite.join_facts import join_facts
 from acidlib.rewrite.parts import BucketJoin, BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part
 from acidlib.rewrite.unit import run_unit
-from acidlib.storage.listing import list_location
-from acidlib.storage.litter import Orphan, find_orphans
 from acidlib.storage.staging import attempt_path
 from acidlib.storage.stores import Stores
 
@@ -128,35 +124,3 @@ def look_task(look: Look, attempt: str) -> frozenset[int] | JoinFacts:
     if look.ways is None:
         return event_buckets(look.file, place)
     return join_facts(look.file, look.ways, place)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrphanLook:
-    """A place to look for orphans at; see `find_orphans`."""
-
-    stores: Stores
-    location: Location
-    now: float
-    idle_seconds: float
-    txns: ValidTxnList
-
-
-def orphans_task(look: OrphanLook, attempt: str) -> tuple[Orphan, ...]:
-    """The orphans at one place."""
-    del attempt
-    fs = look.stores.fs(look.location)
-    return find_orphans(fs, look.location, now=look.now, idle_seconds=look.idle_seconds, txns=look.txns)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListingTask:
-    """A place to list."""
-
-    stores: Stores
-    location: Location
-
-
-def listing_task(task: ListingTask, attempt: str) -> Listing:
-    """One recursive listing of a place."""
-    del attempt
-    return list_location(task.stores.fs(task.location), task.location)

@@ -25,7 +25,7 @@ from integration.harness import Jobs
 
 pytestmark = pytest.mark.slow
 
-TABLES = 80
+TABLES, WITHOUT_HIVE = 80, 20
 NAMES = "abcdef"
 FIELDS = {"x": ("int", "bigint"), "y": ("string",), "z": ("int",)}
 WAYS = (("3", False, ()), ("4", True, ()), ("4", False, ("--set", f"{POSITIONAL}=false")))
@@ -197,14 +197,16 @@ def judge(seed: int, folder: Path, jobs: Jobs, *, ask_hive: bool) -> list[str]:
     return states
 
 
-def _try(found: Sequence[int], jobs: Jobs, tmp_path: Path, *, ask_hive: bool) -> Counter[str]:
+def _try(found: Sequence[int], tmp_path: Path, *, ask_hive: bool) -> Counter[str]:
     problems: list[str] = []
     states: Counter[str] = Counter()
     for seed in found:
         folder = tmp_path / str(seed)
         folder.mkdir()
         try:
-            states.update(judge(seed, folder, jobs, ask_hive=ask_hive))
+            # a queue of its own: what a compaction asks one costs with all that was ever in it
+            alone = Jobs(queue_url=f"sqlite:///{folder / 'queue.db'}")
+            states.update(judge(seed, folder, alone, ask_hive=ask_hive))
         except Exception:
             problems.append(f"seed {seed}: {traceback.format_exc()[-1500:]}")
         shutil.rmtree(folder)
@@ -213,10 +215,12 @@ def _try(found: Sequence[int], jobs: Jobs, tmp_path: Path, *, ask_hive: bool) ->
 
 
 def test_every_reader_finds_the_same_after_a_compaction(jobs: Jobs, tmp_path: Path) -> None:
-    states = _try(list(seeds(TABLES)), jobs, tmp_path, ask_hive=False)
+    states = _try(list(seeds(WITHOUT_HIVE)), tmp_path, ask_hive=False)
     assert states["ready for cleaning"] > states.total() * 3 / 4, states
 
 
 @pytest.mark.live
 def test_hives_own_readers_find_the_same(jobs: Jobs, tmp_path: Path) -> None:
-    _try(range(TABLES), jobs, tmp_path, ask_hive=True)
+    """And our own, of more tables."""
+    states = _try(range(TABLES), tmp_path, ask_hive=True)
+    assert states["ready for cleaning"] > states.total() * 3 / 4, states

@@ -15,7 +15,9 @@ from typing import Any
 
 import pyorc
 import pytest
+from hdfs_tables import downloaded, uploaded
 from judges import merge
+from servers.hdfs import Hdfs
 from servers.java import SMALL
 from servers.spark import SparkCluster
 
@@ -38,7 +40,7 @@ from integration.harness import (
     tree,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.live]
 NAMED = ("--all-committed", "--location")
 ROW = "struct<id:int,v:string>"
 ACID = f"struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,row:{ROW}>"
@@ -135,22 +137,23 @@ def spark_conf(tmp_path: Path) -> str:
     return str(place)
 
 
-def test_partitions_by_spark_submit(tmp_path: Path, cluster: SparkCluster, spark_conf: str) -> None:
-    """As README tells."""
-    part = fixture("hive4/part_table", tmp_path / "db.db" / "part")
-    rows = {place: merge.read(place, generation=4) for place in part.glob("*/*")}
-    home, applications = tmp_path / "home", cluster.applications()
-    words = ("--master", cluster.url, ROOT / "jobs" / "major_compact.py", *NAMED, part, "--output", "json")
-    process = submit(*words, home=home, SPARK_CONF_DIR=spark_conf, SPARK_LOCAL_IP="127.0.0.1")
+def test_partitions_on_hdfs_by_spark_submit(tmp_path: Path, cluster: SparkCluster, spark_conf: str, hdfs: Hdfs) -> None:
+    """As README tells: only the driver knows Hadoop's configuration, and executors share no directory with it."""
+    part = fixture("hive4/part_table", tmp_path / "before/part")
+    rows = {place.relative_to(part): merge.read(place, generation=4) for place in part.glob("*/*")}
+    table, home, applications = uploaded(hdfs, part, "part"), tmp_path / "home", cluster.applications()
+    words = ("--master", cluster.url, ROOT / "jobs" / "major_compact.py", *NAMED, str(table), "--output", "json")
+    environment = {"SPARK_CONF_DIR": spark_conf, "SPARK_LOCAL_IP": "127.0.0.1", "HADOOP_CONF_DIR": str(hdfs.conf_dir)}
+    process = submit(*words, home=home, **environment)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert [entry["state"] for entry in json.loads(out)["compactions"]] == ["ready for cleaning"] * 3
     assert "Traceback" not in err
     assert len(cluster.applications() - applications) == 1, "it ran here"
+    seen = downloaded(hdfs, table, tmp_path / "after/part")
     for place, before in rows.items():
-        assert merge.read(place, generation=4, strict=True) == before
-        assert hidden(place) == []
-    Jobs(queue_url=f"sqlite:///{home / 'queue.db'}").good("cleaner", "--retention", "0s")
+        assert merge.read(seen / place, generation=4, strict=True) == before
+        assert hidden(seen / place) == []
 
 
 def test_the_driver_is_killed_while_executors_write(

@@ -48,7 +48,7 @@ public final class ParquetJudge {
   public static void main(String[] args) throws Exception {
     PrintStream answers = new PrintStream(new java.io.FileOutputStream(java.io.FileDescriptor.out), false, "UTF-8");
     System.setOut(System.err);
-    CONF.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem");
+    CONF.set("fs.file.impl", LocalFiles.class.getName());
     BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = requests.readLine(); line != null; line = requests.readLine()) {
       try {

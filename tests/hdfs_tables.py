@@ -1,0 +1,39 @@
+"""Tables copied to HDFS and back, by its client alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from servers.hdfs import Hdfs
+
+from acidlib.model.location import Location, parse_location
+
+
+def uploaded(hdfs: Hdfs, source: Path, name: str = "t") -> Location:
+    """A copy of a directory, below a new one."""
+    client, root = hdfs.client(), parse_location(f"{hdfs.new_directory()}/{name}")
+    client.mkdirs(root.path, create_parent=True)
+    for path in sorted(source.rglob("*")):
+        target = root.child(path.relative_to(source).as_posix()).path
+        if path.is_dir():
+            client.mkdirs(target)
+        else:
+            with client.create(target) as file:
+                file.write(path.read_bytes())
+    return root
+
+
+def downloaded(hdfs: Hdfs, source: Location, target: Path) -> Path:
+    """A copy on this machine's disks of what lies at a location; what was there before goes."""
+    client = hdfs.client()
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for status in sorted(client.list_status(source.path, recursive=True), key=lambda found: str(found.path)):
+        path = target / status.path.removeprefix(f"{source.path}/")
+        if status.isdir:
+            path.mkdir()
+            continue
+        file = client.read(status.path)
+        path.write_bytes(file.read_range(0, len(file)))
+    return target

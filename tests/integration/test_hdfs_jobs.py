@@ -1,0 +1,81 @@
+"""Whole jobs on tables on HDFS: what they leave there is what they leave on a local disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hdfs_tables import downloaded, uploaded
+from judges import merge
+from judges.fixtures import Fixture, fixtures
+from servers.hdfs import Hdfs
+
+from acidlib.model.location import Location
+from integration.harness import Jobs, Ran, fixture, tree, visible
+
+pytestmark = pytest.mark.live
+
+NOW = ("--retention", "0s")
+CRUD = "hive3/a_crud"
+
+
+@pytest.fixture(autouse=True)
+def configured(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+
+
+def asked(table: Fixture) -> tuple[str, ...]:
+    said = ("--write-ids", table.write_ids) if table.write_ids else ("--all-committed",)
+    txn = ("--visibility-txn", "9000001") if table.generation == 4 else ()
+    kind = ("--table-kind", "insert-only") if table.insert_only else ()
+    return *said, *kind, *txn, "--hive-version", str(table.generation), "--order", "name"
+
+
+def alike(ran: Ran, place: str) -> object:
+    """The results without what differs between two runs, and with the table's own location left out."""
+    text = json.dumps(ran.compactions).replace(place, "")
+    varying = ("seconds", "rewrite_seconds", "id")
+    return json.loads(text, object_hook=lambda found: {k: v for k, v in found.items() if k not in varying})
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+@pytest.mark.parametrize("table", [*fixtures(), *fixtures(insert_only=True)], ids=lambda table: table.name)
+def test_the_same_bytes_as_on_a_local_disk(
+    hdfs: Hdfs, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
+) -> None:
+    local = fixture(table.name, tmp_path / "local" / table.folder.name)
+    remote = uploaded(hdfs, local, local.name)
+    here = jobs(f"{kind}_compact", "--location", local, *asked(table))
+    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table))
+    assert there.status == here.status
+    assert alike(there, str(remote)) == alike(here, str(local))
+    copy = tmp_path / "copy/t"
+    assert contents(downloaded(hdfs, remote, copy)) == contents(local)
+    for place in (local, remote):
+        jobs.good("cleaner", "--location", str(place), *NOW)
+    assert contents(downloaded(hdfs, remote, copy)) == contents(local)
+
+
+def contents(root: Path) -> dict[str, str]:
+    return {name: facts[0] for name, facts in tree(root).items() if name != "."}
+
+
+def rows(hdfs: Hdfs, place: Location, tmp_path: Path) -> list[merge.Row]:
+    """What a reader that is not ours sees."""
+    return merge.read(downloaded(hdfs, place, tmp_path / "seen/t"), "", generation=3, strict=True)
+
+
+def test_from_the_scan_to_the_cleaning(hdfs: Hdfs, jobs: Jobs, tmp_path: Path) -> None:
+    table = uploaded(hdfs, fixture(CRUD, tmp_path / "t"), "crud")
+    before = rows(hdfs, table, tmp_path)
+    warehouse = ("--warehouse", str(table.parent), "--all-committed")
+    scanned = jobs.good("initiator", *warehouse, "--set", "hive.compactor.delta.num.threshold=1")
+    [decided] = scanned.document["decisions"]
+    assert (decided["location"], decided["type"]) == (str(table), "major")
+    jobs.good("major_compact")
+    assert rows(hdfs, table, tmp_path) == before
+    [cleaned] = jobs.good("cleaner", *NOW).document["cleanings"]
+    assert cleaned["state"] == "succeeded"
+    assert rows(hdfs, table, tmp_path) == before
+    assert len(visible(tmp_path / "seen/t")) == 1
