@@ -37,6 +37,7 @@ class RenameStoreUnderTest:
 
     stores: Stores
     root: Location
+    apart: int = 1
 
     def new_place(self) -> Location:
         return self.root.child(f"t{next(_NUMBERS)}")
