@@ -31,6 +31,7 @@ from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
+from acidlib.storage.renames import renamed
 
 CLAIM_DIRECTORY = "_acidlib_claim"
 BEAT_SECONDS = 30.0
@@ -136,7 +137,7 @@ class Claim:
                 _generation_path(self._path, number, self._info.token)
                 for number in (self._generation, self._generation + 1)
             )
-            if _renamed(self._fs, mine, following):
+            if renamed(self._fs, mine, following):
                 self._generation += 1
                 return
             self._lost = "somebody else has taken it over or removed it"
@@ -239,7 +240,7 @@ def _make(fs: RenameFileSystem, location: Location, own: str, token: str, found:
         _clear(fs, path, found.names)
     fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
     fs.inherit(own, str(location))  # others who may write there can take it over
-    made = _renamed(fs, own, path, proof=_generation_path(path, _FIRST_GENERATION, token))
+    made = renamed(fs, own, path, proof=_generation_path(path, _FIRST_GENERATION, token))
     return _FIRST_GENERATION if made else None
 
 
@@ -249,12 +250,12 @@ def _take_over(fs: RenameFileSystem, path: str, own: str, token: str, found: _Fo
     assert found.generation is not None
     following = found.generation + 1
     told = f"{path}/{token}.json"
-    if not _renamed(fs, f"{own}/{token}.json", told):
+    if not renamed(fs, f"{own}/{token}.json", told):
         return None
     stale = _generation_path(path, found.generation, found.holder.token)
     taken = False
     try:
-        taken = _renamed(fs, stale, _generation_path(path, following, token))
+        taken = renamed(fs, stale, _generation_path(path, following, token))
     finally:
         with suppress(AcidError):
             fs.remove_file(f"{path}/{found.holder.token}.json" if taken else told, missing=ConflictError)
@@ -290,22 +291,6 @@ def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> None:
         with suppress(ConflictError):
             fs.remove_file(f"{path}/{name}", missing=ConflictError)
     fs.remove_empty_directory(path)
-
-
-def _renamed(fs: RenameFileSystem, source: str, target: str, *, proof: str | None = None) -> bool:
-    """Renames to a name that is ours alone; False when the source is gone, or somebody else has the target.
-
-    An error may be a lost answer. Then `proof`, by default the target, shows whether it was renamed.
-    """
-    try:
-        fs.rename_noreplace(source, target, missing=ConflictError)
-    except AcidError as error:
-        if fs.exists(proof or target):
-            return True
-        if isinstance(error, ConflictError):
-            return False
-        raise
-    return True
 
 
 def _generation_path(directory: str, number: int, token: str) -> str:

@@ -113,7 +113,8 @@ class RenameFileSystem(FileSystem, Protocol):
     def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
         """Renames a file or directory atomically and durably; an existing target raises `ConflictError`.
 
-        An empty directory that is made as the target in this very moment may be replaced; nothing else ever is.
+        An empty directory that is made as the target in this very moment may be replaced; nothing else ever is. After
+        a `RetryError` it may have been done, where an answer can be lost; after a `ConflictError` it was not.
         """
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:

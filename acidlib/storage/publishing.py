@@ -174,9 +174,27 @@ def _rename_one(fs: RenameFileSystem, location: Location, staging: str, name: st
     except AcidError as error:
         if fs.exists(f"{staging}/{name}"):
             raise
+        if _was_renamed(fs, location, staging, name, error):
+            return
         raise UnknownOutcomeError(
             f"Cannot tell whether {location}/{name} would survive a loss of power: because after its rename: {error}"
         ) from error
+
+
+def _was_renamed(fs: RenameFileSystem, location: Location, staging: str, name: str, error: AcidError) -> bool:
+    """Whether only the answer of a rename was lost, and it is durable.
+
+    It was ours if our staging directory still has its name: who takes it from us takes it with all that is in it.
+    """
+    if isinstance(error, ConflictError) or fs.exists(f"{staging}/{name}"):
+        return False
+    try:
+        if not fs.is_directory(staging) or not fs.exists(f"{location}/{name}"):
+            return False
+        fs.sync(str(location))
+    except AcidError:
+        return False
+    return True
 
 
 def _rename_both(fs: RenameFileSystem, location: Location, staging: str, names: tuple[str, ...]) -> None:
@@ -187,8 +205,9 @@ def _rename_both(fs: RenameFileSystem, location: Location, staging: str, names: 
         try:
             fs.rename_noreplace(f"{staging}/{second}", f"{location}/{second}", missing=ConflictError)
         except AcidError as error:
-            _undo_first_rename(fs, location, staging, names, error)
-            raise
+            if not _was_renamed(fs, location, staging, second, error):
+                _undo_first_rename(fs, location, staging, names, error)
+                raise
     except KeyboardInterrupt:
         # no half may stay visible: readers are kept away for this moment only
         with suppress(AcidError):
@@ -206,6 +225,8 @@ def _rename_first(fs: RenameFileSystem, location: Location, staging: str, names:
             raise
         if isinstance(error, ConflictError):
             raise  # another run has taken it over
+        if _was_renamed(fs, location, staging, names[0], error):
+            return
         raise _unknown(location, names, error) from error
 
 

@@ -17,6 +17,7 @@ import json
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.location import Location
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
+from acidlib.storage.renames import renamed
 
 STAGING_PREFIX = "_tmp_"
 STAGING_MARKER = "_acidlib_staging"
@@ -70,7 +71,8 @@ def accept_attempt(fs: RenameFileSystem, staging: str, attempt: str, directory: 
     A second attempt for the same file raises `ConflictError`: duplicates are dropped by the caller, never merged.
     """
     target = f"{staging}/{directory}/{file}"
-    fs.rename_noreplace(attempt, target)
+    if not renamed(fs, attempt, target):
+        raise ConflictError(f"Cannot accept {attempt}: because {target} already exists, or another run has revoked it")
     return target
 
 
@@ -87,7 +89,8 @@ def revoke(fs: RenameFileSystem, staging: str) -> str:
     """Takes a staging directory from whoever made it; returns where it lies now."""
     if staging.endswith(REVOKED):
         return staging
-    fs.rename_noreplace(staging, staging + REVOKED, missing=ConflictError)
+    if not renamed(fs, staging, staging + REVOKED):
+        raise ConflictError(f"Cannot revoke {staging}: because it is gone, or {staging}{REVOKED} already exists")
     return staging + REVOKED
 
 

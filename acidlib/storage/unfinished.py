@@ -11,6 +11,7 @@ from acidlib.model.names import BaseDir, DeltaDir, parse_directory
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 from acidlib.storage.publishing import refuse_existing, remove_recorded_staging, verify_directory
 from acidlib.storage.records import PublicationRecord, StagedDirectory, read_record
+from acidlib.storage.renames import renamed
 from acidlib.storage.staging import PUBLISH_RECORD, STAGING_PREFIX, revoke
 
 
@@ -99,7 +100,8 @@ def _roll_one(fs: RenameFileSystem, location: Location, staging: str) -> RolledF
             verify_directory(fs, f"{staging}/{directory.name}", directory)
         refuse_existing(fs, location, waiting)
         for directory in waiting:
-            fs.rename_noreplace(f"{staging}/{directory.name}", f"{location}/{directory.name}")
+            if not renamed(fs, f"{staging}/{directory.name}", f"{location}/{directory.name}"):
+                raise ConflictError(f"Cannot publish {location}/{directory.name}: because it already exists")
     leftover = remove_recorded_staging(fs, location, staging)
     return RolledForward(staging=staging, directories=names, outcome=outcome, reason=reason, leftover=leftover)
 
