@@ -23,6 +23,7 @@ from claim_directories import claims_at_time
 from click.testing import CliRunner
 from conformance.hive_tables import FIXTURES
 from judges import merge
+from servers.java import SMALL
 
 from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
@@ -81,11 +82,14 @@ def spark_context(conf: Mapping[str, str]) -> Iterator[SparkRunner]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.executorEnv.PYTHONPATH": TASKS_PATH,
+        "spark.driver.extraJavaOptions": " ".join(SMALL),
+        "spark.python.daemon.module": "integration.spark_daemon",
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", TASKS_PATH)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("SPARK_LAUNCHER_OPTS", " ".join(SMALL))
         with SparkSession(name="acidlib-tests", conf={**fixed, **conf}) as found:
             yield found
 
@@ -206,10 +210,14 @@ def visible(location: Path) -> list[str]:
     return [name for name in names(location) if name[0] not in "_."]
 
 
+SMALL_SPARK = dict.fromkeys(("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"), " ".join(SMALL))
+"""Variables for the JVMs of spark-submit."""
+
+
 def submit(*words: str | Path, home: Path, **more: str) -> subprocess.Popen[str]:
     """Spark's own command line, in a session of its own; with more variables of its environment."""
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
-    environment |= {"ACIDLIB_HOME": str(home), "PYTHONPATH": str(ROOT / "tests")} | more
+    environment |= {"ACIDLIB_HOME": str(home), "PYTHONPATH": str(ROOT / "tests")} | SMALL_SPARK | more
     return subprocess.Popen(
         [str(ROOT / "spark-submit.sh"), *map(str, words)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,

@@ -1,18 +1,19 @@
 """The first command of the README, as a new user types it."""
 
+import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from integration.harness import ROOT, SMALL_SPARK
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_quickstart_shows_every_step_and_the_rows_stay_the_same() -> None:
     command = ["./spark-submit.sh", "jobs/quickstart.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    environment = os.environ | SMALL_SPARK
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "DIFFERS" not in done.stdout
     compared = [line for line in done.stdout.splitlines() if line.endswith("same")]
