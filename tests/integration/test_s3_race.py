@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from servers.s3 import S3Server
+from servers.s3_proxy import Relay
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.points import Point
@@ -250,6 +252,43 @@ def test_staging_is_removed_by_its_store_alone(bucket: Bucket, place: str) -> No
     assert "to be finished" in (store.remove_staging(f"{place}/_tmp_r") or "")
 
 
+# --- answers that are lost ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tries", ["1", "3"])
+@pytest.mark.parametrize("shape", [ONE_FILE, TWO_FILES])
+def test_an_answer_that_is_lost_at_any_request(s3_server: S3Server, bucket: Bucket, tries: str, shape: Shape) -> None:
+    """Tried again, nothing comes of it; else the run may fail, and the next one finds what it can finish or drop."""
+    with Relay(s3_server.port) as relay:
+        far = Bucket(
+            bucket_options(bucket.name, s3_server.properties(relay.endpoint) | {"fs.s3a.attempts.maximum": tries})
+        )
+        outcomes = set()
+        for number in itertools.count():
+            place = bucket.path(f"w/t/p={next(_numbers)}")
+            made_place(bucket, place)
+            relay.lose, relay.skip = re.compile("^(PUT|POST|DELETE) "), number
+            try:
+                publishing_run(far, place, shape)
+                outcomes.add("fine")
+            except AcidError:
+                assert tries == "1"
+                outcomes.add("failed")
+                take_over(bucket, place)
+            if relay.lose is not None:
+                break  # the run has made fewer requests
+            is_there = published(readers_see(bucket, place), shape)
+            assert is_there or tries == "1"
+            take_over(bucket, place)
+            assert published(readers_see(bucket, place), shape) == is_there
+            for name in left_staged(bucket, place):
+                assert S3Store(bucket).remove_staging(f"{place}/{name}") is None
+            left = uploads_in_flight(bucket, place)
+            assert len(left) <= 1  # one whose number was in the answer that was lost
+    assert relay.lost >= 15
+    assert outcomes == ({"fine", "failed"} if tries == "1" else {"fine"})
+
+
 # --- claims ---------------------------------------------------------------------------------------------------------
 
 
@@ -278,7 +317,7 @@ def test_a_claim_of_a_process_that_has_ended_is_stale(bucket: Bucket, place: str
 
 
 def test_of_many_takers_one_wins(bucket: Bucket, place: str) -> None:
-    for _ in range(5):
+    for _ in range(3):
         takers = [Child(lambda n=n: _take_and_stay(bucket, place, n), stop="") for n in range(6)]
         assert sorted(taker.wait() for taker in takers) == [0, 3, 3, 3, 3, 3]
 
