@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from servers.s3_proxy import Relay
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.points import Point
 from acidlib.storage.listing import list_location
+from acidlib.storage.litter import LITTER_SECONDS, find_litter
 from acidlib.storage.s3 import completing, publishing, unfinished
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.options import bucket_options
@@ -250,6 +252,27 @@ def test_staging_is_removed_by_its_store_alone(bucket: Bucket, place: str) -> No
         store.files.remove_tree(place, "_tmp_u")
     Child(lambda: publishing_run(bucket, place, TWO_FILES, "r"), kill=Point.RECORDED).wait()
     assert "to be finished" in (store.remove_staging(f"{place}/_tmp_r") or "")
+
+
+def test_a_task_that_outlives_its_run(bucket: Bucket, place: str) -> None:
+    """What it leaves is hidden, is known as litter, and its upload ends with it."""
+    store = S3Store(bucket)
+    stage = store.stage(place, unique="u", owner="o", now=0.0)
+    store.revoke_others(place)
+    assert store.remove_staging(stage.path) is None
+    before = readers_see(bucket, place)
+    for path in (stage.output_path("base_0000005", "bucket_00000", "1-a"), f"{stage.path}/_attempts/part"):
+        sink = store.data().create(path)
+        sink.write(b"late")
+        if path.endswith("part"):
+            continue  # and it is killed here
+        sink.close()
+    assert readers_see(bucket, place) == before
+    assert len(uploads_in_flight(bucket, place)) == 2
+    (litter,) = find_litter(store.files, place, now=time.time() + 2 * LITTER_SECONDS)
+    assert store.remove_staging(f"{place}/{litter.name}") is None
+    assert uploads_in_flight(bucket, place) == []
+    assert left_staged(bucket, place) == []
 
 
 # --- answers that are lost ------------------------------------------------------------------------------------------
