@@ -15,6 +15,7 @@ from acidlib.points import KILL_AT, STOP_AT, Point, passing
 from acidlib.storage.s3 import completing
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.store import S3Store
+from acidlib.storage.s3.unfinished import markers_of
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
 CLAIM = "_acidlib_claim"
@@ -184,9 +185,17 @@ def published(seen: dict[str, bytes], shape: Shape) -> bool:
 
 
 def uploads_in_flight(bucket: Bucket, location: str) -> list[str]:
-    """The keys of uploads that are neither completed nor aborted."""
+    """The keys of uploads that are neither completed nor aborted; MinIO lists none of them by a prefix."""
     found = bucket.client.list_multipart_uploads(Bucket=bucket.name, Prefix=bucket.key(location) + "/")
     return [item["Key"] for item in found.get("Uploads", [])]
+
+
+def abort_recorded(bucket: Bucket, location: str) -> None:
+    """As a rule of the bucket, or a committer of another engine, aborts what it finds, in the order of keys."""
+    (marker,) = markers_of(bucket, location)
+    assert marker.recorded is not None
+    for attempt in sorted(marker.recorded.uploads, key=lambda attempt: attempt.key):
+        completing.abort(bucket, attempt.key, attempt.upload)
 
 
 def remove(bucket: Bucket, location: str, *names: str) -> None:
