@@ -21,7 +21,7 @@ class Relay:
 
     ``sent`` and ``received`` are the bytes of what clients sent and got, headers included; ``requests`` counts
     methods. While ``lose`` is a pattern, the answer to the next request whose first line matches it is swallowed, once
-    the server has given it, and the connection is closed.
+    the server has given it, and the connection is closed; before that, ``skip`` such requests are answered.
     """
 
     def __init__(self, target: int) -> None:
@@ -30,6 +30,7 @@ class Relay:
         self.sent = self.received = 0
         self.requests: Counter[str] = Counter()
         self.lose: re.Pattern[str] | None = None
+        self.skip = 0
         self.lost = 0
         self._target = target
         self._lock = threading.Lock()
@@ -80,7 +81,10 @@ class Relay:
                     for found in _REQUEST.finditer(data):  # requests begin a packet: clients wait for answers
                         self.requests[found[1].decode()] += 1
                         line = f"{found[1].decode()} {found[2].decode()}"
-                        if self.lose is not None and self.lose.search(line):
+                        if self.lose is None or not self.lose.search(line):
+                            continue
+                        self.skip -= 1
+                        if self.skip < 0:
                             self.lose = None
                             losing.set()
                 server.sendall(data)

@@ -28,13 +28,14 @@ CLAIM_OBJECT = "_acidlib_claim"
 class Words:
     """What the object of a claim says; without a token it is released.
 
-    `start` is in seconds since the epoch. `beat` counts renewals: no two contents are ever the same.
+    `start` is in seconds since the epoch. No two contents are ever the same, for what `renewals`
+    counts.
     """
 
     owner: str
     token: str
     start: float
-    beat: int
+    renewals: int
     process: str = ""
     released: str = ""
 
@@ -85,7 +86,7 @@ class S3Claim:
     def assert_mine(self) -> None:
         """Renews the claim; raises `ConflictError` if somebody else has taken it over or it is gone."""
         with self._lock:
-            if self._lost is None and not self._say(replace(self._words, beat=self._words.beat + 1)):
+            if self._lost is None and not self._say(replace(self._words, renewals=self._words.renewals + 1)):
                 self._lost = "somebody else has taken it over or removed it"
             if self._lost is not None:
                 raise ConflictError(f"Cannot go on in {self.location}: because our claim on it is lost, {self._lost}")
@@ -98,7 +99,7 @@ class S3Claim:
         with self._lock:
             if self._lost is None:
                 self._lost = "it was released"
-                self._say(replace(self._words, token="", released=self._words.token, beat=self._words.beat + 1))
+                self._say(replace(self._words, token="", released=self._words.token, renewals=self._words.renewals + 1))
 
     def __enter__(self) -> S3Claim:
         return self
@@ -129,7 +130,7 @@ class S3Claim:
                 if found is None or said is None or said.token != self._words.token:
                     return False
                 self._version = found.version
-                words = replace(words, beat=max(words.beat, said.beat + 1))
+                words = replace(words, renewals=max(words.renewals, said.renewals + 1))
         return False
 
     def _beat_until_stopped(self) -> None:
@@ -165,7 +166,7 @@ def claim(
     """
     _require_place(bucket, location)
     path = f"{location}/{CLAIM_OBJECT}"
-    words = Words(owner=owner, token=token, start=now, beat=0, process=process_identity())
+    words = Words(owner=owner, token=token, start=now, renewals=0, process=process_identity())
     found = read_object(bucket, path)
     held = None if found is None else _holder(found)
     if held is not None and not held.is_stale(stale_seconds):
@@ -212,12 +213,12 @@ def _decode(found: SmallObject) -> Words:
             owner=str(document["owner"]),
             token=str(document["token"]),
             start=float(document["start"]),
-            beat=int(document["beat"]),
+            renewals=int(document["renewals"]),
             process=str(document["process"]),
             released=str(document["released"]),
         )
     except (ValueError, KeyError, TypeError):  # damaged: it goes stale by itself
-        return Words(owner="an unknown run (its claim is damaged)", token="", start=found.modified, beat=0)
+        return Words(owner="an unknown run (its claim is damaged)", token="", start=found.modified, renewals=0)
 
 
 def _instant(seconds: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import lru_cache
@@ -29,8 +28,6 @@ _CONNECT_SECONDS = 10
 _READ_SECONDS = 60
 _CLIENTS = 16
 
-_making = threading.Lock()
-
 
 class Bucket:
     """One bucket and how it is reached. It may be pickled and forked: each process makes a client of its own."""
@@ -48,8 +45,7 @@ class Bucket:
     @property
     def client(self) -> S3Client:
         """The client of this process; threads share it."""
-        with _making:
-            return _client(self.options, os.getpid())
+        return _client(self.options, os.getpid())
 
     def key(self, path: str) -> str:
         """The key of a path, without a slash at its end; empty for the bucket itself. RefusedError for another one."""

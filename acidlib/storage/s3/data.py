@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from acidlib.errors import AcidError, CorruptError, DefectError, RefusedError
 from acidlib.orc.source import SinkFile, SourceFile
 from acidlib.storage.s3.attempts import Attempt, OutputPath, note_path, output_path, parse_output_path
 from acidlib.storage.s3.client import Bucket
+from acidlib.storage.s3.notes import write_note
 from acidlib.storage.s3.reading import S3Source, Windows
 from acidlib.storage.s3.uploading import Upload
 
@@ -144,12 +144,8 @@ class S3Sink:
 
     def _take_note(self) -> None:
         """Whoever removes what a dead run left has to find the upload: it costs money, and no listing shows it."""
-        note = json.dumps({"key": self._upload.key, "upload": self._upload.id}).encode()
         try:
-            with self._bucket.raising("write", self._note):
-                self._bucket.client.put_object(
-                    Bucket=self._bucket.name, Key=self._bucket.key(self._note), Body=note, **self._bucket.created
-                )
+            write_note(self._bucket, self._note, [(self._upload.key, self._upload.id)])
         except BaseException:
             self.abort()
             raise

@@ -6,13 +6,15 @@ from contextlib import suppress
 
 from acidlib.errors import AcidError, RefusedError
 from acidlib.storage.s3.attempts import Attempt
+from acidlib.storage.s3.claiming import CLAIM_OBJECT
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.completing import abort, complete, start_small
 from acidlib.storage.s3.conditional import create_object, replace_object
 from acidlib.storage.s3.errors import ChangedError
 from acidlib.storage.s3.files import remove_keys
 
-PROBE_PREFIX = "_acidlib_probe."
+_SUFFIX = ".probe.tmp"
+"""With the name of a claim before it, what a killed probe leaves is litter."""
 
 
 def require_conditions(bucket: Bucket, location: str, *, unique: str) -> None:
@@ -20,7 +22,7 @@ def require_conditions(bucket: Bucket, location: str, *, unique: str) -> None:
 
     RefusedError names the bucket and the first condition that it ignores.
     """
-    path = f"{location}/{PROBE_PREFIX}{unique}"
+    path = f"{location}/{CLAIM_OBJECT}.{unique}{_SUFFIX}"
     try:
         first = _expect_made(bucket, path)
         second = replace_object(bucket, path, first, b"second")
@@ -60,9 +62,7 @@ def _expect_uploads(bucket: Bucket, path: str) -> None:
 
 
 def _upload(bucket: Bucket, path: str) -> Attempt:
-    named = Attempt(
-        directory="", file="", key=bucket.key(path), upload="", length=5, mark=f"{PROBE_PREFIX}{path}", parts=()
-    )
+    named = Attempt(directory="", file="", key=bucket.key(path), upload="", length=5, mark=path, parts=())
     return start_small(bucket, named, b"probe")
 
 

@@ -30,10 +30,12 @@ from acidlib.storage.s3.conditional import read_object, replace_object
 from acidlib.storage.s3.errors import ChangedError
 from acidlib.storage.s3.files import S3FileSystem, remove_keys
 from acidlib.storage.s3.markers import Marker, Recorded, State, create_marker, marker_path, move_marker, read_marker
+from acidlib.storage.s3.notes import abort_noted, write_note
 from acidlib.storage.staging import STAGING_PREFIX
 from acidlib.storage.store import Attempt as AcceptedAttempt
 
 _VERSION = b"2"
+_DRIVERS_NOTE = f"{NOTE_PREFIX}driver"
 _COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 
 
@@ -235,6 +237,9 @@ class S3Stage:
                     uploads += [marks[1], *files, marks[0]]
                 added = tuple(StagedFile(name=attempt.file, length=attempt.length) for attempt in marks)
                 sealed.append(StagedDirectory(name=directory.name, files=directory.files + added))
+            write_note(
+                self._bucket, f"{self.path}/{_DRIVERS_NOTE}", [(attempt.key, attempt.upload) for attempt in made]
+            )
         except AcidError:
             self._drop_small(made)
             raise
@@ -351,30 +356,19 @@ def remove_staging(bucket: Bucket, staging: str, published: Sequence[Attempt] = 
         tree = S3FileSystem(bucket).list_tree(staging, enter_hidden=True, missing=ConflictError)
     except ConflictError:
         return
-    done = {
+    done: set[str | None] = {f"{staging}/{_DRIVERS_NOTE}"} if published else set()
+    done |= {
         note_path(output_path(staging, attempt.directory, attempt.file, attempt.mark.partition("/")[2]))
         for attempt in published
     }
     names = [entry.path for entry in tree if not entry.is_directory]
     for name in names:
         if name.startswith(NOTE_PREFIX) and f"{staging}/{name}" not in done:
-            _abort_noted(bucket, f"{staging}/{name}")
+            abort_noted(bucket, f"{staging}/{name}")
     marker = bucket.key(marker_path(staging))
     keys = [found for name in names if (found := f"{key}/{name}") != marker]
     remove_keys(bucket, staging, keys)
     remove_keys(bucket, staging, [marker])
-
-
-def _abort_noted(bucket: Bucket, note: str) -> None:
-    found = read_object(bucket, note)
-    if found is None:
-        return
-    try:
-        document = json.loads(found.data)
-        key, upload = str(document["key"]), str(document["upload"])
-    except (ValueError, KeyError, TypeError):
-        return  # the store's own rules end what is not known any more
-    abort(bucket, key, upload)
 
 
 def _closed(unique: str) -> bytes:

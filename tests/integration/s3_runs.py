@@ -1,0 +1,216 @@
+"""Runs that publish to a bucket, in processes of their own, and what readers find there meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from acidlib.points import KILL_AT, STOP_AT, Point, passing
+from acidlib.storage.s3 import completing
+from acidlib.storage.s3.client import Bucket
+from acidlib.storage.s3.store import S3Store
+from acidlib.storage.s3.unfinished import markers_of
+
+INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
+CLAIM = "_acidlib_claim"
+BY_ANY_CLAIM = -60.0
+"""After so many seconds a claim counts as stale: one of a run that was just stopped, too."""
+
+EACH_COMPLETED = Point.WRITTEN
+"""Passed whenever one of the uploads behind the first was completed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a run publishes: directories with so many files each, seen by everybody or after a commit."""
+
+    directories: tuple[str, ...]
+    files: int
+    hidden: bool = False
+
+    @property
+    def uploads(self) -> int:
+        """How many objects it makes, with the markers of its directories."""
+        markers = 1 if self.hidden or self.directories[0].startswith("delta_") else 2
+        return len(self.directories) * (self.files + markers)
+
+    def contents(self, directory: str, number: int) -> bytes:
+        """What the run writes to a file."""
+        return f"{directory} {number}".encode() * 10
+
+
+ONE_FILE = Shape(directories=("base_0000005",), files=1)
+TWO_FILES = Shape(directories=("base_0000005",), files=2)
+DELTA = Shape(directories=("delta_0000001_0000005",), files=1)
+PAIR = Shape(
+    directories=("delete_delta_0000001_0000005_v0000009", "delta_0000001_0000005_v0000009"), files=2, hidden=True
+)
+
+
+def made_place(bucket: Bucket, location: str) -> None:
+    """A place with what the runs compact."""
+    for name in INPUTS:
+        bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(f"{location}/{name}/bucket_00000"), Body=b"rows")
+
+
+def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "first") -> None:
+    """A run from its claim to its end, as the driver and its tasks do it."""
+    store = S3Store(bucket)
+    with store.claim(location, owner=unique, token=unique, now=0.0, stale_seconds=BY_ANY_CLAIM) as claim:
+        passing(Point.CLAIMED)
+        store.roll_forward(location)
+        store.revoke_others(location)
+        stage = store.stage(location, unique=unique, owner=unique, now=0.0)
+        passing(Point.STAGED)
+        try:
+            directories = []
+            for directory in shape.directories:
+                attempts = []
+                for number in range(shape.files):
+                    data = store.data()
+                    path = stage.output_path(directory, f"bucket_{number:05}", f"{number}-a")
+                    sink = data.create(path)
+                    passing(Point.CREATED)
+                    sink.write(shape.contents(directory, number))
+                    sink.close()
+                    attempts.append(data.attempt(path))
+                    passing(Point.CLOSED)
+                directories.append(stage.accept(directory, attempts))
+            passing(Point.ACCEPTED)
+            if shape.hidden:
+                stage.publish_hidden(directories, last_check=claim.assert_mine)
+            else:
+                stage.publish(directories, inputs=INPUTS, last_check=claim.assert_mine)
+            passing(Point.PUBLISHED)
+        finally:
+            stage.discard()
+
+
+CHILDREN: list[Child] = []
+"""Those of the test that runs."""
+
+
+class Child:
+    """A run in a process of its own, killed or stopped at a point."""
+
+    def __init__(self, work: Callable[[], object], *, kill: str = "", stop: str = "") -> None:
+        """Forks. What the child raises is its end, with status 3."""
+        self._ended = False
+        self.pid = os.fork()
+        CHILDREN.append(self)
+        if self.pid == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(120)
+            os.environ |= {KILL_AT: kill} if kill else {STOP_AT: stop} if stop else {}
+            _passing_each_completion()
+            try:
+                work()
+            except BaseException:
+                os._exit(3)
+            os._exit(0)
+
+    def wait(self) -> int:
+        """Its status: negative for the signal that ended it. SIGSTOP counts as an end."""
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        self._ended = not os.WIFSTOPPED(status)
+        return -signal.SIGSTOP if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+
+    def end(self) -> None:
+        """It is not there any more, whatever it was at."""
+        if not self._ended:
+            os.kill(self.pid, signal.SIGKILL)
+            while self.wait() == -signal.SIGSTOP:
+                pass
+
+    def wake(self) -> int:
+        """Goes on, to its end; its status."""
+        os.kill(self.pid, signal.SIGCONT)
+        return self.wait()
+
+
+def _passing_each_completion() -> None:
+    completed, one_at_a_time = completing.complete, threading.Lock()
+
+    def complete(bucket: Bucket, attempt: Any) -> bool:
+        with one_at_a_time:
+            found = completed(bucket, attempt)
+            passing(EACH_COMPLETED)
+        return found
+
+    completing.complete = complete
+
+
+def readers_see(bucket: Bucket, location: str) -> dict[str, bytes]:
+    """Every object that is not hidden, by a plain listing."""
+    prefix = bucket.key(location) + "/"
+    found = bucket.client.list_objects_v2(Bucket=bucket.name, Prefix=prefix).get("Contents", [])
+    names = [item["Key"].removeprefix(prefix) for item in found]
+    return {
+        name: bucket.client.get_object(Bucket=bucket.name, Key=prefix + name)["Body"].read()
+        for name in names
+        if not name.startswith(("_", "."))
+    }
+
+
+def published(seen: dict[str, bytes], shape: Shape) -> bool:
+    """Whether readers see all of what a run publishes, or nothing; anything between is an AssertionError.
+
+    At a base whose `_metadata_acid` they do not know they fail: they see neither.
+    """
+    expected = {
+        f"{directory}/bucket_{number:05}": shape.contents(directory, number)
+        for directory in shape.directories
+        for number in range(shape.files)
+    }
+    ours = {name: data for name, data in seen.items() if name.startswith(tuple(f"{d}/" for d in shape.directories))}
+    data = {name: found for name, found in ours.items() if not name.rpartition("/")[2].startswith("_")}
+    assert data == expected or not data, ours.keys()
+    if not data:
+        assert not ours, ours.keys()
+        return False
+    for directory in shape.directories:
+        assert ours.get(f"{directory}/_orc_acid_version") == b"2", ours.keys()
+        if directory.startswith("base_"):
+            assert json.loads(ours[f"{directory}/_metadata_acid"]) == {
+                "thisFileVersion": "0",
+                "dataFormat": "compacted",
+            }
+    return True
+
+
+def uploads_in_flight(bucket: Bucket, location: str) -> list[str]:
+    """The keys of uploads that are neither completed nor aborted; MinIO lists none of them by a prefix."""
+    found = bucket.client.list_multipart_uploads(Bucket=bucket.name, Prefix=bucket.key(location) + "/")
+    return [item["Key"] for item in found.get("Uploads", [])]
+
+
+def abort_recorded(bucket: Bucket, location: str) -> None:
+    """As a rule of the bucket, or a committer of another engine, aborts what it finds, in the order of keys."""
+    (marker,) = markers_of(bucket, location)
+    assert marker.recorded is not None
+    for attempt in sorted(marker.recorded.uploads, key=lambda attempt: attempt.key):
+        completing.abort(bucket, attempt.key, attempt.upload)
+
+
+def remove(bucket: Bucket, location: str, *names: str) -> None:
+    """As a cleaner removes directories."""
+    store = S3Store(bucket)
+    for name in names:
+        if store.files.exists(f"{location}/{name}"):
+            store.files.remove_tree(location, name)
+
+
+def left_staged(bucket: Bucket, location: str) -> list[str]:
+    """Staging directories."""
+    return [entry.name for entry in S3Store(bucket).files.list_directory(location) if entry.name.startswith("_tmp_")]
+
+
+def pause() -> None:
+    """A moment, where two processes have to come apart by themselves."""
+    time.sleep(0.05)

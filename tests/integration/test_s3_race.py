@@ -1,0 +1,468 @@
+"""Runs on one place in a bucket, killed or asleep at every step while others take over: nothing is half published."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from servers.s3 import S3Server
+from servers.s3_proxy import Relay
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.points import Point
+from acidlib.storage.listing import list_location
+from acidlib.storage.litter import LITTER_SECONDS, find_litter
+from acidlib.storage.s3 import completing, publishing, unfinished
+from acidlib.storage.s3.client import Bucket
+from acidlib.storage.s3.options import bucket_options
+from acidlib.storage.s3.store import S3Store
+from integration.s3_runs import (
+    BY_ANY_CLAIM,
+    CHILDREN,
+    DELTA,
+    EACH_COMPLETED,
+    INPUTS,
+    ONE_FILE,
+    PAIR,
+    TWO_FILES,
+    Child,
+    Shape,
+    abort_recorded,
+    left_staged,
+    made_place,
+    published,
+    publishing_run,
+    readers_see,
+    remove,
+    uploads_in_flight,
+)
+
+pytestmark = pytest.mark.live
+
+STEPS = (
+    Point.CLAIMED,
+    Point.STAGED,
+    Point.CREATED,
+    Point.CLOSED,
+    Point.ACCEPTED,
+    Point.SEALED,
+    Point.CHECKED,
+    Point.RECORDED,
+    Point.FIRST_RENAMED,
+    f"{EACH_COMPLETED}:2",
+    f"{EACH_COMPLETED}:3",
+    Point.SECOND_RENAMED,
+    Point.UNRECORDED,
+    Point.PUBLISHED,
+)
+SHAPES = {"one file": ONE_FILE, "two files": TWO_FILES, "a delta": DELTA, "a hidden pair": PAIR}
+MOMENTS = [
+    pytest.param(step, shape, id=f"{step}, {name}")
+    for step, (name, shape) in itertools.product(STEPS, SHAPES.items())
+    if int(step.removeprefix(f"{EACH_COMPLETED}:") if step.startswith(EACH_COMPLETED) else 0) < shape.uploads
+]
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> Bucket:
+    """A bucket of this file's own; where the judge is no judge of races, nothing is said."""
+    s3_server.require_exact_judge()
+    return Bucket(bucket_options(s3_server.new_bucket(), s3_server.properties()))
+
+
+@pytest.fixture
+def place(bucket: Bucket) -> Iterator[str]:
+    """A place with inputs."""
+    location = bucket.path(f"w/t/p={next(_numbers)}")
+    made_place(bucket, location)
+    yield location
+    while CHILDREN:
+        CHILDREN.pop().end()
+
+
+def take_over(bucket: Bucket, location: str) -> None:
+    """What whoever claims a place does before anything else."""
+    store = S3Store(bucket)
+    with store.claim(location, owner="taker", token="taker", now=0.0, stale_seconds=BY_ANY_CLAIM):
+        store.roll_forward(location, visible_only=True)
+        store.roll_forward(location)
+        store.revoke_others(location)
+
+
+def clean(bucket: Bucket, location: str) -> None:
+    """A newer base, and the end of all that it makes obsolete, with what dead runs have staged."""
+    publishing_run(bucket, location, Shape(directories=("base_0000007",), files=1), unique="newer")
+    remove(bucket, location, *INPUTS, *(name for shape in SHAPES.values() for name in shape.directories))
+    for name in left_staged(bucket, location):
+        assert S3Store(bucket).remove_staging(f"{location}/{name}") is None
+
+
+@pytest.mark.parametrize(("step", "shape"), MOMENTS)
+def test_a_run_that_is_killed(bucket: Bucket, place: str, step: str, shape: Shape) -> None:
+    child = Child(lambda: publishing_run(bucket, place, shape), kill=step)
+    assert child.wait() == -signal.SIGKILL
+    take_over(bucket, place)
+    is_there = shape.hidden or published(readers_see(bucket, place), shape)
+    assert is_there or STEPS.index(step) < STEPS.index(Point.RECORDED)
+    assert not S3Store(bucket).unfinished(place)
+    publishing_run(bucket, place, Shape(directories=("base_0000007",), files=2), unique="next")
+    for name in left_staged(bucket, place):
+        assert S3Store(bucket).remove_staging(f"{place}/{name}") is None
+    assert uploads_in_flight(bucket, place) == []
+
+
+@pytest.mark.parametrize("cleaned", [False, True])
+@pytest.mark.parametrize(("step", "shape"), MOMENTS)
+def test_a_run_that_slept(bucket: Bucket, place: str, step: str, shape: Shape, cleaned: bool) -> None:
+    """Whatever the others have made of the place meanwhile, it changes nothing when it wakes."""
+    child = Child(lambda: publishing_run(bucket, place, shape), stop=step)
+    assert child.wait() == -signal.SIGSTOP
+    take_over(bucket, place)
+    if cleaned:
+        clean(bucket, place)
+    before = readers_see(bucket, place)
+    if not shape.hidden:
+        published(before, shape)
+    child.wake()
+    after = readers_see(bucket, place)
+    if shape.hidden:  # what never commits may be given up; nothing of it comes back
+        assert after.keys() <= before.keys()
+    else:
+        assert after == before
+    assert not S3Store(bucket).unfinished(place)
+    assert uploads_in_flight(bucket, place) == []
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_a_run_that_nobody_disturbs(bucket: Bucket, place: str, shape: Shape) -> None:
+    publishing_run(bucket, place, shape)
+    if shape.hidden:
+        assert len(readers_see(bucket, place)) == len(INPUTS) + 2 * (2 + 1)
+    else:
+        assert published(readers_see(bucket, place), shape)
+    assert left_staged(bucket, place) == []
+    assert uploads_in_flight(bucket, place) == []
+    assert S3Store(bucket).holder(place) is None
+
+
+@pytest.mark.parametrize("step", [Point.FIRST_RENAMED, f"{EACH_COMPLETED}:2", f"{EACH_COMPLETED}:3"])
+def test_a_taker_that_is_killed_while_it_finishes(bucket: Bucket, place: str, step: str) -> None:
+    first = Child(lambda: publishing_run(bucket, place, TWO_FILES), stop=Point.RECORDED)
+    first.wait()
+    assert Child(lambda: take_over(bucket, place), kill=step).wait() == -signal.SIGKILL
+    assert S3Store(bucket).unfinished(place)
+    assert first.wake() == 0
+    assert published(readers_see(bucket, place), TWO_FILES)
+    take_over(bucket, place)
+    assert published(readers_see(bucket, place), TWO_FILES)
+
+
+@pytest.mark.parametrize("step", [Point.RECORDED, Point.FIRST_RENAMED])
+@pytest.mark.parametrize("shape", [ONE_FILE, TWO_FILES, DELTA])
+def test_what_is_recorded_and_lacks_an_input(bucket: Bucket, place: str, step: str, shape: Shape) -> None:
+    """As long as nothing of it is visible it is discarded; then it is finished all the same."""
+    child = Child(lambda: publishing_run(bucket, place, shape), stop=step)
+    child.wait()
+    remove(bucket, place, INPUTS[0])
+    (done,) = S3Store(bucket).roll_forward(place)
+    assert done.outcome == ("discarded" if step is Point.RECORDED else "finished")
+    assert published(readers_see(bucket, place), shape) == (done.outcome == "finished")
+    before = readers_see(bucket, place)
+    child.wake()
+    assert readers_see(bucket, place) == before
+    assert uploads_in_flight(bucket, place) == []
+
+
+def test_half_of_a_base_keeps_readers_away(bucket: Bucket, place: str) -> None:
+    child = Child(lambda: publishing_run(bucket, place, TWO_FILES), kill=f"{EACH_COMPLETED}:2")
+    child.wait()
+    seen = readers_see(bucket, place)
+    assert b'"dataFormat": "publishing"' in seen["base_0000005/_metadata_acid"]
+    assert any(name.startswith("base_0000005/bucket") for name in seen)
+    with pytest.raises(CorruptError, match="dataFormat is 'publishing'"):
+        list_location(S3Store(bucket).files, place)
+
+
+@pytest.mark.parametrize("inputs", ["there", "gone"])
+def test_uploads_that_somebody_else_aborts(bucket: Bucket, place: str, inputs: str) -> None:
+    """A half that can never be completed is taken back while the inputs are there; else a person has to decide."""
+    child = Child(lambda: publishing_run(bucket, place, TWO_FILES), kill=f"{EACH_COMPLETED}:2")
+    child.wait()
+    abort_recorded(bucket, place)
+    if inputs == "gone":
+        remove(bucket, place, INPUTS[1])
+        before = readers_see(bucket, place)
+        with pytest.raises(CorruptError, match=r"some of its files are gone and so is delta_0000005"):
+            S3Store(bucket).roll_forward(place)
+        assert readers_see(bucket, place) == before
+        return
+    (done,) = S3Store(bucket).roll_forward(place)
+    assert done.outcome == "discarded"
+    assert not published(readers_see(bucket, place), TWO_FILES)
+    assert left_staged(bucket, place) == []
+
+
+def test_an_upload_that_was_aborted_before_is_found_out_in_time(
+    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = publishing.S3Stage.accept
+
+    def aborting(self: Any, directory: str, attempts: Any) -> Any:
+        completing.abort(bucket, attempts[1].key, attempts[1].upload)
+        return accept(self, directory, attempts)
+
+    monkeypatch.setattr(publishing.S3Stage, "accept", aborting)
+    with pytest.raises(RetryError, match="somebody else has aborted its upload"):
+        publishing_run(bucket, place, TWO_FILES)
+    assert readers_see(bucket, place).keys() == {f"{name}/bucket_00000" for name in INPUTS}
+    assert left_staged(bucket, place) == []
+    assert uploads_in_flight(bucket, place) == []
+
+
+def test_what_readers_would_see_half_of_is_refused(bucket: Bucket, place: str) -> None:
+    for shape in (
+        Shape(directories=("delta_0000001_0000005", "delete_delta_0000001_0000005"), files=1),
+        Shape(directories=("delta_0000001_0000005",), files=2),
+    ):
+        with pytest.raises(RefusedError, match="major"):
+            publishing_run(bucket, place, shape)
+    assert left_staged(bucket, place) == []
+    assert uploads_in_flight(bucket, place) == []
+
+
+def test_a_name_that_is_taken(bucket: Bucket, place: str) -> None:
+    bucket.client.put_object(Bucket=bucket.name, Key=bucket.key(f"{place}/base_0000005/bucket_00007"), Body=b"x")
+    with pytest.raises(ConflictError, match="already exists"):
+        publishing_run(bucket, place, TWO_FILES)
+    assert uploads_in_flight(bucket, place) == []
+
+
+def test_staging_is_removed_by_its_store_alone(bucket: Bucket, place: str) -> None:
+    store = S3Store(bucket)
+    store.stage(place, unique="u", owner="o", now=0.0)
+    with pytest.raises(RefusedError, match="staged"):
+        store.files.remove_tree(place, "_tmp_u")
+    Child(lambda: publishing_run(bucket, place, TWO_FILES, "r"), kill=Point.RECORDED).wait()
+    assert "to be finished" in (store.remove_staging(f"{place}/_tmp_r") or "")
+
+
+def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: Bucket, place: str) -> None:
+    """What it leaves is hidden, is known as litter, and its upload ends with it."""
+    store = S3Store(bucket)
+    stage = store.stage(place, unique="u", owner="o", now=0.0)
+    store.revoke_others(place)
+    assert store.remove_staging(stage.path) is None
+    before = readers_see(bucket, place)
+    for path in (stage.output_path("base_0000005", "bucket_00000", "1-a"), f"{stage.path}/_attempts/part"):
+        sink = store.data().create(path)
+        sink.write(b"late")
+        if path.endswith("part"):
+            continue  # and it is killed here
+        sink.close()
+    assert readers_see(bucket, place) == before
+    assert len(uploads_in_flight(bucket, place)) == (0 if s3_server.judge == "minio" else 2)
+    (litter,) = find_litter(store.files, place, now=time.time() + 2 * LITTER_SECONDS)
+    assert store.remove_staging(f"{place}/{litter.name}") is None
+    assert uploads_in_flight(bucket, place) == []
+    assert left_staged(bucket, place) == []
+
+
+# --- answers that are lost ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tries", ["1", "3"])
+@pytest.mark.parametrize("shape", [ONE_FILE, TWO_FILES])
+def test_an_answer_that_is_lost_at_any_request(s3_server: S3Server, bucket: Bucket, tries: str, shape: Shape) -> None:
+    """Tried again, nothing comes of it; else the run may fail, and the next one finds what it can finish or drop."""
+    with Relay(s3_server.port) as relay:
+        far = Bucket(
+            bucket_options(bucket.name, s3_server.properties(relay.endpoint) | {"fs.s3a.attempts.maximum": tries})
+        )
+        outcomes = set()
+        for number in itertools.count():
+            place = bucket.path(f"w/t/p={next(_numbers)}")
+            made_place(bucket, place)
+            relay.lose, relay.skip = re.compile("^(PUT|POST|DELETE) "), number
+            try:
+                publishing_run(far, place, shape)
+                outcomes.add("fine")
+            except AcidError:
+                assert tries == "1"
+                outcomes.add("failed")
+                take_over(bucket, place)
+            if relay.lose is not None:
+                break  # the run has made fewer requests
+            is_there = published(readers_see(bucket, place), shape)
+            assert is_there or tries == "1"
+            take_over(bucket, place)
+            assert published(readers_see(bucket, place), shape) == is_there
+            for name in left_staged(bucket, place):
+                assert S3Store(bucket).remove_staging(f"{place}/{name}") is None
+            left = uploads_in_flight(bucket, place)
+            assert len(left) <= 1  # one whose number was in the answer that was lost
+    assert relay.lost >= 15
+    assert outcomes == ({"fine", "failed"} if tries == "1" else {"fine"})
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_held_by_one(bucket: Bucket, place: str) -> None:
+    store = S3Store(bucket)
+    with store.claim(place, owner="one", token="1", now=1.0) as held:
+        with pytest.raises(ConflictError, match="one has worked on it since 1970-01-01T00:00:01"):
+            store.claim(place, owner="two", token="2", now=2.0)
+        found = store.holder(place)
+        assert found is not None
+        assert (found.owner, found.token, found.start, found.is_stale()) == ("one", "1", 1.0, False)
+        held.assert_mine()
+        with store.claim(place, owner="two", token="2", now=2.0, stale_seconds=BY_ANY_CLAIM) as taken:
+            with pytest.raises(ConflictError, match="taken it over"):
+                held.assert_mine()
+            held.release()
+            taken.assert_mine()
+    assert store.holder(place) is None
+    store.claim(place, owner="three", token="3", now=3.0).release()
+
+
+def test_a_claim_of_a_process_that_has_ended_is_stale(bucket: Bucket, place: str) -> None:
+    store = S3Store(bucket)
+    Child(lambda: publishing_run(bucket, place, ONE_FILE), kill=Point.CLAIMED).wait()
+    store.claim(place, owner="two", token="2", now=2.0).release()
+
+
+def test_of_many_takers_one_wins(bucket: Bucket, place: str) -> None:
+    for _ in range(3):
+        takers = [Child(lambda n=n: _take_and_stay(bucket, place, n), stop="") for n in range(6)]
+        assert sorted(taker.wait() for taker in takers) == [0, 3, 3, 3, 3, 3]
+
+
+def _take_and_stay(bucket: Bucket, place: str, number: int) -> None:
+    """Claims without a release: the process has ended once the others are counted, so that the next round can."""
+    from integration.s3_runs import pause
+
+    S3Store(bucket).claim(place, owner=str(number), token=str(number), now=0.0)
+    for _ in range(30):
+        pause()
+
+
+def test_a_place_that_is_none(bucket: Bucket, place: str) -> None:
+    store = S3Store(bucket)
+    with pytest.raises(CorruptError, match="no object below"):
+        store.claim(f"{place}/none", owner="o", token="t", now=0.0)
+    with pytest.raises(RefusedError, match="is an object"):
+        store.claim(f"{place}/{INPUTS[0]}/bucket_00000", owner="o", token="t", now=0.0)
+
+
+# --- what the store has to keep -------------------------------------------------------------------------------------
+
+
+def test_the_store_keeps_what_publication_rests_on(bucket: Bucket, place: str) -> None:
+    before = readers_see(bucket, place)
+    S3Store(bucket).require_conditions(place, unique="u")
+    assert readers_see(bucket, place) == before
+    assert [entry.name for entry in S3Store(bucket).files.list_directory(place)] == sorted(INPUTS)
+    assert uploads_in_flight(bucket, place) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "condition", "says"),
+    [
+        ("put_object", "IfNoneMatch", "makes an object that is there already"),
+        ("put_object", "IfMatch", "replaces an object that has changed"),
+        ("complete_multipart_upload", "IfNoneMatch", "completes an upload over an object"),
+    ],
+)
+def test_a_store_that_ignores_a_condition_is_refused(
+    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch, call: str, condition: str, says: str
+) -> None:
+    asked = getattr(bucket.client, call)
+    monkeypatch.setattr(
+        bucket.client, call, lambda **given: asked(**{name: item for name, item in given.items() if name != condition})
+    )
+    with pytest.raises(RefusedError, match=says):
+        S3Store(bucket).require_conditions(place, unique="u")
+    assert [entry.name for entry in S3Store(bucket).files.list_directory(place)] == sorted(INPUTS)
+
+
+# --- mutants: without a rule of the protocol, a sleeper does harm ---------------------------------------------------
+
+
+def _mutant(monkeypatch: pytest.MonkeyPatch, name: str, *modules: Any) -> Callable[[Any], None]:
+    def use(work: Any) -> None:
+        for module in modules:
+            monkeypatch.setattr(module, name, work)
+
+    return use
+
+
+def test_a_mutant_whose_marker_moves_without_a_condition(
+    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moving(own: Bucket, marker: Any, state: Any, recorded: Any = None) -> Any:
+        from dataclasses import replace
+
+        from acidlib.storage.s3 import markers
+
+        moved = replace(marker, state=state, recorded=recorded)
+        answer = own.client.put_object(Bucket=own.name, Key=own.key(marker.path), Body=markers._encoded(moved))
+        return replace(moved, version=answer["ETag"])
+
+    _mutant(monkeypatch, "move_marker", publishing, unfinished)(moving)
+    child = Child(lambda: publishing_run(bucket, place, ONE_FILE), stop=Point.CHECKED)
+    child.wait()
+    take_over(bucket, place)
+    before = readers_see(bucket, place)
+    child.wake()
+    assert readers_see(bucket, place) != before
+
+
+def test_a_mutant_that_completes_before_it_records(bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the marker nothing tells the taker of a half, and nothing stops the sleeper."""
+    monkeypatch.setattr(publishing, "move_marker", lambda own, marker, state, recorded=None: marker)
+    child = Child(lambda: publishing_run(bucket, place, TWO_FILES), stop=f"{EACH_COMPLETED}:2")
+    child.wait()
+    take_over(bucket, place)
+    with pytest.raises(AssertionError):
+        published(readers_see(bucket, place), TWO_FILES)
+    child.wake()
+
+
+def test_a_mutant_that_revokes_by_aborting_in_the_order_of_keys(
+    bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Child(lambda: publishing_run(bucket, place, TWO_FILES), stop=f"{EACH_COMPLETED}:2")
+    child.wait()
+    abort_recorded(bucket, place)
+    with pytest.raises(AssertionError):
+        published(readers_see(bucket, place), TWO_FILES)
+    remove(bucket, place, INPUTS[0])
+    with pytest.raises(AcidError):
+        take_over(bucket, place)
+    child.wake()
+
+
+def test_a_mutant_whose_markers_are_plain_objects(bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sleeper that wakes after the cleaner brings a directory back, of which only markers are left."""
+
+    def putting(own: Bucket, attempt: Any) -> bool:
+        if attempt.file.startswith("_"):
+            own.client.put_object(Bucket=own.name, Key=attempt.key, Body=b"2", Metadata={"acidlib": attempt.mark})
+            return True
+        return bool(completed(own, attempt))
+
+    completed = completing.complete
+    _mutant(monkeypatch, "complete", completing, publishing)(putting)
+    child = Child(lambda: publishing_run(bucket, place, ONE_FILE), stop=Point.FIRST_RENAMED)
+    child.wait()
+    take_over(bucket, place)
+    clean(bucket, place)
+    before = readers_see(bucket, place)
+    child.wake()
+    assert readers_see(bucket, place) != before
