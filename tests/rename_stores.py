@@ -44,12 +44,12 @@ class RenameStoreUnderTest:
 
     def lay(self, path: str, data: bytes | None) -> None:
         if data is None:
-            self.stores._renaming(self.root).make_directory(path)
+            self.stores.renaming_files(self.root).make_directory(path)
         else:
             self._write(path, data)
 
     def open(self, watch: Watch) -> Opened:
-        fs: Any = _Watched(self.stores._renaming(self.root), watch)
+        fs: Any = _Watched(self.stores.renaming_files(self.root), watch)
         return Opened(
             store=RenameStore(fs), fs=fs, write=lambda path, data: watch("write", lambda: self._write(path, data))
         )

@@ -24,7 +24,7 @@ import pytest
 
 from acidlib.errors import AcidError, ConflictError, RetryError
 from acidlib.model.location import Location
-from acidlib.storage.claims import Claim, ClaimInfo, is_claimed
+from acidlib.storage.claims import Claim, ClaimInfo
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.litter import find_litter
 from acidlib.storage.removing import remove_paths
@@ -238,7 +238,7 @@ def publishes(opened: Opened, held: Claim, place: Location, unique: str, layout:
 
 def claimed(opened: Opened, place: Location, unique: str) -> Claim:
     """A place that was claimed as runs do: what earlier ones staged is taken, what they recorded is finished."""
-    held = opened.store.claim(place, owner=unique, token=unique)
+    held = opened.store.claim(place, owner=unique, token=unique, now=time.time())
     try:
         opened.store.revoke_others(place)
         opened.store.roll_forward(place)
@@ -429,7 +429,7 @@ def holder_and_taker(under: StoreUnderTest, at: int) -> bool:
 
     def owns(talk: Talk) -> list[bool]:
         lay(under, place)
-        held = under.open(Watched()).store.claim(place, owner="first", token="first")
+        held = under.open(Watched()).store.claim(place, owner="first", token="first", now=time.time())
         kept = []
         for _ in range(2):
             talk.sleep()
@@ -444,7 +444,7 @@ def holder_and_taker(under: StoreUnderTest, at: int) -> bool:
         opened = under.open(Watched(talk, "asleep", at))
         believe_dead()
         try:
-            held = opened.store.claim(place, owner="second", token="second")
+            held = opened.store.claim(place, owner="second", token="second", now=time.time())
         except ConflictError:
             return False
         held.assert_mine()
@@ -477,14 +477,18 @@ def claims_in_turn(under: StoreUnderTest, processes: int, claims: int) -> None:
         conflicts = done = 0
         while done < claims:
             try:
-                held = opened.store.claim(place, owner=str(number), token=f"{number}-{done}-{conflicts}")
+                held = opened.store.claim(
+                    place, owner=str(number), token=f"{number}-{done}-{conflicts}", now=time.time()
+                )
             except ConflictError:
                 conflicts += 1
                 continue
             under.lay(f"{inside}/{done}-{number}", None)
             assert len(opened.fs.list_directory(str(inside))) == 1, "two hold the place"
             held.assert_mine()
-            assert is_claimed(opened.fs, place, time.time())
+            holder = opened.store.holder(place, now=time.time())
+            assert holder is not None
+            assert not holder.is_stale
             opened.fs.remove_tree(str(inside), f"{done}-{number}")
             held.release()
             done += 1

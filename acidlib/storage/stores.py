@@ -55,13 +55,13 @@ class Stores:
         """What reads and removes there."""
         if location.kind == S3:
             return self._bucket(location)[0]
-        return self._renaming(location)
+        return self.renaming_files(location)
 
     def store(self, location: Location) -> Store:
         """What publishes there."""
         if location.kind == S3:
             return self._bucket(location)[1]
-        return RenameStore(self._renaming(location))
+        return RenameStore(self.renaming_files(location))
 
     def data(self, location: Location) -> TaskFiles:
         """What opens and creates data files there, for one task."""
@@ -82,7 +82,8 @@ class Stores:
         path = found.path if found.path.startswith("/") else str(Path(found.path).expanduser().absolute())
         return local_location(path)
 
-    def _renaming(self, location: Location) -> RenameFileSystem:
+    def renaming_files(self, location: Location) -> RenameFileSystem:
+        """The file system of a store that publishes by renames: local disks and HDFS."""
         if location.kind == HDFS:
             return HdfsFileSystem(location.authority, about_hdfs(self.configuration))
         return LocalFileSystem()
