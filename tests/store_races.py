@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe
 from typing import Any, Protocol
 
@@ -350,7 +351,9 @@ def takes_over(
         if cleans:
             publishes(opened, held, place, "second", LATER)
             gone = tuple(name for name in visible(seen(opened, place)) if name not in LATER)
-            assert not remove_paths(opened.fs, place, gone, before_each=held.assert_mine).failed
+            assert not remove_paths(
+                opened.fs, place, gone, remove=partial(opened.store.remove, place), before_each=held.assert_mine
+            ).failed
         else:
             publishes(opened, held, place, "second", layout)
         after = seen(opened, place)
@@ -370,8 +373,8 @@ def settles(under: StoreUnderTest, place: Location) -> Callable[[Talk], Any]:
     def work(talk: Talk) -> Seen:
         opened = under.open(lambda name, step: step())
         with claimed(opened, place, "third"):
-            for litter in find_litter(opened.fs, place, now=time.time() + 2 * DAY, own_token="third"):
-                opened.fs.remove_tree(str(place), litter.name)
+            for litter in find_litter(opened.fs, place, now=time.time() + 2 * DAY):
+                opened.store.remove(place, litter.name)
         return seen(opened, place)
 
     return work
