@@ -25,7 +25,7 @@ from acidlib.storage.s3.attempts import Attempt
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.options import bucket_options
 from acidlib.storage.s3.publishing import S3Stage
-from acidlib.storage.s3.store import S3Store
+from integration.s3_runs import Steps
 from integration.test_parts import make_table
 
 pytestmark = pytest.mark.live
@@ -52,7 +52,7 @@ def below(place: Path, directories: Sequence[str]) -> dict[str, bytes]:
 
 
 def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict[str, bytes]:
-    files = S3Store(bucket).files
+    files = Steps(bucket).files
     return {
         f"{name}/{entry.name}": files.read(f"{location}/{name}/{entry.name}")
         for name in directories
@@ -60,13 +60,13 @@ def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict
     }
 
 
-def whole(store: S3Store, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
+def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
     data = store.data()
     result = run_unit(unit, data, stage.output_path(unit.directory, unit.file_name, "0-a"), time.perf_counter)
     return result, None if result.path is None else data.attempt(result.path)
 
 
-def in_parts(store: S3Store, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
+def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
     found = plan_bucket(unit, store.data(), time.perf_counter)
     numbers = shares(found.actions, 20_000)
     assert len(numbers) > 1
@@ -83,7 +83,7 @@ def in_parts(store: S3Store, stage: S3Stage, unit: Unit) -> tuple[UnitResult, At
 def compacted(
     bucket: Bucket, location: str, inputs: CompactionInputs, units: Sequence[Unit], *, parts: bool = False
 ) -> tuple[str, ...]:
-    store = S3Store(bucket)
+    store = Steps(bucket)
     stage = store.stage(location, unique="u", owner="o", now=0.0)
     made = [(in_parts if parts else whole)(store, stage, replace(unit, location=location)) for unit in units]
     directories = [
@@ -126,7 +126,7 @@ def test_tables_that_hive_wrote(
     location = bucket.path(f"w/{fixture}-{txn}")
     uploaded(bucket, place, location)
     local = list_location(LocalFileSystem(), str(place))
-    listed = list_location(S3Store(bucket).files, location)
+    listed = list_location(Steps(bucket).files, location)
     assert [(file.path, file.length) for file in listed.files] == [(file.path, file.length) for file in local.files]
     assert listed.directories == local.directories
     assert listed.compacted_bases == local.compacted_bases
@@ -144,7 +144,7 @@ def test_few_requests_make_a_file(s3_server: S3Server, bucket: Bucket, tmp_path:
     _, units = plan(place, MAJOR)
     with Relay(s3_server.port) as relay:
         far = Bucket(bucket_options(bucket.name, s3_server.properties(relay.endpoint)))
-        store = S3Store(far)
+        store = Steps(far)
         stage = store.stage(location, unique="u", owner="o", now=0.0)
         relay.reset()
         (unit,) = units
