@@ -8,6 +8,7 @@ from acidlib.storage.s3.claiming import Holder, S3Claim, claim, holder
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.data import S3DataFiles
 from acidlib.storage.s3.files import S3FileSystem
+from acidlib.storage.s3.markers import State, read_marker
 from acidlib.storage.s3.probe import require_conditions
 from acidlib.storage.s3.publishing import S3Stage, create_stage, remove_staging
 from acidlib.storage.s3.unfinished import revoke_others, roll_forward, unfinished_publications
@@ -80,6 +81,9 @@ class S3Store:
         Never what is recorded to become visible.
         """
         try:
+            marker = read_marker(self._bucket, staging)
+            if marker is not None and marker.state is State.RECORDED:
+                return f"{staging} holds a publication that is to be finished"
             remove_staging(self._bucket, staging)
         except AcidError as error:
             return str(error)
