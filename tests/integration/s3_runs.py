@@ -7,13 +7,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from acidlib.points import KILL_AT, STOP_AT, Point, passing
+from acidlib.storage.records import StagedDirectory
 from acidlib.storage.s3 import claiming, completing, probe, publishing, unfinished
+from acidlib.storage.s3.attempts import Attempt
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.data import S3DataFiles
 from acidlib.storage.s3.files import S3FileSystem
@@ -83,7 +85,7 @@ def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "f
                     sink.close()
                     attempts.append(data.attempt(path))
                     passing(Point.CLOSED)
-                directories.append(stage.accept(directory, attempts))
+                directories.append(accepted(stage, directory, attempts))
             passing(Point.ACCEPTED)
             if shape.hidden:
                 stage.publish_hidden(directories, last_check=claim.assert_mine)
@@ -114,6 +116,13 @@ class Steps:
 
 CHILDREN: list[Child] = []
 """Those of the test that runs."""
+
+
+def accepted(stage: publishing.S3Stage, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
+    """What tasks have made, as the driver takes it."""
+    accept = getattr(stage, "accept_uploads", stage.accept)
+    found: StagedDirectory = accept(directory, attempts)
+    return found
 
 
 class Child:

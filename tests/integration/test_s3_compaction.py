@@ -25,7 +25,7 @@ from acidlib.storage.s3.attempts import Attempt
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.options import bucket_options
 from acidlib.storage.s3.publishing import S3Stage
-from integration.s3_runs import Steps
+from integration.s3_runs import Steps, accepted
 from integration.test_parts import make_table
 
 pytestmark = pytest.mark.live
@@ -87,7 +87,7 @@ def compacted(
     stage = store.stage(location, unique="u", owner="o", now=0.0)
     made = [(in_parts if parts else whole)(store, stage, replace(unit, location=location)) for unit in units]
     directories = [
-        stage.accept(name, [attempt for _, attempt in made if attempt is not None and attempt.directory == name])
+        accepted(stage, name, [attempt for _, attempt in made if attempt is not None and attempt.directory == name])
         for name in filled_directories(inputs, [result for result, _ in made])
     ]
     if inputs.publication is Publication.COMMIT:
@@ -152,6 +152,6 @@ def test_few_requests_make_a_file(s3_server: S3Server, bucket: Bucket, tmp_path:
         assert attempt is not None
         assert relay.requests == {"GET": len(unit.inputs) + len(unit.deletes), "PUT": 2, "POST": 1}  # one is a note
         relay.reset()
-        directory = stage.accept(unit.directory, [attempt])
+        directory = accepted(stage, unit.directory, [attempt])
         stage.publish([directory], inputs=(), last_check=lambda: None)
         assert sum(relay.requests.values()) <= 15

@@ -20,6 +20,7 @@ from acidlib.storage.litter import LITTER_SECONDS, find_litter
 from acidlib.storage.s3 import completing, publishing, unfinished
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.options import bucket_options
+from integration import s3_runs
 from integration.s3_runs import (
     BY_ANY_CLAIM,
     CHILDREN,
@@ -33,6 +34,7 @@ from integration.s3_runs import (
     Shape,
     Steps,
     abort_recorded,
+    accepted,
     left_staged,
     made_place,
     published,
@@ -211,13 +213,11 @@ def test_uploads_that_somebody_else_aborts(bucket: Bucket, place: str, inputs: s
 def test_an_upload_that_was_aborted_before_is_found_out_in_time(
     bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accept = publishing.S3Stage.accept
-
-    def aborting(self: Any, directory: str, attempts: Any) -> Any:
+    def aborting(stage: Any, directory: str, attempts: Any) -> Any:
         completing.abort(bucket, attempts[1].key, attempts[1].upload)
-        return accept(self, directory, attempts)
+        return accepted(stage, directory, attempts)
 
-    monkeypatch.setattr(publishing.S3Stage, "accept", aborting)
+    monkeypatch.setattr(s3_runs, "accepted", aborting)
     with pytest.raises(RetryError, match="somebody else has aborted its upload"):
         publishing_run(bucket, place, TWO_FILES)
     assert readers_see(bucket, place).keys() == {f"{name}/bucket_00000" for name in INPUTS}
