@@ -154,4 +154,5 @@ def test_few_requests_make_a_file(s3_server: S3Server, bucket: Bucket, tmp_path:
         relay.reset()
         directory = accepted(stage, unit.directory, [attempt])
         stage.publish([directory], inputs=(), last_check=lambda: None)
+        assert stage.discard() is None
         assert sum(relay.requests.values()) <= 15

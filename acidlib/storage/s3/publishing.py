@@ -47,6 +47,7 @@ class S3Stage:
         self._location = location
         self._marker = marker
         self._accepted: dict[tuple[str, str], Attempt] = {}
+        self._ended = False
 
     @property
     def path(self) -> str:
@@ -125,6 +126,8 @@ class S3Stage:
         The marker first says that this run is revoked, so that not even a request of ours that is still on its way can
         record anything.
         """
+        if self._ended:
+            return None
         try:
             found = read_marker(self._bucket, self.path)
             if found is not None and found.state is State.RECORDED:
@@ -182,6 +185,7 @@ class S3Stage:
         leftover = None
         try:
             remove_staging(self._bucket, self.path, recorded.uploads, is_settled=True)
+            self._ended = True
         except AcidError as error:
             leftover = str(error)
         passing(Point.UNRECORDED)
