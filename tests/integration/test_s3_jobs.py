@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from judges import merge
-from judges.fixtures import Fixture, fixtures
+from judges.fixtures import Fixture
 from judges.plain_rows import insert_only_rows
 from s3_tables import downloaded, uploaded
 from servers.s3 import S3Server
 
 from integration.harness import AROUND, Jobs, fixture
-from integration.test_hdfs_jobs import asked, contents
+from integration.test_hdfs_jobs import asked, contents, each_table
 
 pytestmark = pytest.mark.live
 
@@ -34,8 +34,7 @@ def parts(place: Path) -> list[Path]:
     return merge.partitions(place)
 
 
-@pytest.mark.parametrize("kind", ["minor", "major"])
-@pytest.mark.parametrize("table", [*fixtures(), *fixtures(insert_only=True)], ids=lambda table: table.name)
+@each_table("major")
 def test_tables_that_hive_wrote(
     s3_server: S3Server, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
 ) -> None:
