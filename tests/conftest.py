@@ -31,7 +31,8 @@ TOGETHER = {
     "Hive 4's cases": ("hive4_tables",),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_columns"),
     "both metastores": ("sleepers_live", "metastore_transport", "holds_live", "hive4_requests", "metastore_contract"),
-    "HDFS": ("hdfs", "hdfs_faults", "hdfs_server"),
+    "HDFS": ("hdfs_races", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_server"),
+    "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction"),
     "Spark": ("spark", "spark_cluster", "quickstart"),
 }
 GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for name in names}

@@ -12,7 +12,6 @@ import random
 import signal
 import time
 import warnings
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -414,9 +413,9 @@ def tried(
     return True
 
 
-def try_all_steps(under: StoreUnderTest, layout: str, how: str, **more: Any) -> int:
-    """Try a run at its steps; how many there are, or some more."""
-    at = zlib.crc32(f"{layout} {how} {more}".encode()) % under.apart  # each test tries others
+def try_all_steps(under: StoreUnderTest, layout: str, how: str, *, first: int = 0, **more: Any) -> int:
+    """Try a run at its steps, from the first one on; how many there are, or some more."""
+    at = first % under.apart
     while tried(under, LAYOUTS[layout], how, at, **more):
         at += under.apart
         assert at < 200
@@ -507,19 +506,30 @@ def claims_in_turn(under: StoreUnderTest, processes: int, claims: int) -> None:
     assert "hidden" not in result(lambda talk: seen(under.open(Watched()), place))
 
 
+WAYS = [
+    (how, seed, cleans, layout)
+    for how, cleans in (("killed", False), ("asleep", False), ("asleep", True))
+    for seed in SEEDS
+    for layout in LAYOUTS
+]
+"""How a run ends, the seed of lost answers, whether a cleaner comes after it, and what it publishes."""
+
+
 class StoreRaces:
-    """The suite; a class for a store takes it over, with a fixture `under`."""
+    """The suite; a class for a store takes it over, with a fixture `under`.
 
-    @pytest.mark.parametrize("seed", SEEDS)
-    @pytest.mark.parametrize("layout", LAYOUTS)
-    def test_killed(self, under: StoreUnderTest, layout: str, seed: int | None) -> None:
-        assert try_all_steps(under, layout, "killed", seed=seed) > 10
+    Where steps are apart, each way begins at another one, so that together they try all.
+    """
 
-    @pytest.mark.parametrize("cleans", [False, True], ids=["", "after a cleaner"])
-    @pytest.mark.parametrize("seed", SEEDS)
-    @pytest.mark.parametrize("layout", LAYOUTS)
-    def test_asleep(self, under: StoreUnderTest, layout: str, seed: int | None, cleans: bool) -> None:
-        assert try_all_steps(under, layout, "asleep", seed=seed, cleans=cleans) > 10
+    @pytest.mark.parametrize(
+        ("first", "how", "seed", "cleans", "layout"),
+        [(first, *way) for first, way in enumerate(WAYS)],
+        ids=["-".join(str(it) for it in way if it not in (None, False)) for way in WAYS],
+    )
+    def test_a_run_that_ends_or_sleeps(
+        self, under: StoreUnderTest, first: int, how: str, seed: int | None, cleans: bool, layout: str
+    ) -> None:
+        assert try_all_steps(under, layout, how, seed=seed, cleans=cleans, first=first) > 10
 
     def test_a_task_that_outlives_its_run(self, under: StoreUnderTest) -> None:
         try_all_steps(under, "two directories", "outlived by a task")

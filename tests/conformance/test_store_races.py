@@ -38,7 +38,7 @@ def under(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         refuse_flag(monkeypatch)
     if request.param == "mount":
         place = request.getfixturevalue("mount")
-    return RenameStoreUnderTest(Stores(), at(place))
+    return RenameStoreUnderTest(Stores(), at(place), apart=1 if request.param == FLAG else 3)
 
 
 class TestLocalStores(StoreRaces):

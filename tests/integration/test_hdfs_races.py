@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rename_stores import RenameStoreUnderTest
 from servers.hdfs import Hdfs
-from store_races import StoreRaces, StoreUnderTest
+from store_races import WAYS, StoreRaces, StoreUnderTest
 
 from acidlib.storage.stores import Stores
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 @pytest.fixture
 def under(hdfs: Hdfs) -> StoreUnderTest:
     stores = Stores(configuration=hdfs.configuration)
-    return RenameStoreUnderTest(stores, stores.locate(hdfs.new_directory()), apart=8)
+    return RenameStoreUnderTest(stores, stores.locate(hdfs.new_directory()), apart=len(WAYS))
 
 
 class TestHdfs(StoreRaces):

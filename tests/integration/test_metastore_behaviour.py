@@ -285,7 +285,9 @@ def last_heartbeat(hms: Hms, lock_id: int) -> int:
     return max(lock.heartbeat_ms or 0 for lock in hms.show_locks() if lock.lock_id == lock_id)
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize(
+    ("metastore", "end"), [(Generation.HIVE3, "kill"), (Generation.HIVE4, "stop")], indirect=["metastore"]
+)
 def test_heartbeats_go_on_after_a_restart_of_the_metastore(
     metastore: Metastore, hms: Hms, beats: Heartbeater, end: str
 ) -> None:
@@ -309,7 +311,8 @@ def test_heartbeats_go_on_after_a_restart_of_the_metastore(
 @HIVE4
 def test_a_compaction_survives_a_restart_of_the_metastore(metastore: Metastore, hms: Hms, beats: Heartbeater) -> None:
     transaction = begin_compaction(hms, beats, database="default", table="c", partition=None, agent="acidlib-1")
-    metastore.restart()
+    metastore.kill()
+    metastore.start()
     before = last_txn_heartbeat(hms, transaction.txn_id)
     until(lambda: last_txn_heartbeat(hms, transaction.txn_id) > before)
     transaction.commit()

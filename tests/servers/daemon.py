@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Self
 
 from acidlib.model.generation import Generation
+from servers.class_archive import ClassArchive
 from servers.errors import ServerError
 from servers.jars import hive_release
 from servers.java import java_command
 from servers.process import ServerProcess, free_port, listens
-from servers.settings import write_settings
+from servers.settings import log_options, write_settings
 
 # what Hive reaches into: closed since Java 17
 _OPENED = (
@@ -73,6 +74,7 @@ class Daemon(abc.ABC):
         self._heap = heap
         self._given = dict(properties)
         self._process: ServerProcess | None = None
+        self._archive: ClassArchive | None = None
 
     @property
     @abc.abstractmethod
@@ -105,6 +107,8 @@ class Daemon(abc.ABC):
         """Ends it in an orderly way."""
         if self._process is not None:
             self._process.stop()
+        if self._archive is not None:
+            self._archive.make(self._classes)
 
     def kill(self) -> None:
         """Ends it as a crash would."""
@@ -133,11 +137,24 @@ class Daemon(abc.ABC):
         """Stops it."""
         self.stop()
 
+    @property
+    def _classes(self) -> Path:
+        return self._directory / "classes"
+
     def _new_process(self) -> ServerProcess:
+        jars = self._jars()
+        kind = f"{self._main[0].rpartition('.')[2]}-{self.generation.value}"
+        self._archive = ClassArchive(kind, jars, _JVM_OPTIONS)
         java = java_command(
             heap=self._heap,
-            options=(*_JVM_OPTIONS, f"-Djava.io.tmpdir={self.work_dir}"),
-            class_path=[str(self.conf_dir), *self._jars()],
+            options=(
+                *_JVM_OPTIONS,
+                *self._archive.arguments(self._classes),
+                *log_options(self.conf_dir),
+                f"-Djava.io.tmpdir={self.work_dir}",
+            ),
+            # the jars first, as those of the archive; they have no settings but those of the log
+            class_path=[*jars, str(self.conf_dir)],
             arguments=self._directory / "class-path",
         )
         return ServerProcess(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,12 +109,17 @@ class HiveServer(Daemon):
         that of Hive has 83 MB, and its copies took as long as the queries.
         """
         jars = super()._jars()
-        small = self.work_dir / "dag-utils.jar"
-        whole = next(jar for jar in jars if Path(jar).name.startswith("hive-exec-"))
-        with zipfile.ZipFile(whole) as source, zipfile.ZipFile(small, "w") as target:
-            for name in source.namelist():
-                if name.startswith("org/apache/hadoop/hive/ql/exec/tez/DagUtils"):
-                    target.writestr(name, source.read(name))
+        whole = Path(next(jar for jar in jars if Path(jar).name.startswith("hive-exec-")))
+        small = whole.parents[1] / "dag-utils.jar"
+        if not small.is_file():
+            half = self.work_dir / small.name
+            with zipfile.ZipFile(whole) as source, zipfile.ZipFile(half, "w") as target:
+                for name in source.namelist():
+                    if name.startswith("org/apache/hadoop/hive/ql/exec/tez/DagUtils"):
+                        target.writestr(name, source.read(name))
+            copy = small.with_name(f"{small.name}.{os.getpid()}")
+            shutil.copy(half, copy)
+            copy.rename(small)
         return [str(small), *jars]
 
     def _prepare(self) -> None:

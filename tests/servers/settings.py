@@ -25,21 +25,21 @@ logger.datanucleus.level = ERROR
 logger.pool.name = com.zaxxer
 logger.pool.level = WARN
 """
-# the metastore, HiveServer2 and what runs inside a query look for one file each
-LOG4J_FILES = (
-    "log4j2.properties",
-    "metastore-log4j2.properties",
-    "hive-log4j2.properties",
-    "hive-exec-log4j2.properties",
-)
+LOG4J_FILE = "log4j2.properties"
+# the library itself, the metastore, HiveServer2 and what runs inside a query
+_LOG4J_OPTIONS = ("log4j2.configurationFile", "metastore.log4j.file", "hive.log4j.file", "hive.exec.log4j.file")
 
 
 def write_settings(directory: Path, properties: Mapping[str, str]) -> None:
     """Fills a configuration directory, made when it is not there."""
     directory.mkdir(parents=True, exist_ok=True)
     write_site(directory / "hive-site.xml", properties)
-    for name in LOG4J_FILES:
-        (directory / name).write_text(LOG4J)
+    (directory / LOG4J_FILE).write_text(LOG4J)
+
+
+def log_options(directory: Path) -> list[str]:
+    """What tells a server to take the settings of its log from a directory and nowhere else."""
+    return [f"-D{name}={directory / LOG4J_FILE}" for name in _LOG4J_OPTIONS]
 
 
 def write_site(path: Path, properties: Mapping[str, str]) -> None:
