@@ -24,6 +24,8 @@ pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour", "files
 HERE = "tests/integration/test_"
 # files that use the same servers, of which a process starts one each (integration/conftest.py)
 TOGETHER = {
+    # waits more than it works: beside the others from the start
+    "HDFS": ("hdfs_races", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_server"),
     "HiveServer2": (
         *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),
         *("hive4_type_changes", "servers"),
@@ -31,7 +33,6 @@ TOGETHER = {
     "Hive 4's cases": ("hive4_tables",),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_columns"),
     "both metastores": ("sleepers_live", "metastore_transport", "holds_live", "hive4_requests", "metastore_contract"),
-    "HDFS": ("hdfs_races", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_server"),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction"),
     "Spark": ("spark", "spark_cluster", "quickstart"),
 }
