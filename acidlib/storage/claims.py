@@ -21,20 +21,18 @@ this machine and its process has ended.
 
 import json
 import re
-import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
+from acidlib.storage.held import BEAT_SECONDS, Claim
 from acidlib.storage.renames import renamed
 
 CLAIM_DIRECTORY = "_acidlib_claim"
-BEAT_SECONDS = 30.0
 STALE_SECONDS = 600.0
 
 _GENERATION = re.compile(r"(\d+)\.(.+)")
@@ -68,89 +66,30 @@ class ClaimInfo:
         ).encode()
 
 
-class Claim:
-    """A claim that this process holds; a thread renews it until it is released.
-
-    Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
-    """
+class RenameClaim(Claim):
+    """A claim that is a directory, see above."""
 
     def __init__(
         self, fs: RenameFileSystem, location: Location, info: ClaimInfo, generation: int, beat_seconds: float
     ) -> None:
         self._fs = fs
-        self._location = location
         self._path = f"{location}/{CLAIM_DIRECTORY}"
-        self._info = info
         self._generation = generation
-        self._beat_seconds = beat_seconds
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._lost: str | None = None
-        self._thread = threading.Thread(target=self._beat_until_stopped, name="acidlib-claim", daemon=True)
-        self._thread.start()
+        super().__init__(location, info.token, beat_seconds)
 
-    @property
-    def token(self) -> str:
-        """What tells this claim from all others."""
-        return self._info.token
+    def renew(self) -> bool:
+        """Rename the generation to the next one."""
+        mine, following = (
+            _generation_path(self._path, number, self.token) for number in (self._generation, self._generation + 1)
+        )
+        if not renamed(self._fs, mine, following):
+            return False
+        self._generation += 1
+        return True
 
-    @property
-    def info(self) -> ClaimInfo:
-        """What the claim said when it was made."""
-        return self._info
-
-    @property
-    def location(self) -> Location:
-        """The partition that is claimed."""
-        return self._location
-
-    def assert_mine(self) -> None:
-        """Renews the claim; raises `ConflictError` if somebody else has taken it over or it is gone."""
-        with self._lock:
-            self._renew()
-
-    def release(self) -> None:
-        """Stops renewing and removes the claim, unless it is no longer ours. May be called again."""
-        self._stopped.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        with self._lock:
-            if self._lost is None:
-                self._lost = "it was released"
-                _release(self._fs, self._path, self._generation, self._info.token)
-
-    def __enter__(self) -> "Claim":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.release()
-        except AcidError:
-            if error is None:
-                raise  # else the first error is the one to report; the claim goes stale by itself
-
-    def _renew(self) -> None:
-        if self._lost is None:
-            mine, following = (
-                _generation_path(self._path, number, self._info.token)
-                for number in (self._generation, self._generation + 1)
-            )
-            if renamed(self._fs, mine, following):
-                self._generation += 1
-                return
-            self._lost = "somebody else has taken it over or removed it"
-        raise ConflictError(f"Cannot go on in {self.location}: because our claim on it is lost, {self._lost}")
-
-    def _beat_until_stopped(self) -> None:
-        while not self._stopped.wait(self._beat_seconds):
-            try:
-                self.assert_mine()
-            except ConflictError:
-                return
-            except AcidError:  # it may be out of reach for a while: the next renewal, or assert_mine, will show it
-                continue
+    def give_up(self) -> None:
+        """Remove it."""
+        _release(self._fs, self._path, self._generation, self.token)
 
 
 def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
@@ -171,7 +110,7 @@ def claim(
     token: str,
     beat_seconds: float = BEAT_SECONDS,
     stale_seconds: float = STALE_SECONDS,
-) -> Claim:
+) -> RenameClaim:
     """Claims a partition for `owner` (a name for people) under the unique `token`.
 
     Raises `ConflictError` naming the holder while its claim is alive, or when other runs are always faster;
@@ -215,7 +154,7 @@ _Found = _Held | _HeldByFile | _Nobodys
 
 def _try_to_claim(
     fs: RenameFileSystem, location: Location, info: ClaimInfo, beat_seconds: float, stale_seconds: float
-) -> Claim | None:
+) -> RenameClaim | None:
     """None when somebody else was faster: then it has to be looked at again."""
     path = f"{location}/{CLAIM_DIRECTORY}"
     found = _look(fs, path)
@@ -238,7 +177,7 @@ def _try_to_claim(
         with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
             if fs.exists(own):
                 fs.remove_tree(str(location), f"{CLAIM_DIRECTORY}.{info.token}")
-    return None if generation is None else Claim(fs, location, info, generation, beat_seconds)
+    return None if generation is None else RenameClaim(fs, location, info, generation, beat_seconds)
 
 
 def _make(
