@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -238,8 +237,3 @@ def remove(bucket: Bucket, location: str, *names: str) -> None:
 def left_staged(bucket: Bucket, location: str) -> list[str]:
     """Staging directories."""
     return [entry.name for entry in Steps(bucket).files.list_directory(location) if entry.name.startswith("_tmp_")]
-
-
-def pause() -> None:
-    """A moment, where two processes have to come apart by themselves."""
-    time.sleep(0.05)

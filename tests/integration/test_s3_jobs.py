@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from judges import merge
-from judges.fixtures import Fixture, fixtures
+from judges.fixtures import Fixture
 from judges.plain_rows import insert_only_rows
 from s3_tables import downloaded, uploaded
 from servers.s3 import S3Server
@@ -14,7 +14,7 @@ from servers.s3 import S3Server
 from acidlib.points import Point
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture
-from integration.test_hdfs_jobs import asked, contents
+from integration.test_hdfs_jobs import asked, contents, each_table
 
 pytestmark = pytest.mark.live
 
@@ -36,8 +36,7 @@ def parts(place: Path) -> list[Path]:
     return merge.partitions(place)
 
 
-@pytest.mark.parametrize("kind", ["minor", "major"])
-@pytest.mark.parametrize("table", [*fixtures(), *fixtures(insert_only=True)], ids=lambda table: table.name)
+@each_table("major")
 def test_tables_that_hive_wrote(
     s3_server: S3Server, jobs: Jobs, tmp_path: Path, table: Fixture, kind: str, steady_deflate: None
 ) -> None:
