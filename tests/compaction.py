@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Interpretati
 from acidlib.engine.tasks import UnitTask, look_task, run_unit_task
 from acidlib.engine.units import collect_results
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.model.writeids import ValidWriteIdList
@@ -42,8 +42,13 @@ class Compacted:
     directories: tuple[str, ...]
 
 
+def place_of(location: Path | str | Location) -> Location:
+    """A path of this machine is one, too."""
+    return location if isinstance(location, Location) else at(location)
+
+
 def prepared(
-    location: Path | str,
+    location: Path | str | Location,
     kind: CompactionType,
     write_ids: str = "",
     generation: Generation | int = Generation.HIVE3,
@@ -61,7 +66,7 @@ def prepared(
         database=database or "default",
         table=table,
         partition=None,
-        location=at(location),
+        location=place_of(location),
         interpretation=Interpretation(
             write_ids=stated,
             generation=Generation(generation),
@@ -101,7 +106,7 @@ def site_settings(matching: ColumnMatching | None) -> Settings:
 
 
 def plan(
-    location: Path | str,
+    location: Path | str | Location,
     kind: CompactionType,
     write_ids: str = "",
     generation: Generation | int = Generation.HIVE3,
@@ -117,7 +122,7 @@ def plan(
 
 
 def compact_directory(
-    location: Path | str,
+    location: Path | str | Location,
     kind: CompactionType,
     write_ids: str = "",
     generation: Generation | int = Generation.HIVE3,
@@ -126,14 +131,15 @@ def compact_directory(
     settings: RewriteSettings | None = None,
     row_type: str | None = None,
     matching: ColumnMatching | None = None,
+    stores: Stores | None = None,
 ) -> Compacted:
     """Compact one table or partition directory and publish the result.
 
     `write_ids` is a reader's list in Hive's format, blank for "all committed". A result without rows or events is left
     out when another has some. Nothing of the result is left when a unit fails; raises RefusedPlanError, AcidError.
     """
-    stores, place = Stores(), at(location)
-    found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type)
+    stores, place = stores or Stores(), place_of(location)
+    found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type, stores)
     units = units_of(found, settings, matching)
     stage = stores.store(place).stage(place, unique="test", owner="test", now=time.time())
     try:
@@ -148,7 +154,7 @@ def compact_directory(
             inputs = tuple(entry.path for entry in found.inputs.directories if entry.path)
             published = stage.publish(staged, inputs=inputs, last_check=lambda: None)
     finally:
-        shutil.rmtree(stage.path, ignore_errors=True)
+        stage.discard()
     return Compacted(inputs=found.inputs, results=results, directories=published.directories)
 
 

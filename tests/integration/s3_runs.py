@@ -7,14 +7,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from acidlib.points import KILL_AT, STOP_AT, Point, passing
-from acidlib.storage.s3 import completing
+from acidlib.storage.records import StagedDirectory
+from acidlib.storage.s3 import claiming, completing, probe, publishing, unfinished
+from acidlib.storage.s3.attempts import Attempt
 from acidlib.storage.s3.client import Bucket
-from acidlib.storage.s3.store import S3Store
+from acidlib.storage.s3.data import S3DataFiles
+from acidlib.storage.s3.files import S3FileSystem
 from acidlib.storage.s3.unfinished import markers_of
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
@@ -61,7 +65,7 @@ def made_place(bucket: Bucket, location: str) -> None:
 
 def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "first") -> None:
     """A run from its claim to its end, as the driver and its tasks do it."""
-    store = S3Store(bucket)
+    store = Steps(bucket)
     with store.claim(location, owner=unique, token=unique, now=0.0, stale_seconds=BY_ANY_CLAIM) as claim:
         passing(Point.CLAIMED)
         store.roll_forward(location)
@@ -81,7 +85,7 @@ def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "f
                     sink.close()
                     attempts.append(data.attempt(path))
                     passing(Point.CLOSED)
-                directories.append(stage.accept(directory, attempts))
+                directories.append(accepted(stage, directory, attempts))
             passing(Point.ACCEPTED)
             if shape.hidden:
                 stage.publish_hidden(directories, last_check=claim.assert_mine)
@@ -92,8 +96,33 @@ def publishing_run(bucket: Bucket, location: str, shape: Shape, unique: str = "f
             stage.discard()
 
 
+class Steps:
+    """What a run does at places of a bucket, by the parts of the package."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        """Does nothing yet."""
+        self.bucket = bucket
+        self.files = S3FileSystem(bucket)
+        self.data = partial(S3DataFiles, bucket)
+        self.claim = partial(claiming.claim, bucket)
+        self.holder = partial(claiming.holder, bucket)
+        self.stage = partial(publishing.create_stage, bucket)
+        self.revoke_others = partial(unfinished.revoke_others, bucket)
+        self.roll_forward = partial(unfinished.roll_forward, bucket)
+        self.unfinished = partial(unfinished.unfinished_publications, bucket)
+        self.remove_staging = partial(publishing.remove_staging, bucket)
+        self.require_conditions = partial(probe.require_conditions, bucket)
+
+
 CHILDREN: list[Child] = []
 """Those of the test that runs."""
+
+
+def accepted(stage: publishing.S3Stage, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
+    """What tasks have made, as the driver takes it."""
+    accept = getattr(stage, "accept_uploads", stage.accept)
+    found: StagedDirectory = accept(directory, attempts)
+    return found
 
 
 class Child:
@@ -200,7 +229,7 @@ def abort_recorded(bucket: Bucket, location: str) -> None:
 
 def remove(bucket: Bucket, location: str, *names: str) -> None:
     """As a cleaner removes directories."""
-    store = S3Store(bucket)
+    store = Steps(bucket)
     for name in names:
         if store.files.exists(f"{location}/{name}"):
             store.files.remove_tree(location, name)
@@ -208,7 +237,7 @@ def remove(bucket: Bucket, location: str, *names: str) -> None:
 
 def left_staged(bucket: Bucket, location: str) -> list[str]:
     """Staging directories."""
-    return [entry.name for entry in S3Store(bucket).files.list_directory(location) if entry.name.startswith("_tmp_")]
+    return [entry.name for entry in Steps(bucket).files.list_directory(location) if entry.name.startswith("_tmp_")]
 
 
 def pause() -> None:

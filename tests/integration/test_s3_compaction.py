@@ -25,7 +25,7 @@ from acidlib.storage.s3.attempts import Attempt
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.options import bucket_options
 from acidlib.storage.s3.publishing import S3Stage
-from acidlib.storage.s3.store import S3Store
+from integration.s3_runs import Steps, accepted
 from integration.test_parts import make_table
 
 pytestmark = pytest.mark.live
@@ -52,7 +52,7 @@ def below(place: Path, directories: Sequence[str]) -> dict[str, bytes]:
 
 
 def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict[str, bytes]:
-    files = S3Store(bucket).files
+    files = Steps(bucket).files
     return {
         f"{name}/{entry.name}": files.read(f"{location}/{name}/{entry.name}")
         for name in directories
@@ -60,13 +60,13 @@ def in_bucket(bucket: Bucket, location: str, directories: Sequence[str]) -> dict
     }
 
 
-def whole(store: S3Store, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
+def whole(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
     data = store.data()
     result = run_unit(unit, data, stage.output_path(unit.directory, unit.file_name, "0-a"), time.perf_counter)
     return result, None if result.path is None else data.attempt(result.path)
 
 
-def in_parts(store: S3Store, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
+def in_parts(store: Steps, stage: S3Stage, unit: Unit) -> tuple[UnitResult, Attempt | None]:
     found = plan_bucket(unit, store.data(), time.perf_counter)
     numbers = shares(found.actions, 20_000)
     assert len(numbers) > 1
@@ -83,11 +83,11 @@ def in_parts(store: S3Store, stage: S3Stage, unit: Unit) -> tuple[UnitResult, At
 def compacted(
     bucket: Bucket, location: str, inputs: CompactionInputs, units: Sequence[Unit], *, parts: bool = False
 ) -> tuple[str, ...]:
-    store = S3Store(bucket)
+    store = Steps(bucket)
     stage = store.stage(location, unique="u", owner="o", now=0.0)
     made = [(in_parts if parts else whole)(store, stage, replace(unit, location=location)) for unit in units]
     directories = [
-        stage.accept(name, [attempt for _, attempt in made if attempt is not None and attempt.directory == name])
+        accepted(stage, name, [attempt for _, attempt in made if attempt is not None and attempt.directory == name])
         for name in filled_directories(inputs, [result for result, _ in made])
     ]
     if inputs.publication is Publication.COMMIT:
@@ -126,7 +126,7 @@ def test_tables_that_hive_wrote(
     location = bucket.path(f"w/{fixture}-{txn}")
     uploaded(bucket, place, location)
     local = list_location(LocalFileSystem(), str(place))
-    listed = list_location(S3Store(bucket).files, location)
+    listed = list_location(Steps(bucket).files, location)
     assert [(file.path, file.length) for file in listed.files] == [(file.path, file.length) for file in local.files]
     assert listed.directories == local.directories
     assert listed.compacted_bases == local.compacted_bases
@@ -144,7 +144,7 @@ def test_few_requests_make_a_file(s3_server: S3Server, bucket: Bucket, tmp_path:
     _, units = plan(place, MAJOR)
     with Relay(s3_server.port) as relay:
         far = Bucket(bucket_options(bucket.name, s3_server.properties(relay.endpoint)))
-        store = S3Store(far)
+        store = Steps(far)
         stage = store.stage(location, unique="u", owner="o", now=0.0)
         relay.reset()
         (unit,) = units
@@ -152,6 +152,7 @@ def test_few_requests_make_a_file(s3_server: S3Server, bucket: Bucket, tmp_path:
         assert attempt is not None
         assert relay.requests == {"GET": len(unit.inputs) + len(unit.deletes), "PUT": 2, "POST": 1}  # one is a note
         relay.reset()
-        directory = stage.accept(unit.directory, [attempt])
+        directory = accepted(stage, unit.directory, [attempt])
         stage.publish([directory], inputs=(), last_check=lambda: None)
+        assert stage.discard() is None
         assert sum(relay.requests.values()) <= 15

@@ -20,7 +20,7 @@ from acidlib.storage.litter import LITTER_SECONDS, find_litter
 from acidlib.storage.s3 import completing, publishing, unfinished
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.options import bucket_options
-from acidlib.storage.s3.store import S3Store
+from integration import s3_runs
 from integration.s3_runs import (
     BY_ANY_CLAIM,
     CHILDREN,
@@ -32,7 +32,9 @@ from integration.s3_runs import (
     TWO_FILES,
     Child,
     Shape,
+    Steps,
     abort_recorded,
+    accepted,
     left_staged,
     made_place,
     published,
@@ -88,7 +90,7 @@ def place(bucket: Bucket) -> Iterator[str]:
 
 def take_over(bucket: Bucket, location: str) -> None:
     """What whoever claims a place does before anything else."""
-    store = S3Store(bucket)
+    store = Steps(bucket)
     with store.claim(location, owner="taker", token="taker", now=0.0, stale_seconds=BY_ANY_CLAIM):
         store.roll_forward(location, visible_only=True)
         store.roll_forward(location)
@@ -100,7 +102,7 @@ def clean(bucket: Bucket, location: str) -> None:
     publishing_run(bucket, location, Shape(directories=("base_0000007",), files=1), unique="newer")
     remove(bucket, location, *INPUTS, *(name for shape in SHAPES.values() for name in shape.directories))
     for name in left_staged(bucket, location):
-        assert S3Store(bucket).remove_staging(f"{location}/{name}") is None
+        Steps(bucket).remove_staging(f"{location}/{name}")
 
 
 @pytest.mark.parametrize(("step", "shape"), MOMENTS)
@@ -110,10 +112,10 @@ def test_a_run_that_is_killed(bucket: Bucket, place: str, step: str, shape: Shap
     take_over(bucket, place)
     is_there = shape.hidden or published(readers_see(bucket, place), shape)
     assert is_there or STEPS.index(step) < STEPS.index(Point.RECORDED)
-    assert not S3Store(bucket).unfinished(place)
+    assert not Steps(bucket).unfinished(place)
     publishing_run(bucket, place, Shape(directories=("base_0000007",), files=2), unique="next")
     for name in left_staged(bucket, place):
-        assert S3Store(bucket).remove_staging(f"{place}/{name}") is None
+        Steps(bucket).remove_staging(f"{place}/{name}")
     assert uploads_in_flight(bucket, place) == []
 
 
@@ -135,7 +137,7 @@ def test_a_run_that_slept(bucket: Bucket, place: str, step: str, shape: Shape, c
         assert after.keys() <= before.keys()
     else:
         assert after == before
-    assert not S3Store(bucket).unfinished(place)
+    assert not Steps(bucket).unfinished(place)
     assert uploads_in_flight(bucket, place) == []
 
 
@@ -148,7 +150,7 @@ def test_a_run_that_nobody_disturbs(bucket: Bucket, place: str, shape: Shape) ->
         assert published(readers_see(bucket, place), shape)
     assert left_staged(bucket, place) == []
     assert uploads_in_flight(bucket, place) == []
-    assert S3Store(bucket).holder(place) is None
+    assert Steps(bucket).holder(place) is None
 
 
 @pytest.mark.parametrize("step", [Point.FIRST_RENAMED, f"{EACH_COMPLETED}:2", f"{EACH_COMPLETED}:3"])
@@ -156,7 +158,7 @@ def test_a_taker_that_is_killed_while_it_finishes(bucket: Bucket, place: str, st
     first = Child(lambda: publishing_run(bucket, place, TWO_FILES), stop=Point.RECORDED)
     first.wait()
     assert Child(lambda: take_over(bucket, place), kill=step).wait() == -signal.SIGKILL
-    assert S3Store(bucket).unfinished(place)
+    assert Steps(bucket).unfinished(place)
     assert first.wake() == 0
     assert published(readers_see(bucket, place), TWO_FILES)
     take_over(bucket, place)
@@ -170,7 +172,7 @@ def test_what_is_recorded_and_lacks_an_input(bucket: Bucket, place: str, step: s
     child = Child(lambda: publishing_run(bucket, place, shape), stop=step)
     child.wait()
     remove(bucket, place, INPUTS[0])
-    (done,) = S3Store(bucket).roll_forward(place)
+    (done,) = Steps(bucket).roll_forward(place)
     assert done.outcome == ("discarded" if step is Point.RECORDED else "finished")
     assert published(readers_see(bucket, place), shape) == (done.outcome == "finished")
     before = readers_see(bucket, place)
@@ -186,7 +188,7 @@ def test_half_of_a_base_keeps_readers_away(bucket: Bucket, place: str) -> None:
     assert b'"dataFormat": "publishing"' in seen["base_0000005/_metadata_acid"]
     assert any(name.startswith("base_0000005/bucket") for name in seen)
     with pytest.raises(CorruptError, match="dataFormat is 'publishing'"):
-        list_location(S3Store(bucket).files, place)
+        list_location(Steps(bucket).files, place)
 
 
 @pytest.mark.parametrize("inputs", ["there", "gone"])
@@ -199,10 +201,10 @@ def test_uploads_that_somebody_else_aborts(bucket: Bucket, place: str, inputs: s
         remove(bucket, place, INPUTS[1])
         before = readers_see(bucket, place)
         with pytest.raises(CorruptError, match=r"some of its files are gone and so is delta_0000005"):
-            S3Store(bucket).roll_forward(place)
+            Steps(bucket).roll_forward(place)
         assert readers_see(bucket, place) == before
         return
-    (done,) = S3Store(bucket).roll_forward(place)
+    (done,) = Steps(bucket).roll_forward(place)
     assert done.outcome == "discarded"
     assert not published(readers_see(bucket, place), TWO_FILES)
     assert left_staged(bucket, place) == []
@@ -211,13 +213,11 @@ def test_uploads_that_somebody_else_aborts(bucket: Bucket, place: str, inputs: s
 def test_an_upload_that_was_aborted_before_is_found_out_in_time(
     bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accept = publishing.S3Stage.accept
-
-    def aborting(self: Any, directory: str, attempts: Any) -> Any:
+    def aborting(stage: Any, directory: str, attempts: Any) -> Any:
         completing.abort(bucket, attempts[1].key, attempts[1].upload)
-        return accept(self, directory, attempts)
+        return accepted(stage, directory, attempts)
 
-    monkeypatch.setattr(publishing.S3Stage, "accept", aborting)
+    monkeypatch.setattr(s3_runs, "accepted", aborting)
     with pytest.raises(RetryError, match="somebody else has aborted its upload"):
         publishing_run(bucket, place, TWO_FILES)
     assert readers_see(bucket, place).keys() == {f"{name}/bucket_00000" for name in INPUTS}
@@ -244,20 +244,21 @@ def test_a_name_that_is_taken(bucket: Bucket, place: str) -> None:
 
 
 def test_staging_is_removed_by_its_store_alone(bucket: Bucket, place: str) -> None:
-    store = S3Store(bucket)
+    store = Steps(bucket)
     store.stage(place, unique="u", owner="o", now=0.0)
     with pytest.raises(RefusedError, match="staged"):
         store.files.remove_tree(place, "_tmp_u")
     Child(lambda: publishing_run(bucket, place, TWO_FILES, "r"), kill=Point.RECORDED).wait()
-    assert "to be finished" in (store.remove_staging(f"{place}/_tmp_r") or "")
+    with pytest.raises(RefusedError, match="to be finished"):
+        store.remove_staging(f"{place}/_tmp_r")
 
 
 def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: Bucket, place: str) -> None:
     """What it leaves is hidden, is known as litter, and its upload ends with it."""
-    store = S3Store(bucket)
+    store = Steps(bucket)
     stage = store.stage(place, unique="u", owner="o", now=0.0)
     store.revoke_others(place)
-    assert store.remove_staging(stage.path) is None
+    store.remove_staging(stage.path)
     before = readers_see(bucket, place)
     for path in (stage.output_path("base_0000005", "bucket_00000", "1-a"), f"{stage.path}/_attempts/part"):
         sink = store.data().create(path)
@@ -268,7 +269,7 @@ def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: Bucket, place
     assert readers_see(bucket, place) == before
     assert len(uploads_in_flight(bucket, place)) == (0 if s3_server.judge == "minio" else 2)
     (litter,) = find_litter(store.files, place, now=time.time() + 2 * LITTER_SECONDS)
-    assert store.remove_staging(f"{place}/{litter.name}") is None
+    store.remove_staging(f"{place}/{litter.name}")
     assert uploads_in_flight(bucket, place) == []
     assert left_staged(bucket, place) == []
 
@@ -303,7 +304,7 @@ def test_an_answer_that_is_lost_at_any_request(s3_server: S3Server, bucket: Buck
             take_over(bucket, place)
             assert published(readers_see(bucket, place), shape) == is_there
             for name in left_staged(bucket, place):
-                assert S3Store(bucket).remove_staging(f"{place}/{name}") is None
+                Steps(bucket).remove_staging(f"{place}/{name}")
             left = uploads_in_flight(bucket, place)
             assert len(left) <= 1  # one whose number was in the answer that was lost
     assert relay.lost >= 15
@@ -314,7 +315,7 @@ def test_an_answer_that_is_lost_at_any_request(s3_server: S3Server, bucket: Buck
 
 
 def test_a_claim_is_held_by_one(bucket: Bucket, place: str) -> None:
-    store = S3Store(bucket)
+    store = Steps(bucket)
     with store.claim(place, owner="one", token="1", now=1.0) as held:
         with pytest.raises(ConflictError, match="one has worked on it since 1970-01-01T00:00:01"):
             store.claim(place, owner="two", token="2", now=2.0)
@@ -332,7 +333,7 @@ def test_a_claim_is_held_by_one(bucket: Bucket, place: str) -> None:
 
 
 def test_a_claim_of_a_process_that_has_ended_is_stale(bucket: Bucket, place: str) -> None:
-    store = S3Store(bucket)
+    store = Steps(bucket)
     Child(lambda: publishing_run(bucket, place, ONE_FILE), kill=Point.CLAIMED).wait()
     store.claim(place, owner="two", token="2", now=2.0).release()
 
@@ -347,13 +348,13 @@ def _take_and_stay(bucket: Bucket, place: str, number: int) -> None:
     """Claims without a release: the process has ended once the others are counted, so that the next round can."""
     from integration.s3_runs import pause
 
-    S3Store(bucket).claim(place, owner=str(number), token=str(number), now=0.0)
+    Steps(bucket).claim(place, owner=str(number), token=str(number), now=0.0)
     for _ in range(30):
         pause()
 
 
 def test_a_place_that_is_none(bucket: Bucket, place: str) -> None:
-    store = S3Store(bucket)
+    store = Steps(bucket)
     with pytest.raises(CorruptError, match="no object below"):
         store.claim(f"{place}/none", owner="o", token="t", now=0.0)
     with pytest.raises(RefusedError, match="is an object"):
@@ -365,9 +366,9 @@ def test_a_place_that_is_none(bucket: Bucket, place: str) -> None:
 
 def test_the_store_keeps_what_publication_rests_on(bucket: Bucket, place: str) -> None:
     before = readers_see(bucket, place)
-    S3Store(bucket).require_conditions(place, unique="u")
+    Steps(bucket).require_conditions(place, unique="u")
     assert readers_see(bucket, place) == before
-    assert [entry.name for entry in S3Store(bucket).files.list_directory(place)] == sorted(INPUTS)
+    assert [entry.name for entry in Steps(bucket).files.list_directory(place)] == sorted(INPUTS)
     assert uploads_in_flight(bucket, place) == []
 
 
@@ -387,8 +388,8 @@ def test_a_store_that_ignores_a_condition_is_refused(
         bucket.client, call, lambda **given: asked(**{name: item for name, item in given.items() if name != condition})
     )
     with pytest.raises(RefusedError, match=says):
-        S3Store(bucket).require_conditions(place, unique="u")
-    assert [entry.name for entry in S3Store(bucket).files.list_directory(place)] == sorted(INPUTS)
+        Steps(bucket).require_conditions(place, unique="u")
+    assert [entry.name for entry in Steps(bucket).files.list_directory(place)] == sorted(INPUTS)
 
 
 # --- mutants: without a rule of the protocol, a sleeper does harm ---------------------------------------------------

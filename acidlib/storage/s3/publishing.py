@@ -47,6 +47,7 @@ class S3Stage:
         self._location = location
         self._marker = marker
         self._accepted: dict[tuple[str, str], Attempt] = {}
+        self._ended = False
 
     @property
     def path(self) -> str:
@@ -125,6 +126,8 @@ class S3Stage:
         The marker first says that this run is revoked, so that not even a request of ours that is still on its way can
         record anything.
         """
+        if self._ended:
+            return None
         try:
             found = read_marker(self._bucket, self.path)
             if found is not None and found.state is State.RECORDED:
@@ -170,7 +173,7 @@ class S3Stage:
         except ConflictError as error:
             give_up(self._bucket, self._location, recorded, error)
             with suppress(AcidError):
-                remove_staging(self._bucket, self.path)
+                remove_staging(self._bucket, self.path, is_settled=True)
             raise
         except RetryError as error:
             raise UnknownOutcomeError(
@@ -181,7 +184,8 @@ class S3Stage:
         self._accepted.clear()
         leftover = None
         try:
-            remove_staging(self._bucket, self.path, recorded.uploads)
+            remove_staging(self._bucket, self.path, recorded.uploads, is_settled=True)
+            self._ended = True
         except AcidError as error:
             leftover = str(error)
         passing(Point.UNRECORDED)
@@ -346,11 +350,17 @@ def refuse_existing(bucket: Bucket, location: Location, names: Sequence[str]) ->
             raise ConflictError(f"Cannot publish {location}/{name}: because it already exists")
 
 
-def remove_staging(bucket: Bucket, staging: str, published: Sequence[Attempt] = ()) -> None:
-    """Removes a staging directory that nobody has to finish, and aborts the uploads that are noted there.
+def remove_staging(
+    bucket: Bucket, staging: str, published: Sequence[Attempt] = (), *, is_settled: bool = False
+) -> None:
+    """Removes a staging directory, and aborts the uploads that are noted there.
 
-    The marker goes last: without one, nobody would take the rest for ours.
+    The marker goes last: without one, nobody would take the rest for ours. RefusedError while something is recorded
+    that everybody is to see, unless the caller has settled that.
     """
+    marker = None if is_settled else read_marker(bucket, staging)
+    if marker is not None and marker.recorded is not None and not marker.recorded.hidden:
+        raise RefusedError(f"Cannot remove {staging}: because it holds a publication that is to be finished")
     key = bucket.key(staging)
     try:
         tree = S3FileSystem(bucket).list_tree(staging, enter_hidden=True, missing=ConflictError)
@@ -365,10 +375,10 @@ def remove_staging(bucket: Bucket, staging: str, published: Sequence[Attempt] = 
     for name in names:
         if name.startswith(NOTE_PREFIX) and f"{staging}/{name}" not in done:
             abort_noted(bucket, f"{staging}/{name}")
-    marker = bucket.key(marker_path(staging))
-    keys = [found for name in names if (found := f"{key}/{name}") != marker]
+    last = bucket.key(marker_path(staging))
+    keys = [found for name in names if (found := f"{key}/{name}") != last]
     remove_keys(bucket, staging, keys)
-    remove_keys(bucket, staging, [marker])
+    remove_keys(bucket, staging, [last])
 
 
 def _closed(unique: str) -> bytes:

@@ -86,7 +86,7 @@ def _recorded(bucket: Bucket, location: Location) -> tuple[tuple[Marker, Recorde
 
 def _roll_one(bucket: Bucket, location: Location, marker: Marker, recorded: Recorded) -> RolledForward:
     outcome, reason = _settle(bucket, location, recorded)
-    remove_staging(bucket, marker.staging, recorded.uploads)
+    remove_staging(bucket, marker.staging, recorded.uploads, is_settled=True)
     names = tuple(directory.name for directory in recorded.directories)
     return RolledForward(staging=marker.staging, directories=names, outcome=outcome, reason=reason)
 
