@@ -33,7 +33,8 @@ class MovedPlaces:
         self._s3 = s3
         self._copies = copies
         self._moved: dict[Path, Location] = {}
-        self._told: list[tuple[str, str]] = []
+        self._before: dict[Path, str] = {}
+        self._told: dict[Path, str] = {}
 
     def move(self, place: Path, kind: str) -> Location:
         """Moves a directory into a new one of HDFS, or into a new bucket."""
@@ -48,17 +49,18 @@ class MovedPlaces:
         return moved
 
     def tell(self, place: Path, uri: str) -> None:
-        """Tells the metastore another location of what has its own in the warehouse."""
-        ((before,),) = self._sql(
-            'SELECT DISTINCT "LOCATION" FROM "SDS" WHERE "LOCATION" IN (%s, %s)', f"file:{place}", f"file://{place}"
-        )
-        self._change(before, uri)
-        self._told.append((uri, before))
+        """Tells the metastore another location of what has, or had, its own in the warehouse."""
+        if place not in self._before:
+            ((self._before[place],),) = self._sql(
+                'SELECT DISTINCT "LOCATION" FROM "SDS" WHERE "LOCATION" IN (%s, %s)', f"file:{place}", f"file://{place}"
+            )
+        self._change(self._told.get(place, self._before[place]), uri)
+        self._told[place] = uri
 
     def again(self) -> None:
         """Tells the metastore all old locations."""
-        while self._told:
-            self._change(*self._told.pop())
+        for place, before in self._before.items():
+            self.tell(place, before)
 
     def where(self, place: Path) -> Location:
         """Where lies what was made in a directory."""
@@ -92,7 +94,7 @@ class MovedPlaces:
         return Path(shutil.copytree(place, target))
 
     def _change(self, before: str, after: str) -> None:
-        self._sql('UPDATE "SDS" SET "LOCATION" = %s WHERE "LOCATION" = %s RETURNING 1', after, before)
+        assert self._sql('UPDATE "SDS" SET "LOCATION" = %s WHERE "LOCATION" = %s RETURNING 1', after, before)
 
     def _sql(self, statement: str, *values: object) -> list[tuple[str, ...]]:
         url = self._metastore.database_url.replace("+psycopg", "")

@@ -5,19 +5,24 @@ Rows are judged by an independent reader on copies of what lies in the stores.
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from judges import merge
 from servers.hdfs import Hdfs
 from servers.metastore import Metastore
+from servers.process import free_port
 from servers.s3 import S3Server
 
 from acidlib.model.location import HDFS, S3
 from acidlib.storage.s3.publishing import S3Stage
-from integration.harness import AROUND
+from integration.harness import AROUND, Ran
 from integration.hive3_site import Site
 from integration.hive3_tables import EXCLUSIVE, MINOR, Laid
 from integration.hive4_jobs import Service
@@ -198,3 +203,135 @@ def test_one_run_for_all_stores_of_hive4(
     for place in everywhere:
         assert of_hive4.names(place) == sorted(by_place[str(of_hive4.where(place))]["output_directories"])
         assert set(of_hive4.hidden_names(place)) <= {"_acidlib_claim"}
+
+
+# --- a store that is away ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """Two locations that nobody answers for, and what is told of each."""
+
+    hdfs: str
+    bucket: str
+
+    @property
+    def told(self) -> dict[str, str]:
+        """A part of the reason by location."""
+        return {self.hdfs: "the name node, or a data node, cannot be reached", self.bucket: "there is no bucket"}
+
+    def others(self) -> Away:
+        """Two more, in the same stores."""
+        return Away(f"{self.hdfs}-2", f"{self.bucket}-2")
+
+    def check(self, ran: Ran, failed: list[dict[str, Any]]) -> None:
+        """Each of them failed by itself, and one line says why."""
+        assert ran.status == 3, ran
+        reasons = {entry["location"]: entry["reason"] for entry in failed}
+        assert set(reasons) == set(self.told)
+        for location, told in self.told.items():
+            assert told in reasons[location]
+            assert location in reasons[location]
+            assert "\n" not in reasons[location]
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Away:
+    monkeypatch.setattr(AROUND, "hadoop", {**AROUND.hadoop, "dfs.client.failover.max.attempts": "1"})
+    return Away(f"hdfs://127.0.0.1:{free_port()}/w/t", f"s3a://none{uuid.uuid4().hex}/w/t")
+
+
+NUMBERS = ("1", "2", "3", "4", "5")
+
+
+def failed(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry for entry in entries if entry["state"] == "failed"]
+
+
+def test_stores_that_are_away_stop_nothing_else_with_hive3(
+    both: Site, of_hive3: MovedPlaces, away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid = both.lay("a_crud", keys=("p",), values=[(number,) for number in NUMBERS])
+    rows = laid.rows(laid.places()[0])
+    good, lost = laid.places()[:3], laid.places()[3:]
+    of_hive3.move(good[1], HDFS)
+    of_hive3.move(good[2], S3)
+    for place, uri in zip(lost, away.told, strict=True):
+        of_hive3.tell(place, uri)
+    decided = both("initiator", "--table", laid.full_name, *LOW)
+    decisions = decided.document["decisions"]
+    away.check(decided, [entry for entry in decisions if entry["queued"] is None])
+    assert len(decisions) == 5
+    if both.hives_queue:
+        for number in (4, 5):
+            both.client.ask(both.database, laid.name, f"p={number}")
+        ran = both("major_compact")
+    else:
+        ran = both("major_compact", "--table", laid.full_name)
+    away.check(ran, failed(ran.compactions))
+    assert Counter(ran.states) == {"ready for cleaning": 3, "failed": 2}
+    for place in good:
+        assert rows_at(of_hive3, laid, place) == rows
+
+    right = {place: str(of_hive3.where(place)) for place in good}
+    away = away.others()
+    for place, uri in zip(good[1:], away.told, strict=True):
+        of_hive3.tell(place, uri)
+    cleaned = both("cleaner", "--retention", "0s", "--table", laid.full_name)
+    entries = cleaned.document["cleanings"]
+    away.check(cleaned, failed(entries))
+    assert [entry["location"] for entry in entries if entry["state"] == "succeeded"] == [str(good[0])]
+    for place in good[1:]:
+        assert len(of_hive3.names(place)) > 1
+        of_hive3.tell(place, right[place])
+    # a queue of our own has what failed tried again after a while only
+    monkeypatch.setattr(AROUND, "clock", lambda: time.time() + 3700)
+    assert [entry["state"] for entry in both.clean("--table", laid.full_name)] == ["succeeded"] * 2
+    for place in good:
+        assert len(of_hive3.names(place)) == 1
+        assert rows_at(of_hive3, laid, place) == rows
+
+
+def rows_at(places: MovedPlaces, laid: Laid, place: Path) -> list[merge.Row]:
+    return laid.rows(places.copy(laid.location, [place]) / place.relative_to(laid.location))
+
+
+def test_stores_that_are_away_stop_nothing_else_with_hive4(
+    lake: Lake, service: Service, of_hive4: MovedPlaces, away: Away
+) -> None:
+    made = lake.table("scattered", partitions=NUMBERS)
+    whole = replace(made, places=made.places[:3])
+    good, lost = [place.location for place in whole.places], [place.location for place in made.places[3:]]
+    of_hive4.move(good[1], HDFS)
+    of_hive4.move(good[2], S3)
+    for place, uri in zip(lost, away.told, strict=True):
+        of_hive4.tell(place, uri)
+    named = ("--table", made.full)
+    decided = service("initiator", *named, *LOW)
+    decisions = decided.document["decisions"]
+    away.check(decided, [entry for entry in decisions if entry["queued"] is None])
+    assert len(decisions) == 5
+    for number in (4, 5):
+        lake.request(made, partition=f"p={number}")
+    ran = service("major_compact")
+    away.check(ran, failed(ran.compactions))
+    assert Counter(ran.states) == {"ready for cleaning": 3, "failed": 2}
+    assert Counter(lake.states(made)) == {"ready for cleaning": 3, "failed": 2}
+    assert seen(lake, of_hive4, whole)
+
+    right = {place: str(of_hive4.where(place)) for place in good}
+    away = away.others()
+    for place, uri in zip(good[1:], away.told, strict=True):
+        of_hive4.tell(place, uri)
+    cleaned = service("cleaner", "--retention", "0s", *named)
+    entries = cleaned.document["cleanings"]
+    away.check(cleaned, failed(entries))
+    assert [entry["location"] for entry in entries if entry["state"] == "succeeded"] == [str(good[0])]
+    for place in good[1:]:
+        assert len(of_hive4.names(place)) > 1
+        of_hive4.tell(place, right[place])
+    assert seen(lake, of_hive4, whole)
+    cleaned = service("cleaner", "--retention", "0s", *named)
+    assert {entry["state"] for entry in cleaned.document["cleanings"]} == {"succeeded"}, cleaned
+    assert all(len(of_hive4.names(place)) == 1 for place in good)
+    assert seen(lake, of_hive4, whole)
