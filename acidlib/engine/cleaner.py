@@ -108,11 +108,12 @@ def _clean(
     if not options.dry_run and waits is not None:
         return _result(request, "ready for cleaning", waits)
     request, target = cleaning.proof.place(request)
+    if target is not None:
+        so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
     if target is None or not services.fs(target.location).exists(str(target.location)):
         if waits is not None:
             return _result(request, "planned", waits)
         return _gone(services, cleaning, request, target, dry_run=options.dry_run)
-    so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
     fs, store = services.fs(target.location), services.store(target.location)
     if options.dry_run:
         return _would_clean(services, cleaning, request, target, so_far.result, waits)

@@ -24,7 +24,7 @@ from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text, one_line
-from acidlib.storage.hdfs.configuration import about_stores
+from acidlib.storage.hadoop import about_stores
 from acidlib.storage.stores import Stores
 
 

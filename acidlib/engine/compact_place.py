@@ -21,7 +21,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask
 from acidlib.engine.units import collect_results, filled_directories
-from acidlib.errors import AcidError, ConflictError, DefectError, RefusedError, UnknownOutcomeError
+from acidlib.errors import AcidError, ConflictError, DefectError, MissingError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
@@ -316,6 +316,8 @@ class PlaceCompactor:
             return (yield from steps)
         except ConflictError as error:
             return found.result(Outcome.CONFLICT, str(error))
+        except MissingError as error:
+            return self._failed(found, hold, error)  # somebody said that it is there
         except RefusedError as error:
             return found.result(Outcome.REFUSED, str(error))
         except UnknownOutcomeError as error:

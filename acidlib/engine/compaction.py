@@ -24,7 +24,7 @@ from acidlib.engine.selection import (
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.worker import Worker
-from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
 from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import RewriteSettings
@@ -257,7 +257,7 @@ def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionR
     state = Outcome.FAILED
     if isinstance(error, ConflictError):
         state = Outcome.CONFLICT
-    elif isinstance(error, RefusedError):
+    elif isinstance(error, RefusedError) and not isinstance(error, MissingError):  # somebody said that it is there
         state = Outcome.REFUSED
     return CompactionResult(
         id=None,

@@ -12,7 +12,7 @@ from pathlib import Path
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import options_from_settings, parse_endpoints, uris_from_settings
 from acidlib.settings import Layer, Settings, load_settings, site_values
-from acidlib.storage.hdfs.configuration import read_hadoop_configuration
+from acidlib.storage.hadoop import read_hadoop_configuration
 from acidlib.storage.stores import Stores
 
 ROOT = Path(__file__).resolve().parents[2]

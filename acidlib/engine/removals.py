@@ -11,10 +11,10 @@ from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
 from acidlib.planning.clean import Removal
 from acidlib.report.decisions import RemovedPath
+from acidlib.storage.held import Claim
 from acidlib.storage.litter import Litter, find_litter
 from acidlib.storage.removing import measure, remove_paths
 from acidlib.storage.staging import made_as
-from acidlib.storage.store import Claim
 
 
 def would_go(

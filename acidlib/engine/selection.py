@@ -111,7 +111,7 @@ def look_at(
     services.progress.start(f"listing {len(targets)} locations", len(targets))
     try:
         found: list[Done[Listing]] = in_threads(
-            lambda target: list_location(services.fs(target.location), target.location),
+            lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
             targets,
             on_progress=services.progress.advance,
         )

@@ -10,7 +10,8 @@ from acidlib.engine.runner import Runner
 from acidlib.model.location import Location
 from acidlib.settings import Settings
 from acidlib.storage.filesystem import FileSystem
-from acidlib.storage.store import Claim, Store
+from acidlib.storage.held import Claim
+from acidlib.storage.store import Store
 from acidlib.storage.stores import Stores
 
 WORKER_PREFIX = "acidlib-"

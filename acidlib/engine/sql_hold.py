@@ -17,7 +17,7 @@ from acidlib.planning.inputs import Publication
 from acidlib.points import Point, passing
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Outcome
-from acidlib.storage.store import Claim
+from acidlib.storage.held import Claim
 
 
 class SqlHold:

@@ -21,20 +21,18 @@ this machine and its process has ended.
 
 import json
 import re
-import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
+from acidlib.storage.held import BEAT_SECONDS, Claim
 from acidlib.storage.renames import renamed
 
 CLAIM_DIRECTORY = "_acidlib_claim"
-BEAT_SECONDS = 30.0
 STALE_SECONDS = 600.0
 
 _GENERATION = re.compile(r"(\d+)\.(.+)")
@@ -68,89 +66,30 @@ class ClaimInfo:
         ).encode()
 
 
-class Claim:
-    """A claim that this process holds; a thread renews it until it is released.
-
-    Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
-    """
+class RenameClaim(Claim):
+    """A claim that is a directory, see above."""
 
     def __init__(
         self, fs: RenameFileSystem, location: Location, info: ClaimInfo, generation: int, beat_seconds: float
     ) -> None:
         self._fs = fs
-        self._location = location
         self._path = f"{location}/{CLAIM_DIRECTORY}"
-        self._info = info
         self._generation = generation
-        self._beat_seconds = beat_seconds
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._lost: str | None = None
-        self._thread = threading.Thread(target=self._beat_until_stopped, name="acidlib-claim", daemon=True)
-        self._thread.start()
+        super().__init__(location, info.token, beat_seconds)
 
-    @property
-    def token(self) -> str:
-        """What tells this claim from all others."""
-        return self._info.token
+    def renew(self) -> bool:
+        """Rename the generation to the next one."""
+        mine, following = (
+            _generation_path(self._path, number, self.token) for number in (self._generation, self._generation + 1)
+        )
+        if not renamed(self._fs, mine, following):
+            return False
+        self._generation += 1
+        return True
 
-    @property
-    def info(self) -> ClaimInfo:
-        """What the claim said when it was made."""
-        return self._info
-
-    @property
-    def location(self) -> Location:
-        """The partition that is claimed."""
-        return self._location
-
-    def assert_mine(self) -> None:
-        """Renews the claim; raises `ConflictError` if somebody else has taken it over or it is gone."""
-        with self._lock:
-            self._renew()
-
-    def release(self) -> None:
-        """Stops renewing and removes the claim, unless it is no longer ours. May be called again."""
-        self._stopped.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        with self._lock:
-            if self._lost is None:
-                self._lost = "it was released"
-                _release(self._fs, self._path, self._generation, self._info.token)
-
-    def __enter__(self) -> "Claim":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.release()
-        except AcidError:
-            if error is None:
-                raise  # else the first error is the one to report; the claim goes stale by itself
-
-    def _renew(self) -> None:
-        if self._lost is None:
-            mine, following = (
-                _generation_path(self._path, number, self._info.token)
-                for number in (self._generation, self._generation + 1)
-            )
-            if renamed(self._fs, mine, following):
-                self._generation += 1
-                return
-            self._lost = "somebody else has taken it over or removed it"
-        raise ConflictError(f"Cannot go on in {self.location}: because our claim on it is lost, {self._lost}")
-
-    def _beat_until_stopped(self) -> None:
-        while not self._stopped.wait(self._beat_seconds):
-            try:
-                self.assert_mine()
-            except ConflictError:
-                return
-            except AcidError:  # it may be out of reach for a while: the next renewal, or assert_mine, will show it
-                continue
+    def give_up(self) -> None:
+        """Remove it."""
+        _release(self._fs, self._path, self._generation, self.token)
 
 
 def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
@@ -160,7 +99,7 @@ def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
     `RefusedError` for what no run leaves: a link, or two generations.
     """
     found = _look(fs, f"{location}/{CLAIM_DIRECTORY}")
-    return None if found is None else found.holder
+    return None if found is None or isinstance(found, _Nobodys) else found.holder
 
 
 def claim(
@@ -171,7 +110,7 @@ def claim(
     token: str,
     beat_seconds: float = BEAT_SECONDS,
     stale_seconds: float = STALE_SECONDS,
-) -> Claim:
+) -> RenameClaim:
     """Claims a partition for `owner` (a name for people) under the unique `token`.
 
     Raises `ConflictError` naming the holder while its claim is alive, or when other runs are always faster;
@@ -189,20 +128,33 @@ def claim(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What has the name of a claim. `names` are the files in its directory; `generation` is None where there is none.
+class _Held:
+    """A claim, in the generation that was seen."""
 
-    A `holder` without a generation is a file of an older version of this engine.
-    """
+    holder: ClaimInfo
+    generation: int
 
-    holder: ClaimInfo | None
-    generation: int | None
-    names: tuple[str, ...] = ()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HeldByFile:
+    """A claim that is a file, as earlier versions of this engine made it."""
+
+    holder: ClaimInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nobodys:
+    """A claim directory without a generation, and the files in it."""
+
+    names: tuple[str, ...]
+
+
+_Found = _Held | _HeldByFile | _Nobodys
 
 
 def _try_to_claim(
     fs: RenameFileSystem, location: Location, info: ClaimInfo, beat_seconds: float, stale_seconds: float
-) -> Claim | None:
+) -> RenameClaim | None:
     """None when somebody else was faster: then it has to be looked at again."""
     path = f"{location}/{CLAIM_DIRECTORY}"
     found = _look(fs, path)
@@ -211,32 +163,34 @@ def _try_to_claim(
     try:
         now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another generation
         info = replace(info, start=now, beat=now)
-        if found is not None and found.holder is not None and not found.holder.is_stale(now, stale_seconds):
+        if isinstance(found, _Held | _HeldByFile) and not found.holder.is_stale(now, stale_seconds):
             raise ConflictError(
                 f"Cannot claim {location}: because {found.holder.owner} has worked on it since "
                 f"{_instant(found.holder.start)} (last sign of life {_instant(found.holder.beat)})"
             )
         fs.create(f"{own}/{info.token}.json", info.encode())
-        if found is None or found.generation is None:
-            generation = _make(fs, location, own, info.token, found)
-        else:
+        if isinstance(found, _Held):
             generation = _take_over(fs, path, own, info.token, found)
+        else:
+            generation = _make(fs, location, own, info.token, found)
     finally:
         with suppress(AcidError):  # hidden and harmless, and removed by a cleaner
             if fs.exists(own):
                 fs.remove_tree(str(location), f"{CLAIM_DIRECTORY}.{info.token}")
-    return None if generation is None else Claim(fs, location, info, generation, beat_seconds)
+    return None if generation is None else RenameClaim(fs, location, info, generation, beat_seconds)
 
 
-def _make(fs: RenameFileSystem, location: Location, own: str, token: str, found: _Found | None) -> int | None:
+def _make(
+    fs: RenameFileSystem, location: Location, own: str, token: str, found: _HeldByFile | _Nobodys | None
+) -> int | None:
     """Gives our own directory the name of the claim; the generation, or None when another one has that name now."""
     path = f"{location}/{CLAIM_DIRECTORY}"
-    if found is not None and found.holder is not None:
+    if isinstance(found, _HeldByFile):
         try:
             fs.remove_file(path, missing=ConflictError)
         except ConflictError:
             return None
-    elif found is not None:
+    elif isinstance(found, _Nobodys):
         _clear(fs, path, found.names)
     fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
     fs.inherit(own, str(location))  # others who may write there can take it over
@@ -244,13 +198,11 @@ def _make(fs: RenameFileSystem, location: Location, own: str, token: str, found:
     return _FIRST_GENERATION if made else None
 
 
-def _take_over(fs: RenameFileSystem, path: str, own: str, token: str, found: _Found) -> int | None:
+def _take_over(fs: RenameFileSystem, path: str, own: str, token: str, found: _Held) -> int | None:
     """Renames a stale generation to our own; the new one, or None when it was renewed, released or taken meanwhile."""
-    assert found.holder is not None
-    assert found.generation is not None
     following = found.generation + 1
-    told = f"{path}/{token}.json"
-    if not renamed(fs, f"{own}/{token}.json", told):
+    about_us = f"{path}/{token}.json"
+    if not renamed(fs, f"{own}/{token}.json", about_us):
         return None
     stale = _generation_path(path, found.generation, found.holder.token)
     taken = False
@@ -258,7 +210,7 @@ def _take_over(fs: RenameFileSystem, path: str, own: str, token: str, found: _Fo
         taken = renamed(fs, stale, _generation_path(path, following, token))
     finally:
         with suppress(AcidError):
-            fs.remove_file(f"{path}/{found.holder.token}.json" if taken else told, missing=ConflictError)
+            fs.remove_file(f"{path}/{found.holder.token}.json" if taken else about_us, missing=ConflictError)
     return following if taken else None
 
 
@@ -272,12 +224,11 @@ def _release(fs: RenameFileSystem, path: str, generation: int, token: str) -> No
             raise
     with suppress(AcidError):  # nobody holds it any more: whoever comes next removes the rest
         found = _look(fs, path, looks=1)
-        if found is not None and found.generation is not None and found.holder is not None:
-            if found.holder.token != token:
-                return
+        if isinstance(found, _Held) and found.holder.token == token:
             # a renewal whose answer was lost has been carried out since
             fs.remove_empty_directory(_generation_path(path, found.generation, token))
-        if found is not None:
+            found = _look(fs, path, looks=1)
+        if isinstance(found, _Nobodys):
             _clear(fs, path, found.names)
 
 
@@ -311,7 +262,7 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _Found | None:
             raise RefusedError(f"Cannot look at the claim {path}: because it is a symbolic link")
         try:
             if not entry.is_directory:
-                return _Found(holder=_of_older_version(fs, path, entry.modified), generation=None)
+                return _HeldByFile(holder=_of_older_version(fs, path, entry.modified))
             entries = fs.list_directory(path, missing=ConflictError)
             # after the generation: what is renewed in between is fresh, what is renewed later has another generation
             beat = fs.entry(path, missing=ConflictError).modified
@@ -323,8 +274,7 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _Found | None:
         generations = [entry.name for entry in entries if entry.is_directory]
         parsed = _GENERATION.fullmatch(generations[0]) if len(generations) == 1 else None
         if parsed is not None:
-            holder = _told(fs, path, parsed[2], beat)
-            return _Found(holder=holder, generation=int(parsed[1]), names=names)
+            return _Held(holder=_holder(fs, path, parsed[2], beat), generation=int(parsed[1]))
         if again:
             continue
         if generations:
@@ -332,11 +282,11 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _Found | None:
                 f"Cannot look at the claim {path}: because it holds {' and '.join(generations)}, which no run leaves. "
                 "Remove it if nobody works there"
             )
-        return _Found(holder=None, generation=None, names=names)
+        return _Nobodys(names=names)
     raise ValueError("a claim is looked at once at least")
 
 
-def _told(fs: FileSystem, path: str, token: str, beat: float) -> ClaimInfo:
+def _holder(fs: FileSystem, path: str, token: str, beat: float) -> ClaimInfo:
     """What its file says of the owner of a claim."""
     try:
         document = json.loads(fs.read(f"{path}/{token}.json", missing=ConflictError))

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from contextlib import suppress
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
@@ -12,8 +13,13 @@ from acidlib.storage.filesystem import FileSystem, TreeEntry
 _LONG = struct.Struct(">q")
 _FORMATS = frozenset({"compacted", "truncated", "dropped"})
 
+UNFINISHED_FORMAT = "publishing"
+"""The `dataFormat` of a base that is being published where its files cannot become visible at once."""
 
-def list_location(fs: FileSystem, location: Location, *, missing: type[AcidError] = CorruptError) -> Listing:
+
+def list_location(
+    fs: FileSystem, location: Location, *, without_unfinished: bool = False, missing: type[AcidError] = CorruptError
+) -> Listing:
     """Lists a table's or partition's location recursively, once.
 
     Hidden directories are named but not entered: a run at work in its staging directory does not disturb the listing.
@@ -21,9 +27,15 @@ def list_location(fs: FileSystem, location: Location, *, missing: type[AcidError
     again, since this listing would mix two states. Raises `missing` when the location is not there, `ConflictError` for
     a directory that is named and never there, `RefusedError` for a symbolic link below it, `CorruptError` for a
     damaged `_metadata_acid`.
+
+    `CorruptError`, too, for a base from which a dead run keeps readers until all of it is there, or else, with
+    `without_unfinished`, that base is left out: for a first look, by a run that finishes it before it lists again.
     """
     modified = fs.entry(str(location), missing=missing).modified
     entries = _listed(fs, location, missing)
+    if without_unfinished:
+        closed = _closed_bases(fs, location, entries)
+        entries = tuple(entry for entry in entries if entry.path.partition("/")[0] not in closed)
     return Listing(
         location=location,
         modified=modified,
@@ -85,6 +97,19 @@ def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
             f"Cannot read {path}: because it gives the length {length} to a data file of {physical_length} bytes"
         )
     return int(length)
+
+
+def _closed_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...]) -> set[str]:
+    """The bases whose `_metadata_acid` no reader understands, because they are still being published."""
+    found = set()
+    for entry in entries:
+        base, _, name = entry.path.partition("/")
+        if base.startswith(BASE_PREFIX) and name == METADATA_ACID_FILE:
+            with suppress(ValueError, AttributeError):
+                document = json.loads(fs.read(f"{location}/{entry.path}", missing=ConflictError))
+                if document.get("dataFormat") == UNFINISHED_FORMAT:
+                    found.add(base)
+    return found
 
 
 def _compacted_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...]) -> frozenset[str]:

@@ -6,6 +6,7 @@ are staging directories of anybody, and results whose transaction was aborted.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from acidlib.errors import AcidError, ConflictError
@@ -15,6 +16,7 @@ from acidlib.model.names import parse_directory
 from acidlib.model.txnids import ValidTxnList
 from acidlib.storage.claims import CLAIM_DIRECTORY, read_claim
 from acidlib.storage.filesystem import Entry, FileSystem
+from acidlib.storage.removing import TRASH
 from acidlib.storage.staging import PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
 
 LITTER_SECONDS = 86_400.0
@@ -22,6 +24,8 @@ LITTER_SECONDS = 86_400.0
 
 HIVE_STAGING_PREFIX = ".hive-staging"
 """What Hive's queries write to before their results have a name (`hive.exec.stagingdir`)."""
+
+_UNFINISHED_TRASH = re.compile(re.escape(TRASH) + r"\.[0-9a-f]{32}\.tmp")
 
 _FOREIGN = ("staging of a compaction", "staging of a query")
 
@@ -75,6 +79,8 @@ def _as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> 
         return None
     if entry.name == CLAIM_DIRECTORY or entry.name.startswith(f"{CLAIM_DIRECTORY}."):
         return _claim_as_litter(fs, location, entry, now)
+    if entry.is_directory and _UNFINISHED_TRASH.fullmatch(entry.name):
+        return _unfinished_trash(fs, location, entry, now)
     if not entry.is_directory or not entry.name.startswith(STAGING_PREFIX):
         return None
     found = _contents(fs, location, entry)
@@ -83,6 +89,12 @@ def _as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> 
     if STAGING_MARKER not in found.names and not all(name.startswith(f"{STAGING_MARKER}.") for name in found.names):
         return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
     return Litter(name=entry.name, bytes=found.bytes, idle_seconds=now - found.modified)
+
+
+def _unfinished_trash(fs: FileSystem, location: Location, entry: Entry, now: float) -> Litter | None:
+    """What is left of making the trash where that takes a rename: nothing was ever moved into it."""
+    found = _contents(fs, location, entry)
+    return None if found is None or found.names else Litter(name=entry.name, bytes=0, idle_seconds=now - found.modified)
 
 
 def _claim_as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> Litter | None:

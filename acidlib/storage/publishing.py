@@ -12,6 +12,7 @@ are the smaller harm: no live row is hidden from a reader, and the second rename
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
 from acidlib.model.generation import Generation
@@ -172,7 +173,7 @@ def _rename_one(fs: RenameFileSystem, location: Location, staging: str, name: st
     except ConflictError:
         raise  # nothing was renamed: the name is taken, or our staging was taken from us
     except AcidError as error:
-        if fs.exists(f"{staging}/{name}"):
+        if _is_there(fs, f"{staging}/{name}", otherwise=partial(_unknown_one, location, name, error)):
             raise
         if _was_renamed(fs, location, staging, name, error):
             return
@@ -181,15 +182,23 @@ def _rename_one(fs: RenameFileSystem, location: Location, staging: str, name: st
         ) from error
 
 
+def _is_there(fs: FileSystem, path: str, *, otherwise: Callable[[], AcidError]) -> bool:
+    """Whether something is there after a rename failed; what `otherwise` makes is raised when nobody can look."""
+    try:
+        return fs.exists(path)
+    except AcidError as error:
+        raise otherwise() from error
+
+
 def _was_renamed(fs: RenameFileSystem, location: Location, staging: str, name: str, error: AcidError) -> bool:
     """Whether only the answer of a rename was lost, and it is durable.
 
     It was ours if our staging directory still has its name: who takes it from us takes it with all that is in it.
     """
-    if isinstance(error, ConflictError) or fs.exists(f"{staging}/{name}"):
+    if isinstance(error, ConflictError):
         return False
     try:
-        if not fs.is_directory(staging) or not fs.exists(f"{location}/{name}"):
+        if fs.exists(f"{staging}/{name}") or not fs.is_directory(staging) or not fs.exists(f"{location}/{name}"):
             return False
         fs.sync(str(location))
     except AcidError:
@@ -220,26 +229,33 @@ def _rename_first(fs: RenameFileSystem, location: Location, staging: str, names:
     try:
         fs.rename_noreplace(f"{staging}/{names[0]}", f"{location}/{names[0]}", missing=ConflictError)
     except AcidError as error:
-        if fs.exists(f"{staging}/{names[0]}"):
-            fs.remove_tree(staging, PUBLISH_RECORD)
+        unknown = partial(_unknown, location, names, error)
+        if _is_there(fs, f"{staging}/{names[0]}", otherwise=unknown):
+            try:
+                fs.remove_tree(staging, PUBLISH_RECORD)
+            except AcidError as another:
+                raise unknown() from another  # it may be there still
             raise
         if isinstance(error, ConflictError):
             raise  # another run has taken it over
         if _was_renamed(fs, location, staging, names[0], error):
             return
-        raise _unknown(location, names, error) from error
+        raise unknown() from error
 
 
 def _undo_first_rename(
     fs: RenameFileSystem, location: Location, staging: str, names: tuple[str, ...], cause: AcidError
 ) -> None:
     """Undoes the first rename: no half may stay visible until a later run comes, if that can be helped."""
-    if fs.exists(f"{location}/{names[1]}") and not fs.exists(f"{staging}/{names[1]}"):
+    unknown = partial(_unknown, location, names, cause)
+    visible = _is_there(fs, f"{location}/{names[1]}", otherwise=unknown)
+    if visible and not _is_there(fs, f"{staging}/{names[1]}", otherwise=unknown):
         if isinstance(cause, ConflictError):
             raise cause  # another run has finished it
-        raise _unknown(location, names, cause) from cause  # it was renamed, and only then something failed
-    removed = not fs.is_directory(staging)  # by somebody, with the other half
+        raise unknown() from cause  # it was renamed, and only then something failed
+    removed = False
     try:
+        removed = not fs.is_directory(staging)  # by somebody, with the other half
         if removed:
             fs.rename_noreplace(f"{location}/{names[0]}", staging + REVOKED, missing=ConflictError)
             if fs.exists(f"{location}/{names[1]}"):  # since the look at it, another run has finished all
@@ -251,6 +267,13 @@ def _undo_first_rename(
         if removed and isinstance(error, ConflictError):
             raise cause from error  # another run is about to finish it
         raise _unknown(location, names, error) from cause
+
+
+def _unknown_one(location: Location, name: str, error: AcidError) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"Cannot tell whether {location}/{name} is published: because its rename failed ({error}); the next run "
+        "on this partition goes by what it finds"
+    )
 
 
 def _unknown(location: Location, names: tuple[str, ...], error: AcidError) -> UnknownOutcomeError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from acidlib.model.location import Location
-from acidlib.storage.claims import Claim, claim, read_claim
+from acidlib.storage.claims import claim, read_claim
 from acidlib.storage.filesystem import RenameFileSystem
+from acidlib.storage.held import Claim
 from acidlib.storage.publishing import Published, publish, publish_hidden
 from acidlib.storage.records import StagedDirectory, StagedFile
 from acidlib.storage.removing import Trash

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from acidlib.model.location import Location
 from acidlib.orc.source import DataFiles
+from acidlib.storage.held import Claim
 from acidlib.storage.publishing import Published
 from acidlib.storage.records import StagedDirectory
 from acidlib.storage.removing import Trash
@@ -70,32 +70,6 @@ class Stage(Protocol):
 
     def discard(self) -> str | None:
         """Remove what is left, unless it is needed to finish a publication; why something stays, if it does."""
-
-
-class Claim(Protocol):
-    """A claim that this process holds, and renews until it is released; a context manager."""
-
-    @property
-    def location(self) -> Location:
-        """The place that is claimed."""
-
-    @property
-    def token(self) -> str:
-        """What tells this claim from all others."""
-
-    def assert_mine(self) -> None:
-        """Renews the claim; ConflictError if somebody else has taken it over or it is gone."""
-
-    def release(self) -> None:
-        """Stops renewing and gives the claim up, unless it is no longer ours. May be called again."""
-
-    def __enter__(self) -> Self:
-        """The claim itself."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Releases it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

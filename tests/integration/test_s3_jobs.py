@@ -11,6 +11,8 @@ from judges.plain_rows import insert_only_rows
 from s3_tables import downloaded, uploaded
 from servers.s3 import S3Server
 
+from acidlib.points import Point
+from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture
 from integration.test_hdfs_jobs import asked, contents, each_table
 
@@ -55,3 +57,21 @@ def test_tables_that_hive_wrote(
 def without_claims(place: Path) -> dict[str, str]:
     """What lies there, but for the objects that say that nobody claims it."""
     return {name: what for name, what in contents(place).items() if not name.endswith("_acidlib_claim")}
+
+
+@pytest.mark.parametrize("point", [Point.RECORDED, Point.FIRST_RENAMED, Point.SECOND_RENAMED])
+def test_a_base_that_a_dead_run_has_begun_to_publish(
+    s3_server: S3Server, jobs: Jobs, tmp_path: Path, point: Point, steady_deflate: None
+) -> None:
+    """A run that knows nothing of the dead one, by another queue, finishes it."""
+    local = fixture("hive3/c_bucket", tmp_path / "l" / "c_bucket")
+    remote = uploaded(s3_server, local, f"begun-{point.name.lower().replace('_', '-')}")
+    assert killed_at(point, lambda: jobs("major_compact", "--location", str(remote), "--all-committed"))
+    other = Jobs(queue_url=f"sqlite:///{tmp_path / 'other.db'}")
+    (planned,) = other("major_compact", "--location", str(remote), "--all-committed", "--dry-run").compactions
+    assert "a publication there is unfinished" in planned["reason"]
+    other.good("major_compact", "--location", str(remote), "--all-committed")
+    here = jobs("major_compact", "--location", local, "--all-committed")
+    assert here.status == 0
+    there = without_claims(downloaded(s3_server, remote, tmp_path / "copy/t"))
+    assert there == contents(local)

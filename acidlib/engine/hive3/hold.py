@@ -18,7 +18,7 @@ from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
-from acidlib.storage.store import Claim
+from acidlib.storage.held import Claim
 
 
 class Hive3Hold(SqlHold):

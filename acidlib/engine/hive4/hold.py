@@ -24,7 +24,7 @@ from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.points import Point, passing
 from acidlib.report.results import Outcome
-from acidlib.storage.store import Claim
+from acidlib.storage.held import Claim
 
 
 class _QueueRow:

@@ -1,36 +1,14 @@
-"""Hadoop's configuration, as far as stores are concerned, and what of it HDFS goes by."""
+"""What HDFS goes by of Hadoop's configuration."""
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from acidlib.errors import RefusedError
-from acidlib.setting_files import read_site
 
 DEFAULT_FS = "fs.defaultFS"
 DEFAULT_PORT = 8020
-_FILES = ("core-site.xml", "hdfs-site.xml")
-S3_PREFIX = "fs.s3a."
 _HDFS = (DEFAULT_FS, "dfs.", "fs.permissions.umask-mode", "fs.viewfs.mounttable.", "hadoop.security.")
-_REFERENCE = re.compile(r"\$\{([^}$\s]+)\}")
-_MOST_REFERENCES = 20  # as Hadoop has it
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
-
-def read_hadoop_configuration(directory: Path) -> dict[str, str]:
-    """What core-site.xml and hdfs-site.xml of a directory say about stores, references to other properties filled in.
-
-    Raises `CorruptError` for a file that is no XML. References to the environment stay as they are.
-    """
-    found: dict[str, str] = {}
-    for name in _FILES:
-        found |= read_site(directory / name)
-    return about_stores({name: _filled(value, found) for name, value in found.items()})
-
-
-def about_stores(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that stores go by; no others travel to tasks."""
-    return {name: value for name, value in properties.items() if name.startswith((S3_PREFIX, *_HDFS))}
 
 
 def about_hdfs(properties: Mapping[str, str]) -> dict[str, str]:
@@ -82,12 +60,3 @@ def _number(name: str, configuration: Mapping[str, str]) -> int | None:
     if match is None:
         raise RefusedError(f"Cannot use {name} = {text}: because it is not a number")
     return int(match[1]) << _UNITS[match[2]]
-
-
-def _filled(value: str, properties: Mapping[str, str]) -> str:
-    for _ in range(_MOST_REFERENCES):
-        match = next((found for found in _REFERENCE.finditer(value) if found[1] in properties), None)
-        if match is None:
-            break
-        value = value[: match.start()] + properties[match[1]] + value[match.end() :]
-    return value

@@ -7,15 +7,14 @@ difference of two times of the store, so no clock of any machine counts.
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.errors import ConflictError, CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
-from acidlib.storage.claims import BEAT_SECONDS, STALE_SECONDS
+from acidlib.storage.claims import STALE_SECONDS
+from acidlib.storage.held import BEAT_SECONDS, Claim
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.conditional import SmallObject, create_object, read_object, replace_object
 from acidlib.storage.s3.errors import ChangedError
@@ -59,59 +58,23 @@ class Holder:
         return self.idle_seconds > stale_seconds or has_ended(self.process)
 
 
-class S3Claim:
-    """A claim that this process holds; a thread renews it until it is released.
-
-    Use it as a context manager. Call `assert_mine` right before anything becomes visible or is deleted.
-    """
+class S3Claim(Claim):
+    """A claim that is an object, see above."""
 
     def __init__(self, bucket: Bucket, location: Location, words: Words, version: str, beat_seconds: float) -> None:
-        self.location = location
         self._bucket = bucket
         self._path = f"{location}/{CLAIM_OBJECT}"
         self._words = words
         self._version = version
-        self._beat_seconds = beat_seconds
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._lost: str | None = None
-        self._thread = threading.Thread(target=self._beat_until_stopped, name="acidlib-claim", daemon=True)
-        self._thread.start()
+        super().__init__(location, words.token, beat_seconds)
 
-    @property
-    def token(self) -> str:
-        """What tells this claim from all others."""
-        return self._words.token
+    def renew(self) -> bool:
+        """Count one renewal more."""
+        return self._say(replace(self._words, renewals=self._words.renewals + 1))
 
-    def assert_mine(self) -> None:
-        """Renews the claim; raises `ConflictError` if somebody else has taken it over or it is gone."""
-        with self._lock:
-            if self._lost is None and not self._say(replace(self._words, renewals=self._words.renewals + 1)):
-                self._lost = "somebody else has taken it over or removed it"
-            if self._lost is not None:
-                raise ConflictError(f"Cannot go on in {self.location}: because our claim on it is lost, {self._lost}")
-
-    def release(self) -> None:
-        """Stops renewing and gives the claim up, unless it is no longer ours. May be called again."""
-        self._stopped.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        with self._lock:
-            if self._lost is None:
-                self._lost = "it was released"
-                self._say(replace(self._words, token="", released=self._words.token, renewals=self._words.renewals + 1))
-
-    def __enter__(self) -> S3Claim:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.release()
-        except AcidError:
-            if error is None:
-                raise  # else the first error is the one to report; the claim goes stale by itself
+    def give_up(self) -> None:
+        """Say that it is released."""
+        self._say(replace(self._words, token="", released=self._words.token, renewals=self._words.renewals + 1))
 
     def _say(self, words: Words) -> bool:
         """Have the object say something else; False when it is no longer ours.
@@ -132,15 +95,6 @@ class S3Claim:
                 self._version = found.version
                 words = replace(words, renewals=max(words.renewals, said.renewals + 1))
         return False
-
-    def _beat_until_stopped(self) -> None:
-        while not self._stopped.wait(self._beat_seconds):
-            try:
-                self.assert_mine()
-            except ConflictError:
-                return
-            except AcidError:  # the store may be away for a while: the next renewal, or assert_mine, will show it
-                continue
 
 
 def holder(bucket: Bucket, location: Location) -> Holder | None:

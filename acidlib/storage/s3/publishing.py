@@ -21,6 +21,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.names import METADATA_ACID_FILE, ORC_ACID_VERSION_FILE, BaseDir, DeltaDir, parse_directory
 from acidlib.points import Point, passing
+from acidlib.storage.listing import UNFINISHED_FORMAT
 from acidlib.storage.publishing import Published
 from acidlib.storage.records import StagedDirectory, StagedFile
 from acidlib.storage.s3.attempts import MARK, NOTE_PREFIX, Attempt, note_path, output_path
@@ -382,7 +383,7 @@ def remove_staging(
 
 
 def _closed(unique: str) -> bytes:
-    return json.dumps({"thisFileVersion": "0", "dataFormat": "publishing", "run": unique}).encode()
+    return json.dumps({"thisFileVersion": "0", "dataFormat": UNFINISHED_FORMAT, "run": unique}).encode()
 
 
 def _gone(bucket: Bucket, attempt: Attempt) -> ConflictError:

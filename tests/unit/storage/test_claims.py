@@ -51,7 +51,7 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
         assert before < told.pop("start") < time.time() + 1
         assert told == {"owner": "worker-1 on a", "token": "t1", "process": process_identity()}
         assert str(held.location) == location
-        assert held.info.token == "t1"
+        assert held.token == "t1"
         age_claim(tmp_path, 599)
         assert is_claimed(FS, location, time.time())
         with pytest.raises(ConflictError, match=r"because worker-1 on a has worked on it since 20\d\d-\d\d-\d\dT"):

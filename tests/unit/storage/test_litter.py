@@ -34,12 +34,20 @@ def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
     (tmp_path / "_acidlib_claim.t").mkdir()
     (tmp_path / "_acidlib_claim.t" / "t.json").write_bytes(b"{")
     (tmp_path / "_acidlib_claimed").mkdir()
+    unfinished = "_acidlib_trash.0123456789abcdef0123456789abcdef.tmp"
+    for name in (unfinished, unfinished.replace("ab", "yz"), unfinished + "x", "_acidlib_trash", "_other" + unfinished):
+        (tmp_path / name).mkdir()
+    full = tmp_path / unfinished.replace("ab", "aa")
+    full.mkdir()
+    (full / "file").touch()
+    (tmp_path / unfinished.replace("ab", "bb")).touch()
     recorded(tmp_path)
     _age(tmp_path, DAY + 1)
     _age(tmp_path / "_tmp_young", DAY - 1)
     os.utime(tmp_path / "_tmp_growing/base_0000004/bucket_00000", (NOW, NOW))
     found = find_litter(FS, str(tmp_path), now=NOW)
-    assert {item.name for item in found} == {"_acidlib_claim.abc.tmp", "_acidlib_claim.t", "_tmp_dead", "_tmp_empty"}
+    ours = {"_acidlib_claim.abc.tmp", "_acidlib_claim.t", "_tmp_dead", "_tmp_empty", unfinished}
+    assert {item.name for item in found} == ours
     sizes = {item.name: item.bytes for item in found}
     assert sizes["_tmp_dead"] > len("base_0000004")
     assert all(item.idle_seconds == pytest.approx(DAY + 1) for item in found)

@@ -284,6 +284,72 @@ def test_a_passing_error_takes_the_first_back_or_leaves_it_to_the_next_run(
     assert visible(tmp_path) == {DELTA, DELETES}
 
 
+class Lost(LocalFileSystem):
+    """Nothing can be reached any more from the rename to a name on, which is done or not."""
+
+    def __init__(self, name: str, *, done: bool) -> None:
+        self._name, self._done, self._away = name, done, False
+
+    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        if Path(target).name == self._name and not self._away:
+            if self._done:
+                super().rename_noreplace(source, target, missing=missing)
+            self._away = True
+        self._reach()
+        super().rename_noreplace(source, target, missing=missing)
+
+    def exists(self, path: str) -> bool:
+        self._reach()
+        return super().exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        self._reach()
+        return super().is_directory(path)
+
+    def remove_tree(self, root: str, relative: str) -> None:
+        self._reach()
+        super().remove_tree(root, relative)
+
+    def _reach(self) -> None:
+        if self._away:
+            raise RetryError("Cannot look: because the name node cannot be reached")
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize(("names", "lost"), [((DELTA,), DELTA), ((DELTA, DELETES), DELTA), ((DELTA, DELETES), DELETES)])
+def test_when_nobody_can_look_after_a_rename_its_outcome_is_unknown(
+    tmp_path: Path, names: tuple[str, ...], lost: str, done: bool
+) -> None:
+    staging, staged = stage(tmp_path, *names)
+    with pytest.raises(UnknownOutcomeError, match=r"whether .*published.* the next run on this partition"):
+        publish(Lost(lost, done=done), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    first = {DELTA} if lost == DELETES else set()
+    assert visible(tmp_path) - {"_tmp_run"} == first | ({lost} if done else set())
+    outcomes = [item.outcome for item in roll_forward(FS, str(tmp_path))]
+    if len(names) == 1:
+        assert outcomes == []
+    else:
+        assert outcomes == ["was published" if done and lost == DELETES else "finished"]
+        assert visible(tmp_path) == {DELTA, DELETES}
+
+
+def test_a_record_that_cannot_be_removed_may_be_finished_by_the_next_run(tmp_path: Path) -> None:
+    staging, staged = stage(tmp_path, DELTA, DELETES)
+
+    class Stuck(LocalFileSystem):
+        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+            if target == f"{tmp_path}/{DELTA}":
+                raise RetryError("Cannot rename")
+            super().rename_noreplace(source, target, missing=missing)
+
+        def remove_tree(self, root: str, relative: str) -> None:
+            raise RetryError("Cannot remove")
+
+    with pytest.raises(UnknownOutcomeError, match="the next run on this partition finishes it"):
+        publish(Stuck(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
+    assert [item.outcome for item in roll_forward(FS, str(tmp_path))] == ["finished"]
+
+
 def test_a_target_taken_between_the_renames_takes_the_first_back(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELTA, DELETES)
 

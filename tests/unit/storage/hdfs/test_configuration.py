@@ -8,6 +8,7 @@ import pytest
 from servers.settings import write_site
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.storage.hadoop import read_hadoop_configuration
 from acidlib.storage.hdfs.client import path_inside
 from acidlib.storage.hdfs.configuration import (
     about_hdfs,
@@ -15,7 +16,6 @@ from acidlib.storage.hdfs.configuration import (
     client_uri,
     default_authority,
     new_mode,
-    read_hadoop_configuration,
     replication,
 )
 
