@@ -1,0 +1,282 @@
+"""Whole jobs on an HDFS that something is wrong with: one clear line, nothing lost, and the next run ends the work."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hdfs_tables import downloaded, uploaded
+from judges import merge
+from servers.hdfs import Hdfs
+
+from acidlib.engine import worker
+from acidlib.model.location import Location
+from acidlib.points import Point
+from acidlib.storage import publishing, rename_store
+from integration.children import stopped_at
+from integration.harness import AROUND, Jobs, Ran, fixture
+
+pytestmark = pytest.mark.live
+
+CRUD = "hive3/a_crud"
+ALL = ("--all-committed",)
+RUNS = {
+    "major": ("major_compact", ()),
+    "minor of two renames": ("minor_compact", ("--minor-as-major-bytes", "0")),
+}
+RESULTS = {"major": ["base_0000004"], "minor of two renames": ["delete_delta_0000001_0000004", "delta_0000001_0000004"]}
+UNCLEAR = re.compile(r"Traceback|org\.apache|\bjava\.|RPCError|\bat org|unexpected|Exception")
+
+
+@pytest.fixture(autouse=True)
+def configured(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+    monkeypatch.setattr(AROUND, "hadoop", {"dfs.client.failover.max.attempts": "1"})
+
+
+@pytest.fixture
+def whole(hdfs: Hdfs) -> Iterator[Hdfs]:
+    """The cluster, for a test that breaks it."""
+    yield hdfs
+    hdfs.start()
+
+
+@pytest.fixture
+def table(hdfs: Hdfs, tmp_path: Path) -> Location:
+    return uploaded(hdfs, fixture(CRUD, tmp_path / "t"), "crud")
+
+
+def entries(hdfs: Hdfs, place: Location) -> list[str]:
+    """All entries of a directory, hidden ones included."""
+    return sorted(status.path.rpartition("/")[2] for status in hdfs.client().list_status(place.path))
+
+
+def visible(hdfs: Hdfs, place: Location) -> list[str]:
+    return [name for name in entries(hdfs, place) if name[0] not in "_."]
+
+
+def rows(hdfs: Hdfs, place: Location, tmp_path: Path) -> list[merge.Row]:
+    """What a reader that is not ours sees."""
+    return merge.read(downloaded(hdfs, place, tmp_path / "seen/t"), "", generation=3)
+
+
+def told(ran: Ran) -> str:
+    """Why a job failed: one line that people understand."""
+    text = ran.told
+    assert "\n" not in text
+    assert not UNCLEAR.search(ran.out + ran.err), ran
+    assert re.match(r"Cannot .*: because ", text), text
+    return text
+
+
+def settle(hdfs: Hdfs, jobs: Jobs, place: Location, run: str, before: list[merge.Row], tmp_path: Path) -> None:
+    """The next run and the next cleaning: the rows are as before, and one result is left."""
+    kind, options = RUNS[run]
+    jobs(kind, "--location", str(place), *ALL, *options)  # it may find all done
+    assert rows(hdfs, place, tmp_path) == before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AROUND, "clock", lambda: time.time() + 3600)  # one that failed waits before it comes again
+        jobs.good("cleaner", "--retention", "0s")
+    assert rows(hdfs, place, tmp_path) == before
+    assert visible(hdfs, place) == RESULTS[run]
+    assert {row["state"] for row in jobs.shown().values()} <= {"succeeded", "failed", "refused"}
+
+
+# --- what cannot be done at all ---------------------------------------------------------------------------------------
+
+MISSING, FILE, BELOW_A_FILE, STRANGER = "{table}_x", "{file}", "{file}/x", "hdfs://nobody.invalid:8020/t"
+
+
+@pytest.mark.parametrize(
+    ("place", "because"),
+    [
+        (MISSING, "there is no such file or directory"),
+        (FILE, "it is not a directory"),
+        (BELOW_A_FILE, "it is not, or lies not in, a directory"),
+        (STRANGER, "nobody.invalid is neither a known host nor"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("job", "option"),
+    [("major_compact", "--location"), ("initiator", "--location"), ("initiator", "--warehouse")],
+)
+def test_a_place_that_is_none(
+    hdfs: Hdfs, jobs: Jobs, table: Location, job: str, option: str, place: str, because: str
+) -> None:
+    file = f"{table}/delta_0000001_0000001_0000/_orc_acid_version"
+    ran = jobs(job, option, place.format(table=table, file=file), *ALL)
+    assert ran.status == 1
+    assert because in told(ran)
+    assert ran.err.splitlines() == [f"error: {told(ran)}"]
+
+
+@pytest.mark.parametrize("job", ["major_compact", "initiator", "cleaner"])
+def test_the_default_file_system_is_not_set(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    ran = jobs(job, "--location", "hdfs:///t", *(() if job == "cleaner" else ALL))
+    assert ran.status in (1, 2)
+    assert told(ran) == "Cannot open hdfs:///: because fs.defaultFS is not set, which names no name node"
+
+
+def test_a_name_node_that_is_away_and_comes_back(whole: Hdfs, jobs: Jobs, table: Location, tmp_path: Path) -> None:
+    before = rows(whole, table, tmp_path)
+    jobs.good("initiator", "--location", str(table), *ALL, "--set", "hive.compactor.delta.num.threshold=1")
+    whole.kill_name_node()
+    for words in (("initiator", "--location", str(table), *ALL), ("major_compact", "--location", str(table), *ALL)):
+        ran = jobs(*words)
+        assert ran.status == 1
+        assert "the name node, or a data node, cannot be reached" in told(ran)
+    from_queue = jobs("major_compact")
+    assert from_queue.status in (1, 3), from_queue
+    assert "cannot be reached" in told(from_queue)
+    whole.start()
+    settle(whole, jobs, table, "major", before, tmp_path)
+
+
+def test_a_cleaner_without_a_name_node_comes_again(whole: Hdfs, jobs: Jobs, table: Location, tmp_path: Path) -> None:
+    before = rows(whole, table, tmp_path)
+    jobs.good("major_compact", "--location", str(table), *ALL)
+    whole.kill_name_node()
+    ran = jobs("cleaner", "--retention", "0s")
+    (entry,) = ran.document["cleanings"]
+    assert (ran.status, entry["state"], entry["removed"]) == (3, "failed", [])
+    assert "cannot be reached" in entry["reason"]
+    assert not UNCLEAR.search(ran.out + ran.err)
+    whole.start()
+    settle(whole, jobs, table, "major", before, tmp_path)
+
+
+# --- faults on the way ------------------------------------------------------------------------------------------------
+
+
+def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
+    """Let something happen right before a step of the next run."""
+    module = {"run_units": worker, "_rename_one": publishing, "_rename_both": publishing}.get(step, rename_store)
+    real, left = getattr(module, step), [action]
+
+    def wrapped(*arguments: Any, **more: Any) -> Any:
+        if left:
+            left.pop()()
+        return real(*arguments, **more)
+
+    patch.setattr(module, step, wrapped)
+
+
+@contextlib.contextmanager
+def broken(hdfs: Hdfs, how: str, table: Location) -> Iterator[tuple[Callable[[], object], str]]:
+    """What breaks it, and what is told then; it is mended in the end."""
+    client = hdfs.client()
+
+    def staging() -> list[str]:
+        roots = [status.path for status in client.list_status(table.path) if "/_tmp_" in status.path]
+        return [table.path, *roots, *(status.path for root in roots for status in client.list_status(root))]
+
+    def no_name_left() -> None:
+        used = client.get_content_summary(table.path)
+        hdfs.set_quota(table.path, names=used.file_count + used.directory_count)
+
+    def no_right() -> None:
+        for path in staging():
+            client.set_permission(path, 0o555)
+
+    def mend() -> None:
+        for path in staging():
+            client.set_permission(path, 0o755)
+
+    breaks = {
+        "safe mode": (lambda: hdfs.safe_mode(on=True), "the name node is in safe mode"),
+        "quota of names": (no_name_left, "the quota is used up (The NameSpace quota"),
+        "quota of bytes": (
+            lambda: hdfs.set_quota(table.path, space=100_000),
+            "the quota is used up (The DiskSpace quota",
+        ),
+        "rights": (no_right, "the permission is missing (Permission denied: user=etl"),
+    }
+    try:
+        yield breaks[how]
+    finally:
+        if how == "safe mode":
+            hdfs.safe_mode(on=False)
+        elif how == "rights":
+            mend()
+        else:
+            hdfs.set_quota(table.path)
+
+
+@contextlib.contextmanager
+def as_user(hdfs: Hdfs, user: str, table: Location) -> Iterator[None]:
+    """Jobs are this user's, who owns the table."""
+    client = hdfs.client()
+    for status in (client.get_file_info(table.path), *client.list_status(table.path, recursive=True)):
+        client.set_owner(status.path, user, "hive")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HADOOP_USER_NAME", user)
+        # another configuration has a connection of its own, which is made now
+        patch.setattr(AROUND, "hadoop", {**AROUND.hadoop, "dfs.tests.user": user})
+        yield
+
+
+@pytest.mark.parametrize(
+    ("run", "how", "step"),
+    [
+        ("major", "safe mode", "_rename_one"),
+        ("minor of two renames", "safe mode", "_rename_both"),
+        ("minor of two renames", "quota of names", "run_units"),
+        ("minor of two renames", "quota of names", "publish"),
+        ("major", "quota of bytes", "run_units"),
+        ("minor of two renames", "quota of bytes", "publish"),
+        ("major", "rights", "create_staging"),
+        ("minor of two renames", "rights", "run_units"),
+        ("minor of two renames", "rights", "_rename_both"),
+    ],
+)
+def test_a_fault_on_the_way(
+    hdfs: Hdfs, jobs: Jobs, table: Location, tmp_path: Path, run: str, how: str, step: str
+) -> None:
+    kind, options = RUNS[run]
+    before = rows(hdfs, table, tmp_path)
+    seen = visible(hdfs, table)
+    with (
+        as_user(hdfs, "etl", table) if how == "rights" else contextlib.nullcontext(),
+        broken(hdfs, how, table) as (breaks, because),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            once_before(patch, step, breaks)
+            ran = jobs(kind, "--location", str(table), *ALL, *options)
+        assert (ran.status, ran.states) == (1, ["failed"])
+        assert because in told(ran)
+        assert visible(hdfs, table) == seen
+        assert rows(hdfs, table, tmp_path) == before
+    with pytest.MonkeyPatch.context() as patch:
+        if how in ("safe mode", "rights"):  # the claim could not be given back: as if its process had ended
+            patch.setattr("acidlib.storage.claims.has_ended", bool)
+        settle(hdfs, jobs, table, run, before, tmp_path)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_name_node_that_dies_at_the_publication(
+    whole: Hdfs, jobs: Jobs, table: Location, tmp_path: Path, run: str
+) -> None:
+    """What the run cannot know it does not tell; a second rename that is missing is made by the next run."""
+    kind, options = RUNS[run]
+    before = rows(whole, table, tmp_path)
+    point = Point.CHECKED if run == "major" else Point.FIRST_RENAMED
+    words = (kind, "--location", str(table), *ALL, *options)
+    gc.collect()  # a client of this process that is collected in a fork would wait for threads that are not there
+    with stopped_at(point, lambda: jobs(*words), tmp_path / "answer") as child:
+        whole.kill_name_node()
+        child.wake()
+        ran = child.ran()
+    assert (ran.status, ran.states) == (1, ["failed"])
+    assert "Cannot tell whether" in told(ran)
+    assert "the next run on this partition" in told(ran)
+    whole.start()
+    settle(whole, jobs, table, run, before, tmp_path)
