@@ -28,11 +28,14 @@ TOGETHER = {
     "HDFS": ("hdfs_races", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_server"),
     "HiveServer2": (
         *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),
-        *("hive4_type_changes", "servers"),
+        *("hive4_type_changes", "servers", "hiveserver_stores"),
     ),
     "Hive 4's cases": ("hive4_tables",),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_columns"),
-    "both metastores": ("sleepers_live", "metastore_transport", "holds_live", "hive4_requests", "metastore_contract"),
+    "both metastores": (
+        *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
+        "metastore_contract",
+    ),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction"),
     "Spark": ("spark", "spark_cluster", "quickstart"),
 }

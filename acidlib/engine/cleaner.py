@@ -117,6 +117,10 @@ def _clean(
     fs, store = services.fs(target.location), services.store(target.location)
     if options.dry_run:
         return _would_clean(services, cleaning, request, target, so_far.result, waits)
+    if options.trash and not store.shows_at_once:
+        raise NotOursError(
+            f"Cannot move aside in {target.location}: because nothing can be moved in a bucket; leave --trash out"
+        )
     with services.claim(target.location) as held:
         passing(Point.CLEANING_CLAIMED)
         finish_claimed(store, target.location, lambda: cleaning.without_readers(request))

@@ -379,13 +379,14 @@ def _is_unchanged(services: Services, place: ListedPlace) -> bool:
 
     That saves listing it again; what it says is proven right before publishing.
     """
+    if not place.listing.modified:
+        return False  # the store keeps no times of directories
     try:
         location = place.target.location
         entry = services.fs(location).entry(str(location), missing=ConflictError)
     except AcidError:
         return False
-    # a store that keeps no times of directories has 0
-    return entry.is_directory and 0 < entry.modified == place.listing.modified
+    return entry.is_directory and entry.modified == place.listing.modified
 
 
 def _why(job: Job, inputs: CompactionInputs) -> str:

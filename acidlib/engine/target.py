@@ -221,8 +221,8 @@ class ListedPlace:
 
     @property
     def is_claimed(self) -> bool:
-        """Whether somebody was at work there when it was listed, or died there."""
-        return CLAIM_DIRECTORY in (*self.listing.directories, *(file.path for file in self.listing.files))
+        """Whether somebody was at work there when it was listed, or died there; in a bucket no listing tells."""
+        return CLAIM_DIRECTORY in self.listing.directories
 
     def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
         """Why a compaction would be refused because the place is compact already; None when it is not.

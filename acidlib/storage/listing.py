@@ -9,6 +9,7 @@ from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
 from acidlib.model.names import BASE_PREFIX, METADATA_ACID_FILE
 from acidlib.storage.filesystem import FileSystem, TreeEntry
+from acidlib.storage.staging import STAGING_PREFIX
 
 _LONG = struct.Struct(">q")
 _FORMATS = frozenset({"compacted", "truncated", "dropped"})
@@ -34,7 +35,9 @@ def list_location(
     modified = fs.entry(str(location), missing=missing).modified
     entries = _listed(fs, location, missing)
     if without_unfinished:
-        closed = _closed_bases(fs, location, entries)
+        # with its staging gone nobody finishes it: then it has to be told
+        staged = any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
+        closed = _closed_bases(fs, location, entries) if staged else set()
         entries = tuple(entry for entry in entries if entry.path.partition("/")[0] not in closed)
     return Listing(
         location=location,
@@ -72,6 +75,12 @@ def data_format(fs: FileSystem, path: str) -> str:
     except ValueError as error:
         raise CorruptError(f"Cannot read {path}: because it is not a JSON document") from error
     value = document.get("dataFormat") if isinstance(document, dict) else None
+    if value == UNFINISHED_FORMAT:
+        raise CorruptError(
+            f"Cannot read {path}: because the base is still being published, and readers fail at it until a run on "
+            "this place finishes it. If no staging directory (_tmp_...) is left there, no run can: while all that the base "
+            "was made of is still there, remove the base"
+        )
     if not isinstance(value, str) or value.lower() not in _FORMATS:
         raise CorruptError(f"Cannot read {path}: because its dataFormat is {value!r}, which is not known")
     version = document.get("thisFileVersion")

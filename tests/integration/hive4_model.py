@@ -175,7 +175,7 @@ class Lake:
         places = []
         for part, directory in sorted(where.items())[:filled]:
             built = build(directory, COLUMNS, transactions, name=f"{self.database}.{name}")
-            places.append(Place(name=part, location=directory, expected=tuple(map(_plain, built.expected))))
+            places.append(Place(name=part, location=directory, expected=tuple(map(plain, built.expected))))
         made = Made(database=self.database, name=name, location=location, places=tuple(places))
         self.commit(made, transactions)
         return made
@@ -185,7 +185,7 @@ class Lake:
         places = []
         for place in made.places:
             built = build(place.location, COLUMNS, transactions, first_id=first_id)
-            places.append(replace(place, expected=tuple(sorted((*place.expected, *map(_plain, built.expected))))))
+            places.append(replace(place, expected=tuple(sorted((*place.expected, *map(plain, built.expected))))))
         made = replace(made, places=tuple(places))
         self.commit(made, transactions)
         return made
@@ -279,7 +279,7 @@ class Lake:
         found: list[ACID_ROW] = []
         for place in made.places:
             found += merge.read(place.location, text, generation=4, hidden_txns=self.hidden(place), strict=True)
-        return sorted(map(_plain, found))
+        return sorted(map(plain, found))
 
     def selected(self, made: Made) -> list[ACID_ROW]:
         """What Hive's SELECT returns now, with ROW__ID."""
@@ -317,7 +317,7 @@ def local(uri: str) -> Path:
     return Path(unquote(urlsplit(uri).path))
 
 
-def _plain(row: ACID_ROW) -> ACID_ROW:
+def plain(row: ACID_ROW) -> ACID_ROW:
     """With text as text: the reader marks its kind."""
     return *row[:3], tuple(value[2:] if isinstance(value, str) else value for value in row[3])
 

@@ -55,7 +55,7 @@ class Holder:
 
     def is_stale(self, stale_seconds: float = STALE_SECONDS) -> bool:
         """Whether the owner counts as dead."""
-        return self.idle_seconds > stale_seconds or has_ended(self.process)
+        return abs(self.idle_seconds) > stale_seconds or has_ended(self.process)
 
 
 class S3Claim(Claim):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.storage.s3.attempts import Attempt
 from acidlib.storage.s3.claiming import CLAIM_OBJECT
 from acidlib.storage.s3.client import Bucket
@@ -51,7 +51,7 @@ def _expect_uploads(bucket: Bucket, path: str) -> None:
     taken = _upload(bucket, path)
     try:
         complete(bucket, taken)
-    except AcidError:
+    except ConflictError:
         abort(bucket, taken.key, taken.upload)
     else:
         raise _refused(bucket, "it completes an upload over an object that is there (If-None-Match)")

@@ -172,6 +172,12 @@ class S3Stage:
         try:
             finish(self._bucket, recorded)
         except ConflictError as error:
+            if any(is_ours(self._bucket, attempt) for attempt in recorded.uploads):
+                # never taken back from here: if we slept, another run could have published the same names since
+                raise UnknownOutcomeError(
+                    f"Cannot tell whether {' and '.join(names)} in {self._location} can be published as a whole: "
+                    f"because {error}; the next run there finishes it or takes it back"
+                ) from error
             give_up(self._bucket, self._location, recorded, error)
             with suppress(AcidError):
                 remove_staging(self._bucket, self.path, is_settled=True)

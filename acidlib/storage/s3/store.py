@@ -56,6 +56,8 @@ class S3Store:
         """Of what a run has staged the uploads, too."""
         if relative.startswith(STAGING_PREFIX) and "/" not in relative:
             remove_staging(self._bucket, f"{location}/{relative}")
+            if not S3FileSystem(self._bucket).exists(f"{location}/{relative}"):
+                return
         S3FileSystem(self._bucket).remove_tree(str(location), relative)
 
     def unfinished(self, location: Location) -> tuple[str, ...]:
