@@ -78,8 +78,8 @@ def data_format(fs: FileSystem, path: str) -> str:
     if value == UNFINISHED_FORMAT:
         raise CorruptError(
             f"Cannot read {path}: because the base is still being published, and readers fail at it until a run on "
-            "this place finishes it. If no staging directory (_tmp_...) is left there, no run can: while all that the base "
-            "was made of is still there, remove the base"
+            "this place finishes it. If no staging directory (_tmp_...) is left there, none can: while all that the "
+            "base was made of is still there, remove the base"
         )
     if not isinstance(value, str) or value.lower() not in _FORMATS:
         raise CorruptError(f"Cannot read {path}: because its dataFormat is {value!r}, which is not known")
