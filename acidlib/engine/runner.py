@@ -59,8 +59,8 @@ def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[V
     except AcidError as error:
         return Done(outcome=error)
     except Exception as error:
-        told = f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}"
-        return Done(outcome=DefectError(told))
+        fault = f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}"
+        return Done(outcome=DefectError(fault))
 
 
 THREADS = 16

@@ -42,7 +42,7 @@ class TreeEntry:
 
 
 class FileSystem(Protocol):
-    """Reading and removing, on any store; paths are absolute within it, with forward slashes.
+    """Reading and removing, on any store; paths are absolute local ones, or whole URIs.
 
     Every failure is an `AcidError`: no space, no permission and input/output errors are `RetryError`; a path that is
     missing is `missing` where the method takes it (default `CorruptError`); an existing target is `ConflictError`;

@@ -35,7 +35,7 @@ def list_location(
     modified = fs.entry(str(location), missing=missing).modified
     entries = _listed(fs, location, missing)
     if without_unfinished:
-        # with its staging gone nobody finishes it: then it has to be told
+        # with its staging gone nobody finishes it, and people have to know
         staged = any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
         closed = _closed_bases(fs, location, entries) if staged else set()
         entries = tuple(entry for entry in entries if entry.path.partition("/")[0] not in closed)

@@ -1,4 +1,4 @@
-"""Renames whose answer may be lost on its way: an error is told, and yet it was done. Looking decides it."""
+"""Renames whose answer may be lost on its way: an error is raised, and yet it was done. Looking decides it."""
 
 from acidlib.errors import AcidError, ConflictError
 from acidlib.storage.filesystem import RenameFileSystem

@@ -75,7 +75,7 @@ def as_acid_error(
         return RetryError(f"{start} the name node, or a data node, cannot be reached ({text})")
     name = java_class(error)
     if name:
-        return _as_told(name, text, start, missing)
+        return _of_name_node(name, text, start, missing)
     return _of_client(_parsed(error)[0], text, start)
 
 
@@ -99,7 +99,7 @@ def refuse_unfinished(path: str, length: int, readable: int) -> None:
         )
 
 
-def _as_told(name: str, text: str, start: str, missing: type[AcidError]) -> AcidError:
+def _of_name_node(name: str, text: str, start: str, missing: type[AcidError]) -> AcidError:
     if "is not a directory" in text:  # of ParentNotDirectoryException, and AccessControlException says it, too
         return missing(f"{start} it is not, or lies not in, a directory")
     if name in ("AccessControlException", "AuthorizationException"):

@@ -151,7 +151,7 @@ class Upload:
         return len(self._parts) + 1
 
     def _wait_for_one(self) -> None:
-        """Not more parts than travel at once are held in memory; what went wrong with one is told here."""
+        """Not more parts than travel at once are held in memory; what went wrong with one is raised here."""
         if len(self._parts) > _AT_ONCE:
             self._parts[-_AT_ONCE - 1].result()
 
