@@ -46,8 +46,9 @@ def give_back_dead(
 def is_dead_at(services: Services, location: Location, request: CompactionRequest, *, now_ms: int) -> bool:
     """Whether the run that took a request is dead, as far as the place tells; `now_ms` by the clock of the queue.
 
-    Dead is one whose process is known to have ended, or that took the request longer ago than a claim may be silent
-    and holds none that is alive: a worker tells the queue how a request ended before it releases the claim.
+    Dead is one whose process is known to have ended, or whose claim on the place is stale, or that took the request
+    longer ago than a claim may be silent and holds none: a worker tells the queue how a request ended before it
+    releases the claim.
     """
     if is_known_dead(request):
         return True
@@ -60,7 +61,7 @@ def is_dead_at(services: Services, location: Location, request: CompactionReques
     except AcidError:
         return False  # what cannot be looked at from here proves nothing
     is_stale = holder is None or holder.is_stale
-    return is_stale and took_long(request, now_ms)
+    return is_stale and (took_long(request, now_ms) or (holder is not None and holder.owner == request.worker_id))
 
 
 def is_known_dead(request: CompactionRequest) -> bool:
