@@ -17,7 +17,7 @@ from acidlib.model.txnids import ValidTxnList
 from acidlib.storage.claims import CLAIM_DIRECTORY, read_claim
 from acidlib.storage.filesystem import Entry, FileSystem
 from acidlib.storage.removing import TRASH
-from acidlib.storage.staging import ATTEMPTS, PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
+from acidlib.storage.staging import PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
 
 LITTER_SECONDS = 86_400.0
 """How long nothing must have been modified in what is called litter."""
@@ -86,11 +86,8 @@ def _as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> 
     found = _contents(fs, location, entry)
     if found is None:
         return None
-    ours = (f"{STAGING_MARKER}.", f"{ATTEMPTS}/")
-    if STAGING_MARKER not in found.names and not all(f"{name}/".startswith(ours) for name in found.names):
-        # not ours: a run that died before its marker was whole leaves at most the marker's first half, and a task that
-        # outlived its run in a bucket what it has made
-        return None
+    if STAGING_MARKER not in found.names and not all(name.startswith(f"{STAGING_MARKER}.") for name in found.names):
+        return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
     return Litter(name=entry.name, bytes=found.bytes, idle_seconds=now - found.modified)
 
 
