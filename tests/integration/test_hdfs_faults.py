@@ -135,6 +135,7 @@ class TestLostAnswers:
         self, fs: HdfsFileSystem, place: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         put(fs, place, "source/")
+        monkeypatch.setattr(filesystem, "_FIRST_PAUSE", 0)
         calls = lose(monkeypatch, "rename", times=1000, done=False)
         with pytest.raises(UnknownOutcomeError, match=rf"became of .*/source: because .* \({LOST}\)"):
             fs.rename_noreplace(f"{place}/source", f"{place}/target")

@@ -6,6 +6,7 @@ was restarted. So such a call is repeated, and what the name node then says is h
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from hdfs_native._internal import RawFileWriter
 
 _Answer = TypeVar("_Answer")
-_TRIES = 6
-"""Of one call; hdfs-native waits until it is connected again, so they are far apart unless only answers are lost."""
+_TRIES = 8
+"""Of one call. A name node that starts again may take connections and drop them, so they are ever further apart."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+"""Seconds between two tries; each is twice the one before."""
 _MODE_BITS = 0o1777
 """Those of a mode that HDFS has; older name nodes report others beside them."""
 
@@ -289,7 +292,9 @@ def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[],
     is raised when no answer comes in the end; without it, a change that may be made twice, the last `OSError`.
     """
     lost: OSError | None = None
-    for _ in range(_TRIES):
+    for number in range(_TRIES):
+        if number:
+            time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE))
         try:
             return change()
         except FINAL:
