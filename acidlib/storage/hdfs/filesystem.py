@@ -291,26 +291,25 @@ def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[],
     `was_done` tells, when a repeated call failed, whether an earlier one had done it. With it, `UnknownOutcomeError`
     is raised when no answer comes in the end; without it, a change that may be made twice, the last `OSError`.
     """
-    lost: OSError | None = None
+    lost: list[OSError] = []
     for number in range(_TRIES):
         if number:
             time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE))
         try:
             return change()
         except FINAL:
-            if lost is None or was_done is None or not _looked(path, was_done):
+            if not lost or was_done is None or not _looked(path, was_done):
                 raise
             return None
         except OSError as error:
-            if was_not_sent(error) and lost is None:
+            if was_not_sent(error) and not lost:
                 raise
-            lost = error
+            lost.append(error)
             if was_not_sent(error):  # the client has waited long enough
                 break
-    assert lost is not None
     if was_done is None:
-        raise lost
-    raise _unknown(path, lost) from lost
+        raise lost[-1]
+    raise _unknown(path, lost[-1]) from lost[-1]
 
 
 def _looked(path: str, was_done: Callable[[], bool]) -> bool:
