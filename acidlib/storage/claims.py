@@ -266,10 +266,10 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _Found | None:
             entries = fs.list_directory(path, missing=ConflictError)
             # after the generation: what is renewed in between is fresh, what is renewed later has another generation
             beat = fs.entry(path, missing=ConflictError).modified
-        except ConflictError:
+        except ConflictError as error:
             if again:
                 continue
-            raise
+            raise ConflictError(f"Cannot look at the claim {path}: because other runs work there just now") from error
         names = tuple(entry.name for entry in entries if not entry.is_directory)
         generations = [entry.name for entry in entries if entry.is_directory]
         parsed = _GENERATION.fullmatch(generations[0]) if len(generations) == 1 else None
