@@ -20,6 +20,15 @@ from acidlib.storage.store import Store, TaskFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """What one kind of store consists of."""
+
+    fs: FileSystem
+    store: Store
+    data: TaskFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
     """Opens stores. It may be pickled: what is open stays behind.
 
@@ -53,31 +62,22 @@ class Stores:
 
     def fs(self, location: Location) -> FileSystem:
         """What reads and removes there."""
-        if location.kind == S3:
-            return self._bucket(location)[0]
-        return self.renaming_files(location)
+        return self._opened(location).fs
 
     def store(self, location: Location) -> Store:
         """What publishes there."""
-        if location.kind == S3:
-            return self._bucket(location)[1]
-        return RenameStore(self.renaming_files(location))
+        return self._opened(location).store
 
     def data(self, location: Location) -> TaskFiles:
         """What opens and creates data files there, for one task."""
-        if location.kind == S3:
-            return self._bucket(location)[2]
-        if location.kind == HDFS:
-            return HdfsDataFiles(location.authority, about_hdfs(self.configuration))
-        return LocalDataFiles()
+        return self._opened(location).data
 
     def _named(self, uri: str) -> Location:
         found = parse_location(uri)
         if found.kind == HDFS and not found.authority:
             return replace(found, authority=default_authority(self.configuration))
-        if found.kind == S3:
-            self._bucket(found)
         if found.kind != LOCAL:
+            self._opened(found)  # or what cannot be opened would be noticed late
             return found
         path = found.path if found.path.startswith("/") else str(Path(found.path).expanduser().absolute())
         return local_location(path)
@@ -88,7 +88,17 @@ class Stores:
             return HdfsFileSystem(location.authority, about_hdfs(self.configuration))
         return LocalFileSystem()
 
-    def _bucket(self, location: Location) -> tuple[FileSystem, Store, TaskFiles]:
+    def _opened(self, location: Location) -> _Opened:
+        if location.kind == S3:
+            return self._bucket(location)
+        fs = self.renaming_files(location)
+        if location.kind == HDFS:
+            data: TaskFiles = HdfsDataFiles(location.authority, about_hdfs(self.configuration))
+        else:
+            data = LocalDataFiles()
+        return _Opened(fs=fs, store=RenameStore(fs), data=data)
+
+    def _bucket(self, location: Location) -> _Opened:
         """What opens a bucket; RefusedError where its client is not installed, or does not understand its settings."""
         try:
             from acidlib.storage.s3.client import Bucket
@@ -101,7 +111,7 @@ class Stores:
                 f"Cannot open {location}: because {error.name} is not installed; pip install 'acidlib[s3]' brings it"
             ) from error
         bucket = Bucket(bucket_options(location.authority, self.configuration))
-        return S3FileSystem(bucket), S3Store(bucket), S3DataFiles(bucket)
+        return _Opened(fs=S3FileSystem(bucket), store=S3Store(bucket), data=S3DataFiles(bucket))
 
 
 def _normal(location: Location) -> Location:

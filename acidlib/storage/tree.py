@@ -1,24 +1,17 @@
 """Walking down a tree of directories, one listing each, on any file system."""
 
-from collections.abc import Callable
-
 from acidlib.errors import AcidError, ConflictError, RefusedError
-from acidlib.storage.filesystem import Entry, TreeEntry
-
-ListDirectory = Callable[[str, type[AcidError]], tuple[Entry, ...]]
-"""Lists one directory; the class is the error for one that is missing."""
+from acidlib.storage.filesystem import FileSystem, TreeEntry
 
 
-def walk_tree(
-    list_directory: ListDirectory, path: str, *, enter_hidden: bool, missing: type[AcidError]
-) -> tuple[TreeEntry, ...]:
+def walk_tree(fs: FileSystem, path: str, *, enter_hidden: bool, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
     """What `FileSystem.list_tree` promises."""
     found: list[TreeEntry] = []
     waiting = [""]
     while waiting:
         prefix = waiting.pop()
         absent = ConflictError if prefix else missing
-        for entry in list_directory(f"{path}/{prefix}".rstrip("/") or "/", absent):
+        for entry in fs.list_directory(f"{path}/{prefix}".rstrip("/") or "/", missing=absent):
             hidden = not enter_hidden and entry.name.startswith(("_", "."))
             if entry.is_symlink:
                 if hidden:

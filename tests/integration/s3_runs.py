@@ -19,6 +19,7 @@ from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.data import S3DataFiles
 from acidlib.storage.s3.files import S3FileSystem
 from acidlib.storage.s3.unfinished import markers_of
+from acidlib.storage.store import Attempt as AcceptedAttempt
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
 CLAIM = "_acidlib_claim"
@@ -119,9 +120,8 @@ CHILDREN: list[Child] = []
 
 def accepted(stage: publishing.S3Stage, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
     """What tasks have made, as the driver takes it."""
-    accept = getattr(stage, "accept_uploads", stage.accept)
-    found: StagedDirectory = accept(directory, attempts)
-    return found
+    made = [AcceptedAttempt(written=one.text, name=one.file, length=one.length) for one in attempts]
+    return stage.accept(directory, made)
 
 
 class Child:

@@ -6,15 +6,13 @@ import abc
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from acidlib.model.generation import Generation
 from servers.class_archive import ClassArchive
 from servers.errors import ServerError
 from servers.jars import hive_release
 from servers.java import java_command
-from servers.process import ServerProcess, free_port, listens
+from servers.process import ServerProcess, Startable, free_port, listens
 from servers.settings import log_options, write_settings
 
 # what Hive reaches into: closed since Java 17
@@ -48,7 +46,7 @@ _JVM_OPTIONS = (
 )
 
 
-class Daemon(abc.ABC):
+class Daemon(Startable):
     """One server of Hive on a free port of 127.0.0.1; it keeps its port and its files when it is started again."""
 
     def __init__(
@@ -125,17 +123,6 @@ class Daemon(abc.ABC):
         if self._process is None:
             raise ServerError(f"Cannot measure {self._name}: because it was not started")
         return self._process.memory_mb()
-
-    def __enter__(self) -> Self:
-        """Starts it, unless it runs."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stops it."""
-        self.stop()
 
     @property
     def _classes(self) -> Path:

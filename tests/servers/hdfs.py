@@ -10,15 +10,14 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from hdfs_native import Client
 
 from servers.errors import ServerError
 from servers.jars import brought
 from servers.java import java_command
-from servers.process import POLL_SECONDS, START_SECONDS, ServerProcess, free_port, last_lines, listens
+from servers.process import POLL_SECONDS, START_SECONDS, ServerProcess, Startable, free_port, last_lines, listens
 from servers.settings import write_site
 
 NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -33,7 +32,7 @@ _HEAP = "192m"
 _PAGES = ("webapps/hdfs", "webapps/datanode", "webapps/static")
 
 
-class Hdfs:
+class Hdfs(Startable):
     """A cluster on 127.0.0.1. Its name node keeps its port and its files when it is started again.
 
     Users are who they say they are: HADOOP_USER_NAME, which hdfs-native reads whenever it connects, else the user who
@@ -170,17 +169,6 @@ class Hdfs:
     def memory_mb(self) -> int:
         """The resident memory of all that runs."""
         return sum(node.memory_mb() for node in (self.name_node, *self.data_nodes) if node.pid is not None)
-
-    def __enter__(self) -> Self:
-        """Starts it."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stops it."""
-        self.stop()
 
     def _prepare(self) -> None:
         for pages in _PAGES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import random
@@ -11,6 +12,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from servers.errors import ServerError
 from servers.guard import GUARD
@@ -47,6 +50,29 @@ def last_lines(path: Path, count: int = 25) -> str:
     except OSError as error:
         return f"(no log: {error.strerror})"
     return "\n".join(line[:300] for line in lines[-count:]) or "(the log is empty)"
+
+
+class Startable(abc.ABC):
+    """What is started and stopped; as a context manager, for its length."""
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Starts it, unless it runs."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Stops it."""
+
+    def __enter__(self) -> Self:
+        """Starts it."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops it."""
+        self.stop()
 
 
 class ServerProcess:

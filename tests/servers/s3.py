@@ -13,8 +13,7 @@ import shutil
 import subprocess
 import uuid
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import boto3
 import pytest
@@ -22,7 +21,7 @@ from botocore.config import Config
 
 from servers.errors import ServerError
 from servers.jars import CACHE
-from servers.process import ServerProcess, free_port, last_lines, listens
+from servers.process import ServerProcess, Startable, free_port, last_lines, listens
 
 SWITCH = "ACIDLIB_TEST_S3"
 REGION = "us-east-1"
@@ -34,7 +33,7 @@ _SOURCES = {
 }
 
 
-class S3Server:
+class S3Server(Startable):
     """One server on a free port of 127.0.0.1; ``judge`` says which one it is."""
 
     def __init__(self, directory: Path) -> None:
@@ -122,17 +121,6 @@ class S3Server:
         """Ends it as a crash would."""
         if self._process is not None:
             self._process.kill()
-
-    def __enter__(self) -> Self:
-        """Starts it."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stops it."""
-        self.stop()
 
     def _start_moto(self) -> None:
         from moto.server import ThreadedMotoServer  # slow to import, and rarely wanted

@@ -79,12 +79,7 @@ class HdfsFileSystem:
     def list_tree(
         self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
     ) -> tuple[TreeEntry, ...]:
-        return walk_tree(
-            lambda directory, absent: self.list_directory(directory, missing=absent),
-            path,
-            enter_hidden=enter_hidden,
-            missing=missing,
-        )
+        return walk_tree(self, path, enter_hidden=enter_hidden, missing=missing)
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         """As everywhere; a file that is still being written is refused where its length tells.

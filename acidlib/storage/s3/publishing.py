@@ -61,18 +61,15 @@ class S3Stage:
 
     def accept(self, directory: str, attempts: Sequence[AcceptedAttempt]) -> StagedDirectory:
         """Takes the attempts that count as the files of a directory. A second one for a file is a ConflictError."""
-        return self.accept_uploads(directory, [Attempt.of_text(one.written) for one in attempts])
-
-    def accept_uploads(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
-        """As `accept`, by what the tasks' uploads are."""
         prefix = self._bucket.key(f"{self._location}/{directory}")
-        for attempt in attempts:
+        uploads = [Attempt.of_text(one.written) for one in attempts]
+        for attempt in uploads:
             if attempt.key != f"{prefix}/{attempt.file}" or attempt.mark.partition("/")[0] != self._marker.unique:
                 raise ValueError(f"{attempt.key} was not made for {self.path} and {directory}")
             if (directory, attempt.file) in self._accepted:
                 raise ConflictError(f"Cannot accept {attempt.key}: because there is another attempt at it")
             self._accepted[directory, attempt.file] = attempt
-        files = tuple(StagedFile(name=attempt.file, length=attempt.length) for attempt in attempts)
+        files = tuple(StagedFile(name=attempt.file, length=attempt.length) for attempt in uploads)
         return StagedDirectory(name=directory, files=files)
 
     def publish(
