@@ -283,6 +283,13 @@ KEYS: tuple[Key, ...] = (
         meaning="Input bytes of a task when the rewriting of a large bucket is shared by several tasks; "
         "0: never shared.",
     ),
+    Key(
+        name="acidlib.places.in.flight",
+        kind=Kind.COUNT,
+        default="0",
+        meaning="How many tables and partitions a run compacts at a time, each at its own pace; "
+        "0: 32, and 4 more for each core of the executors.",
+    ),
 )
 
 BY_NAME = {key.name: key for key in KEYS}

@@ -123,7 +123,11 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
     progress = TerminalProgress()
     for warning in environment.warnings:
         progress.note(f"warning: {warning}")
-    conf = {"spark.ui.showConsoleProgress": "false", "spark.executorEnv.PYTHONPATH": str(ROOT)}
+    conf = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.scheduler.mode": "FAIR",  # or a small place would wait for the tasks of a large one
+    }
     yarn_queue = environment.settings.text("hive.compactor.job.queue")
     if yarn_queue:
         conf["spark.yarn.queue"] = yarn_queue

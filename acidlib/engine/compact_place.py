@@ -1,8 +1,7 @@
 """One compaction from its claim to its end: hold the place, list, plan, have its files made, prove, publish.
 
-Written as one run of steps that stops where tasks have to run: the worker runs the tasks of many compactions together
-and lets each go on with its answers. Whatever is raised in between ends this compaction and no other; an interrupt
-gives it back.
+Written as one run of steps that stops where tasks have to run: see `flow`, in which many compactions are under way.
+Whatever is raised in between ends this compaction and no other; an interrupt gives it back.
 """
 
 from __future__ import annotations
@@ -10,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from acidlib.engine.attempts import fingerprint, note_of
 from acidlib.engine.backend import Backend, HeldPlace, Hold, Taken
+from acidlib.engine.flow import Steps as FlowSteps
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
-from acidlib.engine.runner import Done
+from acidlib.engine.runner import Done, Task
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.engine.tasks import Look, UnitTask
-from acidlib.engine.units import collect_results, filled_directories
+from acidlib.engine.tasks import UnitTask, look_task
+from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
 from acidlib.errors import AcidError, ConflictError, DefectError, MissingError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
@@ -59,21 +59,10 @@ class Job:
         return self.taken.request.facts.lock_tries if self.taken is not None else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looks:
-    """Asks for what files hold; answered by what each look found, in order."""
-
-    tasks: tuple[Look, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Units:
-    """Asks for files to be made; answered by the result of each unit, in order."""
-
-    tasks: tuple[UnitTask, ...]
-
-
-Steps = Generator[Looks | Units, list[Done[Any]], CompactionResult]
+Steps = FlowSteps[CompactionResult]
+Made = TypeVar("Made")
+Part = Generator[tuple[Errand, ...], list[Done[Any]], Made]
+"""Some of the steps, and what comes of them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -237,20 +226,18 @@ class PlaceCompactor:
             return found.result(Outcome.READY_FOR_CLEANING, reason)
         return found.result(Outcome.REFUSED, refusal.reason)
 
-    def _units(
-        self, plan: Prepared
-    ) -> Generator[Looks | Units, list[Done[Any]], tuple[Unit, ...] | tuple[JoinUnit, ...]]:
+    def _units(self, plan: Prepared) -> Part[tuple[Unit, ...] | tuple[JoinUnit, ...]]:
         """The files to make, once has been looked into what decides them."""
         looks = plan.looks()
-        answers = yield Looks(tasks=looks)
+        answers = yield tuple(one_task(Task(look_task, look, look.file.length)) for look in looks)
         values = {look.file.path: done.get() for look, done in zip(looks, answers, strict=True)}
         return plan.units(values, self._settings, self._services.settings)
 
     def _made(
         self, units: tuple[Unit, ...] | tuple[JoinUnit, ...], staging: str | None
-    ) -> Generator[Looks | Units, list[Done[Any]], tuple[UnitResult, ...]]:
-        answers = yield Units(
-            tasks=tuple(UnitTask(unit=unit, staging=staging, stores=self._services.stores) for unit in units)
+    ) -> Part[tuple[UnitResult, ...]]:
+        answers = yield tuple(
+            make_file(UnitTask(unit=unit, staging=staging, stores=self._services.stores)) for unit in units
         )
         return tuple(done.get() for done in answers)
 

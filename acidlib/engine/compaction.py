@@ -77,6 +77,8 @@ def run_compaction(
         # what was done is reported all the same
         nowhere = Target(database="", table="", partition=None, location=NOWHERE)
         early.append(ended(nowhere, run.kind, RetryError(f"Cannot go on: because {error}")))
+    finally:
+        services.progress.finish()
     if spending.stopped is not None:
         notes.append(f"stopped: {spending.stopped}; the rest stays as it is")
     if not run.dry_run:
@@ -106,6 +108,7 @@ def _named_jobs(
         else:
             early.append(ended(turn.looked.target, run.kind, RefusedError(refused_message(turn.done))))
     notes += _left(found)
+    _begin(services, run, len(todo))
     for turn in _within(spending, todo):
         place = turn.looked
         if run.dry_run:
@@ -118,6 +121,13 @@ def _named_jobs(
             early.append(ended(place.target, run.kind, error))
             if turn.done is None:
                 spending.unspent(place.bytes)
+
+
+def _begin(services: Services, run: CompactionRun, places: int) -> None:
+    """Show how far the run is from now on; without a budget, so many places are to be done."""
+    if places:
+        most = places if run.budget.partitions is None else min(places, run.budget.partitions)
+        services.progress.start(f"{'planning' if run.dry_run else 'compacting'} {most} places", most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +188,9 @@ def _chosen_jobs(
     def is_automatic(target: Target) -> bool:
         return by_place[_place(target)].request.facts.reason is not None
 
-    for turn in _within(spending, _in_turn(backend.attempts(), looked, run, is_automatic)):
+    turns = _in_turn(backend.attempts(), looked, run, is_automatic)
+    _begin(services, run, len(turns))
+    for turn in _within(spending, turns):
         waiting = by_place[_place(turn.looked.target)]
         listed = turn.looked if isinstance(turn.looked, ListedPlace) else None
         if run.dry_run:
@@ -197,6 +209,7 @@ def _jobs_in_order(
     met: set[Entity] = set()
     while fresh := _not_met(backend.waiting(run.kind), met):
         found = _understood(backend, fresh, run, early) if run.dry_run else fresh
+        _begin(services, run, len(met) + len(found))
         for one, input_bytes in zip(found, _measured(services, found, run), strict=True):
             if not spending.lets_start(input_bytes):
                 return

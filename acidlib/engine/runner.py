@@ -1,4 +1,4 @@
-"""How units of work are run: one small interface, with Spark or this process behind it."""
+"""How tasks are run: one small interface, with Spark or this process behind it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from acidlib.errors import AcidError, DefectError
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-Work = Callable[[Item, str], Value]
-"""What is done with one item; the text is unique to this attempt at it."""
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function, what it is given (besides a text that is unique to each attempt), and its input bytes."""
+
+    work: Callable[[Any, str], Any]
+    item: Any
+    length: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,21 +41,21 @@ class Done(Generic[Value]):
 
 
 class Runner(Protocol):
-    """Runs a function over items."""
+    """Runs tasks. May be used by several threads at once."""
 
-    def run(
-        self,
-        work: Callable[[Any, str], Value],
-        items: Sequence[Any],
-        *,
-        group: str,
-        on_progress: Callable[[int], None],
-    ) -> list[Done[Value]]:
-        """What became of each item, in order. An item run twice counts once.
+    @property
+    def slots(self) -> int:
+        """How many tasks run at the same time, as far as that is known now; 0 where the caller's thread runs them."""
 
-        group        shown as the name of the work
-        on_progress  called now and then with the number of items done
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+        """What became of each task, in order. A task run twice counts once.
+
+        batches  the tasks of each are run one after the other, at the same place
+        group    shown as the name of the work
         """
+
+    def cancel(self) -> None:
+        """End what is being run: it fails, and soon."""
 
 
 def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[Value]:
@@ -88,23 +94,17 @@ def in_threads(
 
 
 class LocalRunner:
-    """Runs items one after the other in this process: for a library's caller, for tests and benches."""
+    """Runs tasks one after the other in the caller's thread: for a library's caller, for tests and benches."""
+
+    slots = 0
 
     def __init__(self, unique: Callable[[], str]) -> None:
         self._unique = unique
 
-    def run(
-        self,
-        work: Callable[[Any, str], Value],
-        items: Sequence[Any],
-        *,
-        group: str,
-        on_progress: Callable[[int], None],
-    ) -> list[Done[Value]]:
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         """See Runner."""
         del group
-        done = []
-        for item in items:
-            done.append(attempt(work, item, self._unique()))
-            on_progress(len(done))
-        return done
+        return [[attempt(task.work, task.item, self._unique()) for task in batch] for batch in batches]
+
+    def cancel(self) -> None:
+        """Nothing runs but what the caller waits for."""

@@ -7,20 +7,19 @@ import re
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark import SparkConf, SparkContext, TaskContext
-from pyspark.util import InheritableThread
 
-from acidlib.engine.runner import Done, attempt
+from acidlib.engine.runner import Done, Task, attempt
 from acidlib.errors import RetryError
 
-Value = TypeVar("Value")
-
-_POLL_SECONDS = 0.2
-_MOST_TASKS = 10_000
+_CORES_UNKNOWN = 2
+"""Before the first job: so many, and Spark is started with them."""
 _LONGEST_MESSAGE = 300
 _MOST_GIVEN_UP = 24
 _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
@@ -31,98 +30,83 @@ _HADOOP = "spark.hadoop."
 
 
 class SparkRunner:
-    """Runs each item as one task; results come back as values.
+    """Runs each batch of tasks as one task of Spark; results come back as values.
 
     Retries and speculation are harmless: an attempt writes under a name of its own, and Spark hands over one result
-    per task. `context` is asked for when there is something to run.
+    per task. `session` starts a context when there is something to run.
     """
 
-    def __init__(self, context: Callable[[], SparkContext]) -> None:
-        self._context = context
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._cancelled = 0
+        self._groups: set[str] = set()
 
-    def run(
-        self,
-        work: Callable[[Any, str], Value],
-        items: Sequence[Any],
-        *,
-        group: str,
-        on_progress: Callable[[int], None],
-    ) -> list[Done[Value]]:
-        """See Runner. What Spark gives up is done again in halves, until an item that it gives up is alone in its job.
+    @property
+    def slots(self) -> int:
+        """The cores of the executors that are there now."""
+        context = self._session.context
+        return _CORES_UNKNOWN if context is None else max(1, context.defaultParallelism)
+
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+        """See Runner. What Spark gives up is done again in halves, until a task that it gives up is alone in its job.
 
         So one bucket that no worker survives takes no other with it. Where nothing goes any more, each of a few tries
         fails, and with them what is left.
         """
-        tries = [_MOST_GIVEN_UP]
+        cancelled = self._cancelled
+        tries = _MOST_GIVEN_UP
 
-        def halved(some: Sequence[Any], before: int) -> list[Done[Value]]:
-            try:
-                return self._one_job(work, some, group, lambda done: on_progress(before + done))
-            except RetryError as error:
-                tries[0] -= 1
-                if len(some) == 1 or tries[0] <= 0:
-                    return [Done(outcome=error)] * len(some)
-            middle = len(some) // 2
-            return halved(some[:middle], before) + halved(some[middle:], before + middle)
+        def halved(tasks: Sequence[Task], error: RetryError) -> list[Done[Any]]:
+            nonlocal tries
+            if len(tasks) == 1 or tries <= 0 or self._cancelled != cancelled:
+                return [Done(outcome=error)] * len(tasks)
+            middle = len(tasks) // 2
+            found: list[Done[Any]] = []
+            for half in (tasks[:middle], tasks[middle:]):
+                try:
+                    found += [done for (done,) in self._one_job([[task] for task in half], group)]
+                except RetryError as another:
+                    tries -= 1
+                    found += halved(half, another)
+            return found
 
-        return halved(items, 0)
+        try:
+            return self._one_job(batches, group)
+        except RetryError as error:
+            done = iter(halved([task for batch in batches for task in batch], error))
+            return [list(islice(done, len(batch))) for batch in batches]
 
-    def _one_job(
-        self, work: Callable[[Any, str], Value], items: Sequence[Any], group: str, on_progress: Callable[[int], None]
-    ) -> list[Done[Value]]:
-        """All items as one job. RetryError when Spark gives it up."""
-        if not items:
+    def cancel(self) -> None:
+        """End all jobs that run now."""
+        self._cancelled += 1
+        context = self._session.context
+        for group in tuple(self._groups):
+            if context is not None:
+                with suppress(Exception):  # what runs no more needs no end
+                    context.cancelJobGroup(group)
+
+    def _one_job(self, batches: Sequence[Sequence[Task]], group: str) -> list[list[Done[Any]]]:
+        """All batches as one job. RetryError when Spark gives it up."""
+        if not batches:
             return []
+        context = self._session.started()
         group_id = f"{group} {uuid.uuid4().hex[:8]}"
-        found: list[Done[Value]] = []
-        failure: list[Exception] = []
-        context = self._context()
-
-        def job() -> None:
+        self._groups.add(group_id)
+        try:
             context.setJobGroup(group_id, group, interruptOnCancel=True)
             context.setLocalProperty("callSite.short", group)
-            try:
-                slices = min(len(items), _MOST_TASKS)
-                found.extend(context.parallelize(items, slices).mapPartitions(_attempts(work)).collect())
-            except Exception as error:  # raised in the caller's thread below
-                failure.append(error)
-
-        thread = InheritableThread(target=job, name="acidlib-job", daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                thread.join(_POLL_SECONDS)
-                on_progress(_tasks_done(context, group_id))
-        except BaseException:
-            context.cancelJobGroup(group_id)
-            raise
-        if failure:
-            raise RetryError(
-                f"Cannot finish {group}: because Spark gave it up: {_first_line(failure[0])}"
-            ) from failure[0]
-        on_progress(len(items))
-        return found
+            return context.parallelize(batches, len(batches)).mapPartitions(_attempts).collect()
+        except Exception as error:
+            raise RetryError(f"Cannot finish {group}: because Spark gave it up: {_first_line(error)}") from error
+        finally:
+            self._groups.discard(group_id)
 
 
-def _tasks_done(context: SparkContext, group_id: str) -> int:
-    tracker = context.statusTracker()
-    done = 0
-    for job in tracker.getJobIdsForGroup(group_id):
-        info = tracker.getJobInfo(job)
-        for stage in info.stageIds if info is not None else ():
-            stage_info = tracker.getStageInfo(stage)
-            done += stage_info.numCompletedTasks if stage_info is not None else 0
-    return done
-
-
-def _attempts(work: Callable[[Any, str], Value]) -> Callable[[Iterable[Any]], Iterator[Done[Value]]]:
-    def run(items: Iterable[Any]) -> Iterator[Done[Value]]:
-        context = TaskContext.get()
-        number = context.taskAttemptId() if context is not None else 0
-        for item in items:
-            yield attempt(work, item, f"{number}-{uuid.uuid4().hex[:8]}")
-
-    return run
+def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Done[Any]]]:
+    context = TaskContext.get()
+    number = context.taskAttemptId() if context is not None else 0
+    for batch in batches:
+        yield [attempt(task.work, task.item, f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
 
 
 def _first_line(error: Exception) -> str:
@@ -153,25 +137,27 @@ class SparkSession:
         for key, value in conf.items():
             if not submitted or not self._conf.contains(key):
                 self._conf.set(key, value)
-        self._context: SparkContext | None = None
+        self.context: SparkContext | None = None
         self._lock = threading.Lock()
 
-    def _started(self) -> SparkContext:
+    def started(self) -> SparkContext:
+        """The context, started by whoever asks first."""
         with self._lock:
-            if self._context is not None:
-                return self._context
+            if self.context is not None:
+                return self.context
             if str(self._conf.get("spark.master", "local[*]")).startswith("local"):
                 # workers on this machine need this environment, and Spark would look for any python3
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            self._context = SparkContext.getOrCreate(self._conf)
-            self._context.setLogLevel("ERROR")
-            return self._context
+            context = SparkContext.getOrCreate(self._conf)
+            context.setLogLevel("ERROR")
+            self.context = context
+            return context
 
     def __enter__(self) -> SparkRunner:
-        return SparkRunner(self._started)
+        return SparkRunner(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._context is not None:
-            self._context.stop()
+        if self.context is not None:
+            self.context.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -38,8 +39,18 @@ class _AttemptFailed(Exception):  # noqa: N818 - it asks for another attempt
         self.error = error
 
 
+class _Line(threading.local):
+    """What each thread has of its own: its connection, and the number of the endpoint that this goes to."""
+
+    connection: Connection | None = None
+    current: int = 0
+
+
 class FailoverClient:
-    """Makes calls on one of several metastores, the next one when the current one is lost. Not thread safe."""
+    """Makes calls on one of several metastores, the next one when the current one is lost.
+
+    Threads may share it: each of them has a connection of its own.
+    """
 
     def __init__(
         self,
@@ -60,9 +71,11 @@ class FailoverClient:
         self._endpoints = endpoints
         self._options = options
         self._sleep = sleep
-        self._current = 0
-        connection = self._repeat(min(_FIRST_ATTEMPTS, options.attempts), partial(self._open, None))
-        self._connection: Connection | None = connection
+        self._line = _Line()
+        self._opened: set[Connection] = set()
+        connection = self._line.connection = self._repeat(
+            min(_FIRST_ATTEMPTS, options.attempts), partial(self._open, None)
+        )
         self.peer = connection.peer
 
     @property
@@ -77,8 +90,8 @@ class FailoverClient:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint that is connected to, or was last."""
-        return self._endpoints[self._current]
+        """The endpoint that this thread is connected to, or was last."""
+        return self._endpoints[self._line.current]
 
     def call(self, action: str, name: str, *arguments: object, effect: Effect, missing: str = "") -> Any:
         """The answer of a call of our own interface; None if the server raised the exception named `missing`.
@@ -93,10 +106,10 @@ class FailoverClient:
         return self._call(action, name, arguments, Effect.NONE, missing, hive3=True)
 
     def close(self) -> None:
-        """Ends the connection; a later call opens a new one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Ends the connections of all threads, none of which may be in use; a later call opens a new one."""
+        while self._opened:
+            self._opened.pop().close()
+        self._line = _Line()
 
     def _call(
         self, action: str, name: str, arguments: tuple[object, ...], effect: Effect, missing: str, *, hive3: bool
@@ -157,27 +170,34 @@ class FailoverClient:
 
     def _move_on(self) -> None:
         """Closes the connection; the next one is tried with the next endpoint first."""
-        if self._connection is not None:
-            self.close()
-            self._current = (self._current + 1) % len(self._endpoints)
+        if self._line.connection is not None:
+            self._close_own()
+            self._line.current = (self._line.current + 1) % len(self._endpoints)
+
+    def _close_own(self) -> None:
+        connection, self._line.connection = self._line.connection, None
+        if connection is not None:
+            self._opened.discard(connection)
+            connection.close()
 
     def _connected(self) -> Connection:
         """The connection, opened again where it was closed or the server has ended it."""
-        if self._connection is not None and self._connection.is_usable():
-            return self._connection
+        connection = self._line.connection
+        if connection is not None and connection.is_usable():
+            return connection
         # an idle connection that the server ended says nothing against its endpoint
-        self.close()
-        self._connection = self._open(self.generation)
-        self.peer = self._connection.peer
-        return self._connection
+        self._close_own()
+        connection = self._line.connection = self._open(self.generation)
+        self.peer = connection.peer
+        return connection
 
     def _open(self, generation: Generation | None) -> Connection:
         """A connection to the first endpoint that answers, from the current one on; of this generation, if given."""
         failures: list[str] = []
         refused: list[AcidError] = []
-        start = self._current
+        start = self._line.current
         for step in range(len(self._endpoints)):
-            self._current = (start + step) % len(self._endpoints)
+            self._line.current = (start + step) % len(self._endpoints)
             try:
                 return self._open_current(generation)
             except ConnectionLost as reason:
@@ -185,7 +205,7 @@ class FailoverClient:
             except RefusedError as error:
                 failures.append(str(error))
                 refused.append(error)
-        self._current = start
+        self._line.current = start
         if len(refused) == len(self._endpoints):
             raise refused[0]
         uris = ", ".join(endpoint.uri for endpoint in self._endpoints)
@@ -200,6 +220,7 @@ class FailoverClient:
                 f"Cannot go on with the metastore {self.endpoint.uri}: because it is of Hive {found}, the one before "
                 f"was of Hive {generation}"
             )
+        self._opened.add(connection)
         return connection
 
 

@@ -16,7 +16,7 @@ from acidlib.metastore.transactions import TransactionCalls
 
 
 class Hms(CatalogCalls, TransactionCalls, LockCalls, CompactionCalls):
-    """One connection to one metastore, with failover over several URIs; not thread safe: one per thread.
+    """One metastore, with failover over several URIs. Threads may share it: each has a connection of its own.
 
     Calls that change nothing, or the same once or twice, are repeated over new connections when one is lost; the others
     raise UnknownOutcomeError once something was sent. All calls raise RetryError when no metastore can be reached or
@@ -31,11 +31,11 @@ class Hms(CatalogCalls, TransactionCalls, LockCalls, CompactionCalls):
 
     @property
     def uri(self) -> str:
-        """The URI that is connected to, or was last."""
+        """The URI that this thread is connected to, or was last."""
         return self._client.endpoint.uri
 
     def close(self) -> None:
-        """Ends the connection; a later call opens a new one."""
+        """Ends the connections; a later call opens a new one."""
         self._client.close()
 
     def __enter__(self) -> Self:

@@ -2,8 +2,9 @@
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,8 @@ class Database:
         self.shown = parsed.set(query={}).render_as_string(hide_password=True)
         self._secrets = _secrets(parsed)
         self._engine = self._open(parsed)
+        # SQLite lets one write and has the others ask again after a while: threads of this process wait in turn
+        self._writing: AbstractContextManager[object] = threading.Lock() if self.dialect == SQLITE else nullcontext()
 
     def close(self) -> None:
         """Closes all connections."""
@@ -47,7 +50,7 @@ class Database:
         `RetryError`: "Cannot `action` the queue …"; `RefusedError` where the values do not fit; `UnknownOutcomeError`
         when the connection was lost while committing.
         """
-        with self._translated(action):
+        with self._translated(action), self._writing:
             for _ in range(_DEADLOCK_ATTEMPTS - 1):
                 try:
                     return self._once(action, work)

@@ -15,7 +15,7 @@ from hdfs_tables import downloaded, uploaded
 from judges import merge
 from servers.hdfs import Hdfs
 
-from acidlib.engine import worker
+from acidlib.engine import compact_place
 from acidlib.model.location import Location
 from acidlib.points import Point
 from acidlib.storage import publishing, rename_store
@@ -159,7 +159,7 @@ def test_a_cleaner_without_a_name_node_comes_again(whole: Hdfs, jobs: Jobs, tabl
 
 def once_before(patch: pytest.MonkeyPatch, step: str, action: Callable[[], object]) -> None:
     """Let something happen right before a step of the next run."""
-    module = {"run_units": worker, "_rename_one": publishing, "_rename_both": publishing}.get(step, rename_store)
+    module = {"make_file": compact_place, "_rename_one": publishing, "_rename_both": publishing}.get(step, rename_store)
     real, left = getattr(module, step), [action]
 
     def wrapped(*arguments: Any, **more: Any) -> Any:
@@ -229,12 +229,12 @@ def as_user(hdfs: Hdfs, user: str, table: Location) -> Iterator[None]:
     [
         ("major", "safe mode", "_rename_one"),
         ("minor of two renames", "safe mode", "_rename_both"),
-        ("minor of two renames", "quota of names", "run_units"),
+        ("minor of two renames", "quota of names", "make_file"),
         ("minor of two renames", "quota of names", "publish"),
-        ("major", "quota of bytes", "run_units"),
+        ("major", "quota of bytes", "make_file"),
         ("minor of two renames", "quota of bytes", "publish"),
         ("major", "rights", "create_staging"),
-        ("minor of two renames", "rights", "run_units"),
+        ("minor of two renames", "rights", "make_file"),
         ("minor of two renames", "rights", "_rename_both"),
     ],
 )

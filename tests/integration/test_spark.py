@@ -13,6 +13,7 @@ import pytest
 from judges import merge
 
 from acidlib.engine import units
+from acidlib.engine.runner import Task
 from acidlib.engine.spark import SparkRunner
 from acidlib.errors import RetryError
 from integration import spark_tasks
@@ -126,9 +127,8 @@ def fatal(item: int, attempt: str) -> int:
 
 def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acidlib.engine.spark._MOST_GIVEN_UP", 1)
-    progress: list[int] = []
-    done = runner.run(fatal, [1, 2, 3], group="test", on_progress=progress.append)
-    assert [one.error is not None for one in done] == [True] * 3
+    done = runner.run([[Task(fatal, 1, 0), Task(fatal, 2, 0)], [Task(fatal, 3, 0)]], group="test")
+    assert [[one.error is not None for one in batch] for batch in done] == [[True] * 2, [True]]
 
 
 def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,16 +148,16 @@ def broken(item: int, attempt: str) -> str:
 
 
 def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) -> None:
-    progress: list[int] = []
-    done = runner.run(broken, list(range(40)), group="test", on_progress=progress.append)
+    tasks = [Task(broken, item, 0) for item in range(40)]
+    found = runner.run([tasks[start : start + 3] for start in range(0, 40, 3)], group="test")
+    assert [len(batch) for batch in found] == [3] * 13 + [1]
+    done = [one for batch in found for one in batch]
     values = [one.get() for one in done if one.error is None]
     assert [value.split()[0] for value in values] == [str(i * 2) for i in range(40) if i not in (3, 4)]
     assert len(set(values)) == 38
     assert str(done[3].error) == "Cannot do 3: because of the test"
     assert "unexpected IndexError" in str(done[4].error)
-    assert progress[-1] == 40
-    assert progress == sorted(progress)
-    assert runner.run(broken, [], group="nothing", on_progress=progress.append) == []
+    assert runner.run([], group="nothing") == []
 
 
 @pytest.mark.slow

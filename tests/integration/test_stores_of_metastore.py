@@ -1,4 +1,5 @@
-"""A metastore whose tables and partitions lie on a local disk, on HDFS and in buckets, all in one run of each job.
+"""A metastore whose tables and partitions lie on a local disk, on HDFS and in buckets, all in one run of each job,
+which has many of them under way at a time.
 
 Rows are judged by an independent reader on copies of what lies in the stores.
 """
@@ -19,6 +20,7 @@ from servers.hdfs import Hdfs
 from servers.metastore import Metastore
 from servers.process import free_port
 from servers.s3 import S3Server
+from thread_runner import ThreadRunner
 
 from acidlib.model.location import HDFS, S3
 from acidlib.storage.s3.publishing import S3Stage
@@ -41,6 +43,7 @@ def configured(hdfs: Hdfs, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch)
     s3_server.require_exact_judge()
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
     monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
+    monkeypatch.setattr(AROUND, "runner", ThreadRunner())
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from acidlib.engine.runner import Done, LocalRunner, attempt
+from acidlib.engine.runner import Done, LocalRunner, Task, attempt
 from acidlib.errors import ConflictError, DefectError
 
 
@@ -33,10 +33,9 @@ def test_an_interrupt_is_no_value() -> None:
 
 
 def test_local_runner_keeps_the_order_and_gives_each_attempt_a_name() -> None:
-    counter, progress = itertools.count(), list[int]()
+    counter = itertools.count()
     runner = LocalRunner(lambda: str(next(counter)))
-    first, refused, last = runner.run(work, [1, -2, 4], group="g", on_progress=progress.append)
+    (first, refused), (last,) = runner.run([[Task(work, 1, 0), Task(work, -2, 0)], [Task(work, 4, 0)]], group="g")
     assert [first.outcome, last.outcome] == ["100:0", "25:2"]
-    assert progress == [1, 2, 3]
     with pytest.raises(ConflictError, match="-2"):
         refused.get()

@@ -1,0 +1,261 @@
+"""Many pieces of work under way at a time, each at its own pace: nothing waits for what has nothing to do with it.
+
+A piece goes on in a thread of the driver until it needs tasks. Those of all pieces wait together; whenever the runner
+has room they are started, small ones in batches, and a piece goes on as soon as its own are done. So what takes long
+delays nothing but itself. Everything but the steps of the pieces and the running of tasks happens in the caller's
+thread, and with a runner that has no slots these do, too: then one piece is done after the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+from acidlib.engine.runner import Done, Runner, Task
+from acidlib.engine.units import Errand
+from acidlib.errors import AcidError
+from acidlib.planning.batches import alike, batches
+
+Result = TypeVar("Result", covariant=True)
+Found = TypeVar("Found")
+
+THREADS = 16
+"""Pieces that take a step in the driver at a time: it is the answers of stores and queues that are waited for."""
+_OVERLAP = 2
+"""Batches that are started for each slot: the next one is there when one has ended."""
+_MOST_JOBS = 64
+_CANCEL_SECONDS = 0.2
+
+Steps = Generator[tuple[Errand, ...], list[Done[Any]], Result]
+"""A piece of work: asks for errands, is answered by what became of each, and ends with its result."""
+
+
+class Piece(Protocol[Result]):
+    """What is to be done."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    def steps(self) -> Steps[Result]:
+        """Its steps. Closed before their end, they give back what they have taken."""
+
+    def give_back(self) -> None:
+        """It is not begun: another may do it."""
+
+
+class _UnderWay(Generic[Result]):
+    """A piece whose steps were begun, or are about to be."""
+
+    def __init__(self, piece: Piece[Result]) -> None:
+        self.piece = piece
+        self.answers: list[Done[Any] | None] = []
+        self.result: Result | None = None
+        self.ended = False
+        self._steps: Steps[Result] | None = None
+
+    def step(self, answers: list[Done[Any]] | None) -> tuple[Errand, ...]:
+        """Go on to the next errands, or to the end."""
+        try:
+            while True:
+                if self._steps is None:
+                    self._steps = self.piece.steps()
+                    asked = next(self._steps)
+                else:
+                    asked = self._steps.send([] if answers is None else answers)
+                if asked:
+                    return asked
+                answers = []
+        except StopIteration as end:
+            self.result, self.ended = end.value, True
+            return ()
+
+    def give_up(self) -> None:
+        """Give back what is not done; nothing else happens to what has ended."""
+        if self._steps is None:
+            self.piece.give_back()
+        else:
+            self._steps.close()
+
+
+@dataclass(slots=True)
+class _Running:
+    """An errand of a piece, whose tasks wait or run."""
+
+    owner: _UnderWay[Any]
+    place: int
+    errand: Errand
+    answers: list[Done[Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A task that waits, and where its answer belongs."""
+
+    task: Task
+    errand: _Running
+    place: int
+
+
+class Flow(Generic[Result]):
+    """Carries pieces out on a runner.
+
+    limit  how many are under way at a time, by the number of slots that the runner has then
+    name   what a job is called, by its first piece
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        limit: Callable[[int], int],
+        name: Callable[[str], str],
+    ) -> None:
+        self._runner = runner
+        self._limit = limit
+        self._name = name
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._waiting: deque[_Waiting] = deque()
+        self._batches_running = 0
+        self._under_way: set[_UnderWay[Result]] = set()
+        self._ended: deque[Result] = deque()
+        self._futures: set[Future[Any]] = set()
+        self._stepping: ThreadPoolExecutor | None = None
+        self._jobs: ThreadPoolExecutor | None = None
+
+    def run(self, pieces: Iterator[Piece[Result]]) -> Iterator[Result]:
+        """The results, as they come. `pieces` is drawn from as there is room: a budget can stop it.
+
+        What an AcidError of `pieces` comes after is done before that is raised. An interrupt, or any other error that
+        is no result, gives back all that is under way.
+        """
+        error: AcidError | None = None
+        with ExitStack() as pools:
+            if self._runner.slots:
+                self._stepping = pools.enter_context(ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-place"))
+                self._jobs = pools.enter_context(ThreadPoolExecutor(_MOST_JOBS, thread_name_prefix="acidlib-job"))
+            try:
+                more = True
+                while True:
+                    while more and len(self._under_way) < self._limit(self._runner.slots):
+                        try:
+                            piece = next(pieces, None)
+                        except AcidError as raised:
+                            piece, error = None, raised
+                        if piece is None:
+                            more = False
+                        else:
+                            self._begin(piece)
+                    self._start_tasks()
+                    while self._ended:
+                        yield self._ended.popleft()
+                    if not self._under_way:
+                        if more:
+                            continue
+                        break
+                    self._events.get()()
+                    while not self._events.empty():
+                        self._events.get()()
+            except BaseException:
+                self._give_up()
+                raise
+        if error is not None:
+            raise error
+
+    def _begin(self, piece: Piece[Result]) -> None:
+        one = _UnderWay(piece)
+        self._under_way.add(one)
+        self._go_on(one, None)
+
+    def _go_on(self, one: _UnderWay[Result], answers: list[Done[Any]] | None) -> None:
+        """Let a piece take its next step."""
+        self._submit(self._stepping, lambda: one.step(answers), lambda asked: self._stepped(one, asked))
+
+    def _stepped(self, one: _UnderWay[Result], asked: tuple[Errand, ...]) -> None:
+        if one.ended:
+            self._under_way.discard(one)
+            if one.result is not None:
+                self._ended.append(one.result)
+            return
+        one.answers = [None] * len(asked)
+        for place, errand in enumerate(asked):
+            self._ask(_Running(owner=one, place=place, errand=errand, answers=[]), None)
+
+    def _ask(self, running: _Running, answers: list[Done[Any]] | None) -> None:
+        """Let an errand ask for its next tasks, or end."""
+        try:
+            tasks = next(running.errand) if answers is None else running.errand.send(answers)
+        except StopIteration as end:
+            one = running.owner
+            one.answers[running.place] = end.value
+            if None not in one.answers:
+                self._go_on(one, [answer for answer in one.answers if answer is not None])
+            return
+        running.answers = [None] * len(tasks)
+        self._waiting.extend(_Waiting(task, running, place) for place, task in enumerate(tasks))
+
+    def _start_tasks(self) -> None:
+        """Start what waits, as far as the runner has room."""
+        slots = self._runner.slots
+        free = _OVERLAP * slots - self._batches_running if slots else len(self._waiting)
+        if not self._waiting or free <= 0:
+            return
+        waiting = list(self._waiting)
+        chosen = batches([one.task.length for one in waiting], free)
+        started = {number for batch in chosen for number in batch}
+        self._waiting = deque(one for number, one in enumerate(waiting) if number not in started)
+        for job in alike([sum(waiting[number].task.length for number in batch) for batch in chosen]):
+            self._start_job([[waiting[number] for number in chosen[place]] for place in job])
+
+    def _start_job(self, job: Sequence[Sequence[_Waiting]]) -> None:
+        names = list(dict.fromkeys(one.errand.owner.piece.name for batch in job for one in batch))
+        group = self._name(names[0] + (f" and {len(names) - 1} more" if names[1:] else ""))
+        self._batches_running += len(job)
+        self._submit(
+            self._jobs,
+            lambda: self._runner.run([[one.task for one in batch] for batch in job], group=group),
+            lambda found: self._answered(job, found),
+        )
+
+    def _answered(self, job: Sequence[Sequence[_Waiting]], found: list[list[Done[Any]]]) -> None:
+        self._batches_running -= len(job)
+        for batch, answers in zip(job, found, strict=True):
+            for one, answer in zip(batch, answers, strict=True):
+                one.errand.answers[one.place] = answer
+                if None not in one.errand.answers:
+                    self._ask(one.errand, [done for done in one.errand.answers if done is not None])
+
+    def _submit(
+        self, pool: ThreadPoolExecutor | None, work: Callable[[], Found], then: Callable[[Found], None]
+    ) -> None:
+        """Do something in a thread, or at once, and then something with what came of it in the caller's."""
+        if pool is None:
+            found = work()
+            self._events.put(lambda: then(found))
+            return
+
+        def ended(future: Future[Found]) -> None:
+            self._futures.discard(future)
+            if not future.cancelled():
+                self._events.put(lambda: then(future.result()))
+
+        future = pool.submit(work)
+        self._futures.add(future)
+        future.add_done_callback(ended)
+
+    def _give_up(self) -> None:
+        """End what runs, wait for the steps that are being taken, and give back all that is under way."""
+        for pool in (self._stepping, self._jobs):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+        while running := set(self._futures):
+            self._runner.cancel()
+            wait(running, timeout=_CANCEL_SECONDS)
+            self._futures -= {one for one in running if one.done()}
+        for one in self._under_way:
+            one.give_up()

@@ -1,0 +1,98 @@
+"""A run that has many places under way at a time: what is wrong with one of them, or with the run, costs no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from thread_runner import ThreadRunner
+
+from acidlib.engine import compact_place
+from acidlib.points import Point
+from integration.children import Child, killed_at
+from integration.harness import Jobs, at_time, names, use_runner, visible
+from integration.test_backfill import OVER, Places, another_at_work, ended
+
+pytestmark = pytest.mark.usefixtures("threads")
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_runner(monkeypatch, ThreadRunner())
+
+
+def test_the_bad_ones_are_told_and_the_rest_is_done(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Places(tmp_path / "db.db" / "t", 40)
+    damaged, claimed, dropped = places.names[3:6], places.names[13:16], places.names[33:36]
+    places.damage(*damaged)
+    begun = compact_place.PlaceCompactor.steps
+
+    def steps(compactor, job):
+        if job.target.partition in dropped:
+            shutil.rmtree(str(job.target.location))  # after it was listed
+        return begun(compactor, job)
+
+    monkeypatch.setattr(compact_place.PlaceCompactor, "steps", steps)
+    others = [another_at_work(places.root / name) for name in claimed]
+    ran = jobs("major_compact", *places.asked, "--order", "name")
+    for one in others:
+        one.release()
+    assert (ran.status, len(ran.compactions)) == (3, 40)
+    assert ended(ran, "failed") == set(damaged)
+    assert ended(ran, "conflict") == set(claimed)
+    assert ended(ran, "refused") == set(dropped)
+    places.names = [name for name in places.names if name not in dropped]
+    assert ended(ran, "ready for cleaning") == places.compacted() == set(places.names) - {*damaged, *claimed}
+    places.check()
+    assert "compacting 40 places: 40 of 40" in ran.err
+
+
+def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = Places(tmp_path / "db.db" / "t", 24)
+    jobs.good("initiator", *places.asked, *OVER)
+    publish = compact_place.PlaceCompactor._publish
+
+    def slowly(compactor, held, *rest):
+        time.sleep(0.05)
+        return publish(compactor, held, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compact_place.PlaceCompactor, "_publish", slowly)
+        child = Child(lambda: jobs("major_compact"), tmp_path / "answer")
+    while not places.compacted():
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGTERM)
+    ran = child.ran()
+    assert (ran.status, json.loads(ran.out)["error"]["kind"]) == (1, "interrupted")
+    done = places.compacted()
+    assert 0 < len(done) < 24
+    for name in places.names:
+        assert not [entry for entry in names(places.root / name) if entry.startswith("_")], name
+    states = [row["state"] for row in jobs.shown().values()]
+    assert sorted(states) == ["initiated"] * (24 - len(done)) + ["ready for cleaning"] * len(done)
+    assert jobs.good("major_compact").states == ["ready for cleaning"] * (24 - len(done))
+    places.check()
+
+
+@pytest.mark.parametrize("point", [f"{Point.CLAIMED}:5", f"{Point.WRITTEN}:7", f"{Point.PUBLISHED}:3"])
+def test_a_run_that_is_killed_costs_nothing(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    places = Places(tmp_path / "db.db" / "t", 12)
+    assert killed_at(point, lambda: jobs("major_compact", *places.asked))
+    places.check()
+    at_time(monkeypatch, 3600)
+    jobs("major_compact", *places.asked)
+    assert places.compacted() == set(places.names)
+    places.check()
+    at_time(monkeypatch, 7200)
+    jobs.good("cleaner", "--retention", "0s")
+    assert {tuple(visible(places.root / name)) for name in places.names} == {("base_0000004",)}
+    places.check()
