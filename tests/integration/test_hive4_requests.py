@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pyorc
 import pytest
 from judges.tables import Transaction, delta_name, inserts, write_dir
+from thread_runner import ThreadRunner
 
 from acidlib.engine import compact_place
 from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
@@ -20,6 +21,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.idl import interface
 from acidlib.metastore.values import TxnType
 from acidlib.model.requests import State
+from integration.harness import use_runner
 from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service
 from integration.hive4_model import COLUMNS, CRUD, ROW, Lake, rows
@@ -255,6 +257,16 @@ def test_requests_taken_before_taking_fails_are_done(
     assert sorted(state for one in made for state in lake.states(one)) == ["initiated"] + 2 * ["ready for cleaning"]
     service("major_compact")
     assert all(lake.states(one) == ["ready for cleaning"] for one in made)
+
+
+def test_many_places_under_way_at_a_time(lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread of the driver has a connection and each place a transaction of its own."""
+    use_runner(monkeypatch, ThreadRunner())
+    made = lake.table("many", CRUD, partitions=[str(number) for number in range(12)])
+    service.good("initiator", "--table", made.full, "--set", "hive.compactor.delta.num.threshold=1")
+    assert service.good("major_compact").states == 12 * ["ready for cleaning"]
+    assert lake.seen(made) == made.expected
+    assert lake.states(made) == 12 * ["ready for cleaning"]
 
 
 def test_a_lost_answer_does_not_mix_requests_up(lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,4 @@
-"""A metastore whose tables and partitions lie on a local disk, on HDFS and in buckets, all in one run of each job,
-which has many of them under way at a time.
+"""A metastore whose tables and partitions lie on a local disk, on HDFS and in buckets, all in one run of each job.
 
 Rows are judged by an independent reader on copies of what lies in the stores.
 """
@@ -24,7 +23,7 @@ from thread_runner import ThreadRunner
 
 from acidlib.model.location import HDFS, S3
 from acidlib.storage.s3.publishing import S3Stage
-from integration.harness import AROUND, Ran
+from integration.harness import AROUND, Ran, use_runner
 from integration.hive3_site import Site
 from integration.hive3_tables import EXCLUSIVE, MINOR, Laid
 from integration.hive4_jobs import Service
@@ -43,7 +42,6 @@ def configured(hdfs: Hdfs, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch)
     s3_server.require_exact_judge()
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
     monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
-    monkeypatch.setattr(AROUND, "runner", ThreadRunner())
 
 
 @pytest.fixture
@@ -80,6 +78,7 @@ def rows_of_hive3(places: MovedPlaces, laid: Laid) -> tuple[Counter[str], Counte
 def test_one_run_for_all_stores_of_hive3(
     both: Site, of_hive3: MovedPlaces, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    use_runner(monkeypatch, ThreadRunner())  # all of them under way at a time
     parted, on_hdfs = both.lay("b_part"), both.lay("a_crud", name="on_hdfs")
     on_s3, buckets = both.lay("a_crud", name="on_s3"), both.lay("c_bucket")
     tables = (parted, on_hdfs, on_s3, buckets)
@@ -92,10 +91,17 @@ def test_one_run_for_all_stores_of_hive3(
 
     locked: list[tuple[str, int]] = []
     publish = S3Stage.publish
+    named = {
+        str(of_hive3.where(place)): (laid.name, None if place == laid.location else place.name)
+        for laid in tables
+        for place in laid.places()
+    }
 
-    def watched(*arguments, **more):
-        locked.extend((lock.tablename, lock.type) for lock in both.client.locks() if lock.dbname == both.database)
-        return publish(*arguments, **more)
+    def watched(stage, *arguments, **more):
+        held = [lock for lock in both.client.locks() if lock.dbname == both.database]
+        here = [lock for lock in held if (lock.tablename, lock.partname) == named[str(stage._location)]]
+        locked.extend((lock.tablename, lock.type) for lock in here)
+        return publish(stage, *arguments, **more)
 
     monkeypatch.setattr(S3Stage, "publish", watched)
     every = ("--table", f"{both.database}.*")
