@@ -101,8 +101,9 @@ class SqlHeldPlace:
 
     def assert_mine(self, high_water_mark: int) -> ValidTxnList:
         """The claim and the request are still ours."""
+        del high_water_mark
         self._claim.assert_mine()
-        self.start(high_water_mark)
+        self._queue.assert_owned(self._request.id, self._services.worker_id)
         return ALL_COMMITTED
 
     def published(self, directories: tuple[str, ...]) -> None:

@@ -74,6 +74,14 @@ class QueueReader:
                     return found[0]
         return None
 
+    def assert_owned(self, request_id: int, worker_id: str) -> None:
+        """Raises ConflictError unless a worker's request is still being worked on by it."""
+        queue = self._tables.queue
+        with self._database.reading("read") as connection:
+            found = connection.execute(queue.select().where(owned(queue, request_id, worker_id))).first()
+        if found is None:
+            raise not_ours(request_id)
+
     def show(self) -> tuple[CompactionRequest, ...]:
         """All rows of the queue and the history, newest first, read at one moment."""
         return self._shown(lambda *_: true())

@@ -13,7 +13,7 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import click
 from acidlib.engine.options import Size
 from acidlib.engine.runner import Done, attempt
 from acidlib.engine.tasks import UnitTask
-from acidlib.engine.units import run_units
+from acidlib.engine.units import Errand, make_file
 from acidlib.model.units import Unit
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.staging import create_staging, remove_staging
@@ -64,10 +64,6 @@ def _timed(pool: ProcessPoolExecutor, place: Path, units: Sequence[Unit], part_b
     """Seconds of all units, each into a directory of its own."""
     fs = LocalFileSystem()
 
-    def run(work: Callable[[Any, str], Any], items: Sequence[Any], what: str) -> list[Done[Any]]:
-        del what
-        return list(pool.map(_attempt, [work] * len(items), items))
-
     staged = [
         UnitTask(
             unit=replace(unit, settings=replace(unit.settings, part_bytes=part_bytes)),
@@ -76,13 +72,36 @@ def _timed(pool: ProcessPoolExecutor, place: Path, units: Sequence[Unit], part_b
         for unit in units
     ]
     start = time.perf_counter()
-    for done in run_units(run, staged):
+    for done in _made(pool, [make_file(one) for one in staged]):
         done.get()
     seconds = time.perf_counter() - start
     for unit in staged:
         assert unit.staging is not None
         remove_staging(fs, str(place), unit.staging)
     return seconds
+
+
+def _made(pool: ProcessPoolExecutor, errands: Sequence[Errand]) -> list[Done[Any]]:
+    """What became of each, all their tasks being run as they ask for them, the largest first."""
+    asked = {number: next(errand) for number, errand in enumerate(errands)}
+    ended: dict[int, Done[Any]] = {}
+    running: dict[Future[Done[Any]], tuple[int, int]] = {}
+    answers: dict[int, list[Done[Any] | None]] = {}
+    while len(ended) < len(errands):
+        tasks = [(task, number, place) for number, some in asked.items() for place, task in enumerate(some)]
+        answers |= {number: [None] * len(some) for number, some in asked.items()}
+        for task, number, place in sorted(tasks, key=lambda one: -one[0].length):
+            running[pool.submit(_attempt, task.work, task.item)] = number, place
+        asked = {}
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            number, place = running.pop(future)
+            answers[number][place] = future.result()
+            if None not in answers[number]:
+                try:
+                    asked[number] = errands[number].send([done for done in answers[number] if done is not None])
+                except StopIteration as end:
+                    ended[number] = end.value
+    return [ended[number] for number in range(len(errands))]
 
 
 if __name__ == "__main__":

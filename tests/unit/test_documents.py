@@ -128,7 +128,7 @@ def test_the_architecture_names_what_exists() -> None:
 
 
 def test_a_name_of_nothing_is_found() -> None:
-    text = "`engine/none.py`, acidlib.none, `none/` and queue/none.py: none_such(), `NoneSuch`; `engine/` has `WAVE`"
+    text = "`engine/none.py`, acidlib.none, `none/` and queue/none.py: none_such(), `NoneSuch`; `engine/` has `THREADS`"
     missing = {"engine/none.py", "acidlib.none", "none/", "queue/none.py", "none_such", "NoneSuch"}
     assert names_of_nothing(text) == missing
 
