@@ -132,6 +132,7 @@ class QueueBehaviour:
         claim_next(queue, MAJOR, "w", 2)
         for call in (
             lambda: queue.mark_compacted(1, "other", 3),
+            lambda: queue.assert_owned(1, "other"),
             lambda: queue.set_highest_write_id(1, "other", 3),
             lambda: queue.set_facts(1, "other", RequestFacts(reason="b")),
             lambda: queue.give_back(1, "other"),
@@ -143,6 +144,7 @@ class QueueBehaviour:
         ):
             with pytest.raises(ConflictError, match=r"Cannot change compaction request [12]: because"):
                 call()
+        queue.assert_owned(1, "w")
         assert queue.show() == (queue.find(1),)
         assert states(queue) == [(1, "w")]
 

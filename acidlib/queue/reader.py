@@ -14,7 +14,7 @@ from acidlib.queue.database import Database
 from acidlib.queue.dialects import database_now_ms
 from acidlib.queue.rows import RequestTable, Unreadable
 from acidlib.queue.rules import failed_attempts_reason, same_entity
-from acidlib.queue.statements import has_id, in_state, mentions, of_entity, of_table, states_location
+from acidlib.queue.statements import has_id, in_state, mentions, not_ours, of_entity, of_table, owned, states_location
 from acidlib.queue.tables import open_tables
 
 _Condition = Callable[[Connection, RequestTable], ColumnElement[bool]]
