@@ -24,6 +24,7 @@ from servers.s3_proxy import Relay
 from servers.trino import OLDEST_JAVA, Trino, new_java, properties_of_stores
 
 from acidlib.model.location import HDFS, S3
+from acidlib.storage.listing import UNFINISHED_FORMAT
 from integration.conftest import started
 from integration.harness import AROUND
 from integration.hive3_site import Site
@@ -144,3 +145,35 @@ def test_a_spliced_file(
     assert was_spliced(entry, relay.sent)
     rows = sorted(trino.run(f"select id, v from {laid.full_name}"))
     assert rows == sorted(plain(row)[3] for row in built.expected)
+
+
+def test_a_base_that_is_being_published(own: Site, trino: Trino) -> None:
+    """As a bucket shows several files: all rows as long as none of them is there, and then an error."""
+    laid = own.lay("m_multiwriter")
+
+    def by_trino() -> Counter[str]:
+        return Counter("\t".join(map(str, row)) for row in trino.run(f"select * from {laid.full_name}"))
+
+    before = by_trino()
+    (entry,) = own.good("major_compact", "--table", laid.full_name).compactions
+    (name,) = entry["output_directories"]
+    begun = f'{{"thisFileVersion": "0", "dataFormat": "{UNFINISHED_FORMAT}", "run": "r"}}'
+    (laid.location / name / "_metadata_acid").write_text(begun)
+    first, *others = sorted((laid.location / name).glob("bucket_*"))
+    for file in others:
+        file.unlink()
+    with pytest.raises(Exception, match=UNFINISHED_FORMAT):
+        by_trino()
+    first.unlink()
+    assert by_trino() == before
+
+
+def test_a_base_whose_markers_are_to_come(own: Site, trino: Trino) -> None:
+    """As a bucket shows one file: with its rows."""
+    laid = own.lay("a_crud")
+    before = sorted(trino.run(f"select * from {laid.full_name}"))
+    (entry,) = own.good("major_compact", "--table", laid.full_name).compactions
+    (name,) = entry["output_directories"]
+    for marker in ("_metadata_acid", "_orc_acid_version"):
+        (laid.location / name / marker).unlink()
+    assert sorted(trino.run(f"select * from {laid.full_name}")) == before
