@@ -31,7 +31,7 @@ TOGETHER = {
         *("hive4_type_changes", "servers", "hiveserver_stores"),
     ),
     "Hive 4's cases": ("hive4_tables",),
-    "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_columns"),
+    "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3"),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
         "metastore_contract",

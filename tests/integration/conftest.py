@@ -64,9 +64,9 @@ def shared_hive3(servers: Servers) -> Metastore:
 
 
 @pytest.fixture(scope="session")
-def shared_hive4(servers: Servers) -> Metastore:
-    """The one metastore of Hive 4.0.1 of this process, for `hive4_metastore`."""
-    return started(lambda: servers.metastore(Generation.HIVE4))
+def shared_hive4(servers: Servers, unstarted_s3: S3Server) -> Metastore:
+    """The one metastore of Hive 4.0.1 of this process, for `hive4_metastore`; it is told where `s3_server` answers."""
+    return started(lambda: servers.metastore(Generation.HIVE4, properties=unstarted_s3.properties()))
 
 
 @pytest.fixture(scope="session")
@@ -82,14 +82,19 @@ def hdfs(servers: Servers) -> Hdfs:
 
 
 @pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+def unstarted_s3(tmp_path_factory: pytest.TempPathFactory) -> S3Server:
+    """What `s3_server` starts; others may be told before where it will answer."""
+    return S3Server(tmp_path_factory.mktemp("s3"))
+
+
+@pytest.fixture(scope="session")
+def s3_server(unstarted_s3: S3Server) -> Iterator[S3Server]:
     """The one server of this process that speaks S3."""
-    server = S3Server(tmp_path_factory.mktemp("s3"))
-    started(server.start)
+    started(unstarted_s3.start)
     try:
-        yield server
+        yield unstarted_s3
     finally:
-        server.stop()
+        unstarted_s3.stop()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import psycopg
 from judges import merge
-from judges.tables import Transaction, build
+from judges.tables import DEFAULT, Layout, Transaction, build
 from servers.metastore import Metastore
 from servers.sql import Session
 from thriftpy2.rpc import make_client
@@ -150,6 +150,7 @@ class Lake:
         *,
         partitions: Sequence[str] = (),
         filled: int | None = None,
+        layout: Layout = DEFAULT,
         properties: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Made:
@@ -174,7 +175,7 @@ class Lake:
             where = {part: local(kept[part].storage.location) for part in names}
         places = []
         for part, directory in sorted(where.items())[:filled]:
-            built = build(directory, COLUMNS, transactions, name=f"{self.database}.{name}")
+            built = build(directory, COLUMNS, transactions, layouts=(layout,), name=f"{self.database}.{name}")
             places.append(Place(name=part, location=directory, expected=tuple(map(plain, built.expected))))
         made = Made(database=self.database, name=name, location=location, places=tuple(places))
         self.commit(made, transactions)

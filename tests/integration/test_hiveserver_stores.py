@@ -1,40 +1,67 @@
-"""Tables on HDFS that HiveServer2 itself writes and reads, before and after each of our jobs."""
+"""Tables on HDFS and in a bucket that HiveServer2 itself writes and reads, before and after each of our jobs."""
 # ruff: noqa: S608 - the statements are for a server of the test's own
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import hdfs_tables
 import pytest
-from hdfs_tables import downloaded
+import s3_tables
 from judges import merge
+from judges.hive_reader import hive_reader
+from judges.java_orc import shared
 from servers.hdfs import Hdfs
 from servers.metastore import Metastore
+from servers.s3 import S3Server
+from servers.s3_proxy import Relay
 from servers.sql import Session
 
 from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.model.location import Location, parse_location
+from acidlib.model.location import HDFS, S3, Location, parse_location
+from integration.harness import AROUND
 from integration.hive4_jobs import Service
-from integration.hive4_model import ACID_ROW, acid_row, plain
+from integration.hive4_model import ACID_ROW, Lake, acid_row, plain
+from integration.moved_places import MovedPlaces
+from integration.spliced import LAYOUT, transactions, was_spliced
 
 pytestmark = pytest.mark.live
 
 DATABASE = "stores"
+LOW = ("--set", "hive.compactor.delta.num.threshold=1")
 
 
-@pytest.fixture(autouse=True)
-def configured(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Where the tables of the database `stores` have to lie, and how to copy a directory of it to a local disk."""
+
+    managed: str
+    copied: Callable[[Location, Path], Path]
 
 
-@pytest.fixture
-def managed(hdfs: Hdfs, sql: Session, hive4_metastore: Metastore) -> Iterator[str]:
-    """Where the tables of the database `stores` have to lie."""
-    place = f"{hdfs.new_directory()}/stores.db"
-    sql.run(f"create database {DATABASE} managedlocation '{place}'")
-    yield place
+@pytest.fixture(params=[HDFS, S3])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, sql: Session) -> Iterator[Store]:
+    """One that the jobs are told of, too."""
+    if request.param == HDFS:
+        hdfs: Hdfs = request.getfixturevalue("hdfs")
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+        made = Store(
+            managed=f"{hdfs.new_directory()}/{DATABASE}.db",
+            copied=lambda place, target: hdfs_tables.downloaded(hdfs, place, target),
+        )
+    else:
+        server: S3Server = request.getfixturevalue("s3_server")
+        server.require_exact_judge()
+        monkeypatch.setattr(AROUND, "hadoop", server.properties())
+        made = Store(
+            managed=f"s3a://{server.new_bucket()}/{DATABASE}.db",
+            copied=lambda place, target: s3_tables.downloaded(server, place, target),
+        )
+    sql.run(f"create database {DATABASE} managedlocation '{made.managed}'")
+    yield made
     sql.run(f"drop database {DATABASE} cascade")
 
 
@@ -46,65 +73,104 @@ def write(sql: Session, table: str) -> None:
     sql.run(f"delete from {table} where id in (3, 5)")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """What HiveServer2 and the independent reader see in a table: the same, before and after each job."""
 
-    def __init__(self, sql: Session, hdfs: Hdfs, metastore: Metastore, table: str, copy: Path) -> None:
-        self._sql = sql
-        self._hdfs = hdfs
-        self._metastore = metastore
-        self._table = table
-        self._copy = copy
+    sql: Session
+    metastore: Metastore
+    table: str
+    place: Location
+    store: Store
+    copy: Path
+    """A directory of its own."""
 
     def rows(self) -> list[ACID_ROW]:
         """With their row ids."""
-        selected = self._sql.run(f"select t.ROW__ID, t.id, t.v from {self._table} t")
+        selected = self.sql.run(f"select t.ROW__ID, t.id, t.v from {self.table} t")
         return sorted(acid_row(row) for row in selected)
 
-    def judged(self, place: Location) -> list[ACID_ROW]:
+    def judged(self) -> list[ACID_ROW]:
         """By files."""
-        with connect([self._metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms:
+        with connect([self.metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms:
             txns = hms.open_txns().txns
-            key = (DATABASE, self._table.partition(".")[2])
+            key = (DATABASE, self.table.partition(".")[2])
             write_ids = hms.valid_write_ids([key], txns)[key].format()
-        copy = downloaded(self._hdfs, place, self._copy)
+        copy = self.store.copied(self.place, self.copy)
         hidden = [int(path.name.rpartition("_v")[2]) for path in copy.glob("*_v*")]
         invisible = frozenset(txn for txn in hidden if not txns.is_txn_valid(txn))
         return sorted(
             plain(row) for row in merge.read(copy, write_ids, generation=4, hidden_txns=invisible, strict=True)
         )
 
+    def directories(self) -> list[str]:
+        """What a reader may look into."""
+        copy = self.store.copied(self.place, self.copy)
+        return sorted(path.name for path in copy.iterdir() if path.name[0] not in "_.")
 
-@pytest.mark.parametrize("kind", ["major", "minor"])
+
 def test_hive_reads_and_goes_on_writing(
-    hdfs: Hdfs, hive4_metastore: Metastore, sql: Session, managed: str, service: Service, tmp_path: Path, kind: str
+    hive4_metastore: Metastore, sql: Session, store: Store, service: Service, tmp_path: Path
 ) -> None:
-    place = parse_location(f"{managed}/{kind}_of_all")
-    table = f"{DATABASE}.{kind}_of_all"
-    sql.run(
-        f"create table {table} (id int, v string) stored as orc location '{place}' "
-        "tblproperties ('transactional'='true')"
-    )
-    reader = Reader(sql, hdfs, hive4_metastore, table, tmp_path / "copy")
-    write(sql, table)
-    before = reader.rows()
-    assert [row[3] for row in before] == [(1, "a"), (4, "d"), (2, "changed")]
-    assert reader.judged(place) == before
-
-    sql.run(f"alter table {table} compact '{kind}'")
-    (entry,) = service.good(f"{kind}_compact").compactions
-    assert (entry["state"], entry["location"]) == ("ready for cleaning", str(place))
-    assert reader.rows() == reader.judged(place) == before
-    (cleaned,) = service.clean("--table", table)
-    assert cleaned["state"] == "succeeded"
-    assert reader.rows() == reader.judged(place) == before
-    left = sorted(path.name for path in (tmp_path / "copy").iterdir())
-    assert left == sorted(entry["output_directories"])
-
-    write(sql, table)
+    table, place = f"{DATABASE}.written", parse_location(f"{store.managed}/written")
+    sql.run(f"create table {table} (id int, v string) stored as orc tblproperties ('transactional'='true')")
+    reader = Reader(sql=sql, metastore=hive4_metastore, table=table, place=place, store=store, copy=tmp_path / "copy")
+    before: list[ACID_ROW] = []
+    for kind in ("major", "minor"):
+        write(sql, table)
+        before, earlier = reader.rows(), before
+        assert len(before) > len(earlier)
+        assert reader.judged() == before
+        if kind == "major":
+            assert [row[3] for row in before] == [(1, "a"), (4, "d"), (2, "changed")]
+            (decision,) = service.good("initiator", "--table", table, *LOW).document["decisions"]
+            assert decision["type"] == kind
+        else:
+            sql.run(f"alter table {table} compact '{kind}'")
+        (entry,) = service.good(f"{kind}_compact").compactions
+        assert (entry["state"], entry["location"]) == ("ready for cleaning", str(place))
+        assert reader.rows() == reader.judged() == before
+        (cleaned,) = service.clean("--table", table)
+        assert cleaned["state"] == "succeeded"
+        assert reader.rows() == reader.judged() == before
+        assert set(entry["output_directories"]) <= set(reader.directories())
+    left = reader.directories()
+    assert len(left) == 3, left
+    sql.run(f"update {table} set v = 'again' where id = 1")
     after = reader.rows()
-    assert len(after) > len(before)
-    (entry,) = service.good("major_compact", "--table", table).compactions
-    assert entry["state"] == "ready for cleaning"
-    assert service.clean("--table", table)[0]["state"] == "succeeded"
-    assert reader.rows() == reader.judged(place) == after
+    assert reader.judged() == after
+    assert sorted(row[3] for row in after) != sorted(row[3] for row in before)
+
+
+def test_all_readers_of_a_spliced_file(
+    hdfs: Hdfs,
+    s3_server: S3Server,
+    hive4_metastore: Metastore,
+    lake_of_hive: Lake,
+    service: Service,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    s3_server.require_exact_judge()
+    made = lake_of_hive.table("spliced", transactions(), layout=LAYOUT)
+    places = MovedPlaces(hive4_metastore, hdfs, s3_server, tmp_path / "copies")
+    try:
+        places.move(made.location, S3)
+        with Relay(s3_server.port) as relay:
+            monkeypatch.setattr(AROUND, "hadoop", s3_server.properties(relay.endpoint))
+            (entry,) = service.compact(made).compactions
+        assert was_spliced(entry, relay.sent)
+        assert lake_of_hive.selected(made) == made.expected
+        copy = places.copy(made.location, [made.location])
+    finally:
+        places.again()
+    (result,) = copy.glob("base_*")
+    (file,) = result.glob("bucket_*")
+    assert shared().differences(file) == []
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    result.rename(alone / result.name.partition("_v")[0])  # Hive 3.1 knows no transactions in names
+    assert sorted(map(plain, merge.read(alone, generation=3, strict=True))) == made.expected
+    for vectorized in (False, True):
+        rows = hive_reader(3).rows(alone, {"id": "int", "v": "string"}, vectorized=vectorized)
+        assert sorted(map(plain, rows)) == made.expected

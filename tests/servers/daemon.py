@@ -10,7 +10,7 @@ from pathlib import Path
 from acidlib.model.generation import Generation
 from servers.class_archive import ClassArchive
 from servers.errors import ServerError
-from servers.jars import hive_release
+from servers.jars import brought, hive_release
 from servers.java import java_command
 from servers.process import ServerProcess, Startable, free_port, listens
 from servers.settings import log_options, write_settings
@@ -84,8 +84,11 @@ class Daemon(Startable):
         """Makes what must be there before the first start."""
 
     def _jars(self) -> list[str]:
-        """Its jars, in the order of the class path."""
-        return list(hive_release(f"hive{self.generation.value}").jars)
+        """Its jars, in the order of the class path; those of Hive 4 know S3A, too."""
+        jars = list(hive_release(f"hive{self.generation.value}").jars)
+        if self.generation is Generation.HIVE4:
+            jars += sorted(str(jar) for jar in (brought("s3a") / "lib").glob("*.jar"))
+        return jars
 
     @property
     def pid(self) -> int | None:

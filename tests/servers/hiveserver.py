@@ -84,6 +84,8 @@ class HiveServer(Daemon):
             "hive.stats.autogather": "false",
             "hive.stats.column.autogather": "false",
             "hive.compactor.gather.stats": "false",
+            # by default tasks do not get keys of S3
+            "hive.conf.hidden.list": "javax.jdo.option.ConnectionPassword",
             # Tez
             "tez.local.mode": "true",
             "tez.local.mode.without.network": "true",

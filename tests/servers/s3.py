@@ -59,6 +59,9 @@ class S3Server(Startable):
             "fs.s3a.endpoint.region": REGION,
             "fs.s3a.path.style.access": "true",
             "fs.s3a.connection.ssl.enabled": "false",
+            # else S3A deletes markers of directories that are not empty, which versitygw refuses, and S3A tries again
+            # for minutes
+            "fs.s3a.directory.marker.retention": "keep",
         }
 
     def client(self) -> Any:

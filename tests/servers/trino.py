@@ -14,15 +14,18 @@ import subprocess
 import tarfile
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from servers.errors import ServerError
+from servers.hdfs import Hdfs
 from servers.jars import CACHE
 from servers.java import java_home
 from servers.metastore import Metastore
 from servers.process import ServerProcess, free_port
+from servers.s3 import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 
 VERSION = "476"
 OLDEST_JAVA = 24
@@ -43,6 +46,19 @@ _JVM_OPTIONS = (
 )
 
 
+def properties_of_stores(hdfs: Hdfs, s3: S3Server) -> dict[str, str]:
+    """What a catalog needs to be told so that it reads tables there: HDFS by Hadoop's client, S3 by Trino's own."""
+    return {
+        "hive.config.resources": ",".join(str(hdfs.conf_dir / name) for name in ("core-site.xml", "hdfs-site.xml")),
+        "fs.native-s3.enabled": "true",
+        "s3.endpoint": s3.endpoint,
+        "s3.region": REGION,
+        "s3.path-style-access": "true",
+        "s3.aws-access-key": ACCESS_KEY,
+        "s3.aws-secret-key": SECRET_KEY,
+    }
+
+
 def new_java() -> Path | None:
     """A JDK that Trino runs on: that of JAVA24_HOME, else the newest of /usr/lib/jvm; None without one."""
     given = os.environ.get("JAVA24_HOME")
@@ -53,13 +69,19 @@ def new_java() -> Path | None:
 class Trino:
     """One Trino with the catalog ``hive`` on a metastore, on a free port of 127.0.0.1."""
 
-    def __init__(self, metastore: Metastore, *, java: Path, directory: Path) -> None:
-        """Starts nothing yet; ``directory`` is its own and gets its settings, its files and its log."""
+    def __init__(
+        self, metastore: Metastore, *, java: Path, directory: Path, catalog: Mapping[str, str] | None = None
+    ) -> None:
+        """Starts nothing yet; ``directory`` is its own and gets its settings, its files and its log.
+
+        ``catalog`` is added to the properties of the catalog.
+        """
         self.port = free_port()
         self.log = directory / "log"
         self._metastore = metastore
         self._java = java
         self._directory = directory
+        self._catalog = dict(catalog or {})
         self._process: ServerProcess | None = None
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
@@ -134,6 +156,7 @@ class Trino:
             "hive.metastore.thrift.client.read-timeout=60s",
             "fs.hadoop.enabled=true",
             "hive.timestamp-precision=NANOSECONDS",
+            *(f"{name}={value}" for name, value in self._catalog.items()),
         )
         _write(self._directory / "log.properties", "io.trino=INFO")
 

@@ -10,6 +10,8 @@ from judges import merge, tables
 from judges.fixtures import Fixture, fixtures
 from judges.hive_reader import JudgeError, hive_reader
 
+from acidlib.storage.listing import UNFINISHED_FORMAT
+
 pytestmark = pytest.mark.live
 FAULTY = ("hive3/m_multiwriter", "after_minor")
 LAYERS = [(fixture, layer) for fixture in fixtures() for layer in ("", *fixture.layers)]
@@ -30,6 +32,36 @@ def test_hive_3_cannot_read_its_own_faulty_minor(tmp_path: Path) -> None:
     location = fixture.lay(tmp_path / "table", FAULTY[1])
     with pytest.raises(JudgeError, match="Two readers"):
         fixture.read_by_hive(location, hive_reader(3), vectorized=False)
+
+
+@pytest.mark.parametrize("files", [0, 1])
+@pytest.mark.parametrize("vectorized", [False, True], ids=["rows", "batches"])
+@pytest.mark.parametrize("generation", [3, 4])
+def test_hive_fails_at_a_base_that_is_being_published(
+    generation: int, vectorized: bool, files: int, tmp_path: Path
+) -> None:
+    """As a bucket shows it meanwhile: marked, and then with some of its files; never wrong rows."""
+    fixture = next(fixture for fixture in fixtures() if fixture.name == "hive3/c_bucket")
+    location = fixture.lay(tmp_path / "table", "after_major")
+    (base,) = location.glob("base_*")
+    assert fixture.read_by_hive(location, hive_reader(generation), vectorized=vectorized)[0] == fixture.hive_rows()
+    (base / "_metadata_acid").write_text(f'{{"thisFileVersion": "0", "dataFormat": "{UNFINISHED_FORMAT}", "run": "r"}}')
+    for file in sorted(base.glob("bucket_*"))[files:]:
+        file.unlink()
+    with pytest.raises(JudgeError, match=f"(?i){UNFINISHED_FORMAT}"):
+        fixture.read_by_hive(location, hive_reader(generation), vectorized=vectorized)
+
+
+@pytest.mark.parametrize("vectorized", [False, True], ids=["rows", "batches"])
+@pytest.mark.parametrize("generation", [3, 4])
+def test_hive_reads_a_base_whose_markers_are_to_come(generation: int, vectorized: bool, tmp_path: Path) -> None:
+    """As a bucket shows a base of one file: with its rows."""
+    fixture = next(fixture for fixture in fixtures() if fixture.name == "hive3/a_crud")
+    location = fixture.lay(tmp_path / "table", "after_major")
+    (base,) = location.glob("base_*")
+    for marker in base.glob("_*"):
+        marker.unlink()
+    assert fixture.read_by_hive(location, hive_reader(generation), vectorized=vectorized)[0] == fixture.hive_rows()
 
 
 @pytest.fixture
