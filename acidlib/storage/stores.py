@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acidlib.errors import RefusedError
-from acidlib.model.location import HDFS, LOCAL, S3, Location, local_location, parse_location
+from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 from acidlib.storage.hdfs.configuration import about_hdfs, default_authority
 from acidlib.storage.hdfs.files import HdfsDataFiles
 from acidlib.storage.hdfs.filesystem import HdfsFileSystem
+from acidlib.storage.hdfs.mounts import default_table, mount_of
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store, TaskFiles
@@ -75,7 +76,9 @@ class Stores:
     def _named(self, uri: str) -> Location:
         found = parse_location(uri)
         if found.kind == HDFS and not found.authority:
-            return replace(found, authority=default_authority(self.configuration))
+            found = replace(found, authority=default_authority(self.configuration))
+        if found.kind == VIEWFS and not found.authority:
+            found = replace(found, authority=default_table(self.configuration))
         if found.kind != LOCAL:
             self._opened(found)  # or what cannot be opened would be noticed late
             return found
@@ -84,18 +87,20 @@ class Stores:
 
     def renaming_files(self, location: Location) -> RenameFileSystem:
         """The file system of a store that publishes by renames: local disks and HDFS."""
-        if location.kind == HDFS:
-            return HdfsFileSystem(location.authority, about_hdfs(self.configuration))
-        return LocalFileSystem()
+        if location.kind == LOCAL:
+            return LocalFileSystem()
+        mount = mount_of(location, self.configuration)
+        return HdfsFileSystem(mount.authority, about_hdfs(self.configuration), mount=mount)
 
     def _opened(self, location: Location) -> _Opened:
         if location.kind == S3:
             return self._bucket(location)
         fs = self.renaming_files(location)
-        if location.kind == HDFS:
-            data: TaskFiles = HdfsDataFiles(location.authority, about_hdfs(self.configuration))
+        if location.kind == LOCAL:
+            data: TaskFiles = LocalDataFiles()
         else:
-            data = LocalDataFiles()
+            mount = mount_of(location, self.configuration)
+            data = HdfsDataFiles(mount.authority, about_hdfs(self.configuration), mount=mount)
         return _Opened(fs=fs, store=RenameStore(fs), data=data)
 
     def _bucket(self, location: Location) -> _Opened:

@@ -16,7 +16,7 @@ from hdfs_native import Client, FileStatus
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
 from acidlib.storage.filesystem import Entry, TreeEntry, safe_parts
-from acidlib.storage.hdfs.client import Configuration, client, frozen, path_inside, write_options
+from acidlib.storage.hdfs.client import Configuration, client, frozen, write_options
 from acidlib.storage.hdfs.configuration import new_mode
 from acidlib.storage.hdfs.errors import (
     FINAL,
@@ -29,6 +29,7 @@ from acidlib.storage.hdfs.errors import (
     says,
     was_not_sent,
 )
+from acidlib.storage.hdfs.mounts import Mount, plain_mount
 from acidlib.storage.tree import walk_tree
 
 if TYPE_CHECKING:
@@ -50,13 +51,15 @@ class HdfsFileSystem:
     path that holds one, which is refused, but hdfs-native cannot tell the link itself from an empty file.
     """
 
-    __slots__ = ("_authority", "_configuration", "_root")
+    __slots__ = ("_configuration", "_mount")
 
-    def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
-        """`authority`: host and port of the name node, or its name service. Opens no connection."""
-        self._authority = authority
+    def __init__(self, authority: str, configuration: Mapping[str, str], *, mount: Mount | None = None) -> None:
+        """`authority`: host and port of the name node, or its name service. Opens no connection.
+
+        With a `mount` paths begin as it says.
+        """
+        self._mount = mount or plain_mount(authority)
         self._configuration: Configuration = frozen(configuration)
-        self._root = f"hdfs://{authority}"
 
     def exists(self, path: str) -> bool:
         with raising_acid_errors("look at", path):
@@ -162,11 +165,11 @@ class HdfsFileSystem:
 
     @property
     def _client(self) -> Client:
-        return client(self._authority, self._configuration)
+        return client(self._mount.authority, self._configuration)
 
     def _cut(self, path: str) -> str:
         """The path as the name node has it."""
-        return path_inside(self._authority, path)
+        return self._mount.inside(path)
 
     def _found(self, path: str) -> FileStatus | None:
         try:
@@ -190,10 +193,10 @@ class HdfsFileSystem:
         for status in self._statuses(path, CorruptError):
             yield status
             if status.isdir:
-                yield from self._below(self._root + status.path)
+                yield from self._below(self._mount.outside(status.path))
 
     def _inherit(self, status: FileStatus, wanted: FileStatus) -> None:
-        path = self._root + status.path
+        path = self._mount.outside(status.path)
         mode = wanted.permission & (_MODE_BITS if status.isdir else 0o666)
         with raising_acid_errors("change the rights of", path):
             if status.owner != wanted.owner:  # only the superuser gives files away
