@@ -15,6 +15,7 @@ from acidlib.storage.hdfs.configuration import about_hdfs, default_authority
 from acidlib.storage.hdfs.files import HdfsDataFiles
 from acidlib.storage.hdfs.filesystem import HdfsFileSystem
 from acidlib.storage.hdfs.mounts import default_table, mount_of
+from acidlib.storage.hdfs.store import HdfsStore
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store, TaskFiles
@@ -87,21 +88,21 @@ class Stores:
 
     def renaming_files(self, location: Location) -> RenameFileSystem:
         """The file system of a store that publishes by renames: local disks and HDFS."""
-        if location.kind == LOCAL:
-            return LocalFileSystem()
+        return LocalFileSystem() if location.kind == LOCAL else self._hdfs(location)
+
+    def _hdfs(self, location: Location) -> HdfsFileSystem:
         mount = mount_of(location, self.configuration)
         return HdfsFileSystem(mount.authority, about_hdfs(self.configuration), mount=mount)
 
     def _opened(self, location: Location) -> _Opened:
         if location.kind == S3:
             return self._bucket(location)
-        fs = self.renaming_files(location)
         if location.kind == LOCAL:
-            data: TaskFiles = LocalDataFiles()
-        else:
-            mount = mount_of(location, self.configuration)
-            data = HdfsDataFiles(mount.authority, about_hdfs(self.configuration), mount=mount)
-        return _Opened(fs=fs, store=RenameStore(fs), data=data)
+            local = LocalFileSystem()
+            return _Opened(fs=local, store=RenameStore(local), data=LocalDataFiles())
+        fs, mount = self._hdfs(location), mount_of(location, self.configuration)
+        data = HdfsDataFiles(mount.authority, about_hdfs(self.configuration), mount=mount)
+        return _Opened(fs=fs, store=HdfsStore(fs), data=data)
 
     def _bucket(self, location: Location) -> _Opened:
         """What opens a bucket; RefusedError where its client is not installed, or does not understand its settings."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from hdfs_native import Client, FileStatus
+from hdfs_native import Client, FileStatus, TrashNotEnabledError
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.storage.filesystem import Entry, TreeEntry, safe_parts
 from acidlib.storage.hdfs.client import Configuration, client, frozen, write_options
 from acidlib.storage.hdfs.configuration import new_mode
@@ -162,6 +162,47 @@ class HdfsFileSystem:
         with raising_acid_errors("remove", path, missing=ConflictError):
             if not self._deleted(path, recursive=True):
                 raise FileNotFoundError(path)
+
+    def keeps_trash(self, path: str) -> bool:
+        """Whether the name node keeps a trash for its users and empties it: fs.trash.interval is not 0 there.
+
+        There is no call that tells it; but what is not there can only be looked for where there is a trash.
+        """
+        with raising_acid_errors("look for the trash of", path):
+            try:
+                self._asked(lambda: self._client.trash(self._cut(_beside(f"{path}/trash"))))
+            except TrashNotEnabledError:
+                return False
+            except FileNotFoundError:
+                pass
+            return True
+
+    def move_to_trash(self, path: str) -> str:
+        """Moves a file or directory to the trash of this user, by Hadoop's rule; the URI that it has there.
+
+        That is `.Trash/Current/<path>` in the home directory; where that is taken the name gets the time. To move a
+        directory takes the rights that removing it does.
+
+        RefusedError for what is in the trash, UnknownOutcomeError where it is gone and nobody said where to.
+        """
+        move = f"{path} to the trash"
+        try:
+            moved = self._client.trash(self._cut(path))
+        except TrashNotEnabledError as error:
+            raise RetryError(f"Cannot move {move}: because the name node keeps none any more") from error
+        except OSError as error:
+            # the client asks again, and what was moved by a call whose answer was lost is missing then
+            if was_not_sent(error) or self.exists(path):
+                raise as_acid_error(error, "move", move, missing=ConflictError) from error
+            raise UnknownOutcomeError(
+                f"Cannot tell what became of {path}: because it is gone, and the name node did not say that it is in "
+                f"the trash ({says(error)})"
+            ) from error
+        except RuntimeError as error:
+            raise as_acid_error(error, "move", move, missing=ConflictError) from error
+        if moved is None:
+            raise RefusedError(f"Cannot move {move}: because it is there")
+        return f"hdfs://{self._mount.authority}{moved}"
 
     @property
     def _client(self) -> Client:
