@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hdfs_tables import downloaded, uploaded
+from hdfs_tables import downloaded, mount_table, uploaded, viewed
 from judges import merge
 from judges.fixtures import Fixture, fixtures
 from servers.hdfs import Hdfs
@@ -74,20 +74,14 @@ def rows(hdfs: Hdfs, place: Location, tmp_path: Path) -> list[merge.Row]:
     return merge.read(downloaded(hdfs, place, tmp_path / "seen/t"), "", generation=3, strict=True)
 
 
-def viewed(hdfs: Hdfs, table: Location, monkeypatch: pytest.MonkeyPatch) -> Location:
-    """The same table by a mount table, which has a link for a directory above it."""
-    view = {"fs.viewfs.mounttable.tests.link./some/where": str(table.parent.parent)}
-    monkeypatch.setattr(AROUND, "hadoop", view)
-    return parse_location(f"viewfs://tests/some/where/{table.parent.name}/{table.name}")
-
-
 @pytest.mark.parametrize("scheme", ["hdfs", "viewfs"])
 def test_from_the_scan_to_the_cleaning(
     hdfs: Hdfs, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     table = uploaded(hdfs, fixture(CRUD, tmp_path / "t"), "crud")
     before = rows(hdfs, table, tmp_path)
-    named = viewed(hdfs, table, monkeypatch) if scheme == "viewfs" else table
+    monkeypatch.setattr(AROUND, "hadoop", mount_table(hdfs))
+    named = viewed(table) if scheme == "viewfs" else table
     warehouse = ("--warehouse", str(named.parent), "--all-committed")
     scanned = jobs.good("initiator", *warehouse, "--set", "hive.compactor.delta.num.threshold=1")
     [decided] = scanned.document["decisions"]
