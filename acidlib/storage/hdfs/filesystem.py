@@ -23,6 +23,7 @@ from acidlib.storage.hdfs.errors import (
     as_acid_error,
     is_of_data,
     is_taken,
+    is_to_be_repeated,
     java_class,
     raising_acid_errors,
     refuse_unfinished,
@@ -303,13 +304,13 @@ class HdfsFileSystem:
     def _asked(self, question: Callable[[], _Answer]) -> _Answer:
         """The answer to a question, asked twice where the first answer was lost."""
         try:
-            return question()
+            return _patiently(question)
         except FINAL:
             raise
         except OSError as error:
             if was_not_sent(error):
                 raise
-            return question()
+            return _patiently(question)
 
 
 def _write_all(file: RawFileWriter, data: bytes) -> None:
@@ -333,9 +334,9 @@ def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[],
     lost: list[OSError] = []
     for number in range(_TRIES):
         if number:
-            time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE))
+            time.sleep(_pause(number))
         try:
-            return change()
+            return _patiently(change)
         except FINAL:
             if not lost or was_done is None or not _looked(path, was_done):
                 raise
@@ -349,6 +350,23 @@ def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[],
     if was_done is None:
         raise lost[-1]
     raise _unknown(path, lost[-1]) from lost[-1]
+
+
+def _patiently(call: Callable[[], _Answer]) -> _Answer:
+    """The answer to a call; a name node that has just started may say that it did nothing and is to be asked again."""
+    number = 1
+    while True:
+        try:
+            return call()
+        except RuntimeError as error:
+            if not is_to_be_repeated(error) or number == _TRIES:
+                raise
+        time.sleep(_pause(number))
+        number += 1
+
+
+def _pause(tries: int) -> float:
+    return float(min(_FIRST_PAUSE * 2 ** (tries - 1), _LONGEST_PAUSE))
 
 
 def _looked(path: str, was_done: Callable[[], bool]) -> bool:
