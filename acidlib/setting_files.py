@@ -1,30 +1,60 @@
 """The files that settings come from: Hadoop's XML, as hive-site.xml is, and TOML. Texts only; nothing is understood."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
 
 HIVE_SITE, METASTORE_SITE = "hive-site.xml", "metastore-site.xml"
+_XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 
 
 def read_site(path: Path) -> dict[str, str]:
-    """The properties of a Hadoop configuration file; none when it is not there. Raises `CorruptError` if damaged."""
+    """The properties of a Hadoop configuration file and of those it includes; none when it is not there.
+
+    Raises `CorruptError` where one is damaged, or includes what is not there and says nothing for that case.
+    """
     data = _read(path)
-    if data is None:
-        return {}
+    return {} if data is None else dict(_properties(_xml(path, data), (path,)))
+
+
+def _xml(path: Path, data: bytes) -> ElementTree.Element:
     try:
-        root = ElementTree.fromstring(data)  # noqa: S314 - the administrator wrote it; expat loads no entity from elsewhere
+        return ElementTree.fromstring(data)  # noqa: S314 - the administrator wrote it; expat loads no entity from elsewhere
     except ElementTree.ParseError as error:
         raise CorruptError(f"Cannot read {path}: because it is not XML ({error})") from error
-    found = {}
-    for item in root.iter("property"):
-        name = (item.findtext("name") or "").strip()
-        if name:
-            found[name] = (item.findtext("value") or "").strip()
-    return found
+
+
+def _properties(above: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    """Names and values in the order of the file; the last one of a name counts."""
+    for item in above:
+        if item.tag == "property":
+            name = (item.findtext("name") or "").strip()
+            if name:
+                yield name, (item.findtext("value") or "").strip()
+        elif item.tag == f"{_XINCLUDE}include":
+            yield from _included(item, files)
+        else:
+            yield from _properties(item, files)
+
+
+def _included(item: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    """What another file says, as Hadoop has it: its name is relative to the file that includes it."""
+    reference = item.get("href", "")
+    if not reference or "://" in reference:
+        raise RefusedError(f"Cannot read {files[-1]}: because it includes {reference!r}, which is no file here")
+    path = files[-1].parent / reference.removeprefix("file:")
+    if path in files:
+        raise CorruptError(f"Cannot read {path}: because it includes itself")
+    data, otherwise = _read(path), item.find(f"{_XINCLUDE}fallback")
+    if data is not None:
+        yield from _properties(_xml(path, data), (*files, path))
+    elif otherwise is not None:
+        yield from _properties(otherwise, files)
+    else:
+        raise CorruptError(f"Cannot read {files[-1]}: because it includes {path}, which is not there")
 
 
 def read_toml(path: Path) -> dict[str, str]:

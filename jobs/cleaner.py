@@ -38,7 +38,7 @@ from acidlib.report.text import cleaner_text
 @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; with a metastore.")
 @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; with a metastore.")
 @click.option("--retention", type=Duration(), help="How long to leave what was made obsolete, e.g. 1d.")
-@click.option("--trash", is_flag=True, help="Move aside under _acidlib_trash instead of deleting.")
+@click.option("--trash", is_flag=True, help="Move to the trash (HDFS: the user's) instead of deleting.")
 @click.option("--force", is_flag=True, help="Also where Hive's own cleaner is on; never past a safety check.")
 @click.option("--dry-run", is_flag=True, help="Show what would go, remove nothing.")
 @click.option("--orphans", is_flag=True, help="Instead, list what belongs to nobody, such as staging of dead runs.")

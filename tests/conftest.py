@@ -25,7 +25,7 @@ HERE = "tests/integration/test_"
 # files that use the same servers, of which a process starts one each (integration/conftest.py)
 TOGETHER = {
     # waits more than it works: beside the others from the start
-    "HDFS": ("hdfs_races", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_server"),
+    "HDFS": ("hdfs_races", "hdfs_jobs", "hdfs", "hdfs_trash", "hdfs_faults", "hdfs_server"),
     "HiveServer2": (
         *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),
         *("hive4_type_changes", "servers", "hiveserver_stores"),

@@ -9,6 +9,9 @@ from servers.hdfs import Hdfs
 
 from acidlib.model.location import Location, parse_location
 
+_VIEW = "viewfs://view/some/where"
+"""Where the directory of all tests is in a mount table."""
+
 
 def uploaded(hdfs: Hdfs, source: Path, name: str = "t") -> Location:
     """A copy of a directory, below a new one."""
@@ -37,3 +40,13 @@ def downloaded(hdfs: Hdfs, source: Location, target: Path) -> Path:
         file = client.read(status.path)
         path.write_bytes(file.read_range(0, len(file)))
     return target
+
+
+def mount_table(hdfs: Hdfs) -> dict[str, str]:
+    """The configuration in which `viewed` names lead to HDFS."""
+    return {"fs.viewfs.mounttable.view.link./some/where": f"{hdfs.uri}/tests"}
+
+
+def viewed(place: Location) -> Location:
+    """The name that a location on HDFS has by the mount table."""
+    return parse_location(_VIEW + place.path.removeprefix("/tests"))

@@ -115,6 +115,11 @@ class JobCommand(click.Command):
             click.echo(json_text({"job": self.name, "version": __version__, "run_id": None, "error": error}))
 
 
+def stores_of(environment: Environment) -> Stores:
+    """What opens the stores of tables, by Hadoop's configuration and Spark's, which wins."""
+    return Stores(configuration=environment.hadoop | about_stores(Machine.current().hadoop()))
+
+
 @contextmanager
 def services(environment: Environment, *, job: str, about: str) -> Iterator[Services]:
     """Everything a service works with, for the length of one run: Spark and a progress bar."""
@@ -136,7 +141,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
         machine.session(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
     ):
         yield Services(
-            stores=Stores(configuration=environment.hadoop | about_stores(machine.hadoop())),
+            stores=stores_of(environment),
             runner=runner,
             settings=environment.settings,
             host=host,

@@ -13,7 +13,6 @@ from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import options_from_settings, parse_endpoints, uris_from_settings
 from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
-from acidlib.storage.stores import Stores
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf" / "acidlib.toml"
@@ -55,11 +54,6 @@ class Environment:
     def metastore_name(self) -> str:
         """The metastore as our own queue knows it: the same URIs in any order are the same metastore."""
         return ",".join(sorted(self.metastore))
-
-    @property
-    def stores(self) -> Stores:
-        """What opens the stores of tables."""
-        return Stores(configuration=self.hadoop)
 
     def connect(self) -> Hms:
         """A connection to the metastore; RetryError when none of its URIs answers."""

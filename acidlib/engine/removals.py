@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from acidlib.engine.services import Services
@@ -48,10 +48,9 @@ def remove_named(
     known  the files that a look at the place has shown: what holds another one stays
     """
     store, location = services.store(held.location), held.location
+    remove: Callable[[str], str | None] = partial(store.remove, location)
     if trash:
         remove = store.trash(location, f"{int(services.clock())}-{services.unique()}").move
-    else:
-        remove = partial(store.remove, location)
     rate = services.settings.integer("acidlib.cleaner.files.per.second")
     report = remove_paths(
         services.fs(location),
@@ -63,7 +62,8 @@ def remove_named(
         after_each=lambda item: services.pause(item.files / rate) if rate else None,
     )
     removed = tuple(
-        RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path]) for item in report.removed
+        RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path], moved_to=item.moved_to)
+        for item in report.removed
     )
     return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 
 from acidlib.errors import RefusedError
 
-LOCAL, HDFS, S3 = "local", "hdfs", "s3"
+LOCAL, HDFS, VIEWFS, S3 = "local", "hdfs", "viewfs", "s3"
 """Kinds of stores."""
 
-KINDS = {"file": LOCAL, "hdfs": HDFS, "s3a": S3, "s3": S3, "s3n": S3}
+KINDS = {"file": LOCAL, "hdfs": HDFS, "viewfs": VIEWFS, "s3a": S3, "s3": S3, "s3n": S3}
 """The kind of store that a scheme of a URI stands for."""
 
 _OTHERS = {
     "webhdfs": "HDFS over HTTP",
-    "viewfs": "Hadoop's views",
     "gs": "Google Cloud Storage",
     "abfs": "Azure Data Lake Storage",
     "abfss": "Azure Data Lake Storage",
@@ -32,7 +31,7 @@ class Location:
     """A directory of one store; `str` gives its text: a bare path for local disks, else a URI.
 
     kind       of the store, see `KINDS`
-    authority  host and port or name service of HDFS, the bucket of S3; empty for local disks
+    authority  host and port or name service of HDFS, a mount table, the bucket of S3; empty for local disks
     path       absolute, with forward slashes, none at the end: the root of a store is "/" locally, else ""
     scheme     as it was given; two of the same kind are the same store
     """
@@ -91,15 +90,17 @@ def parse_location(uri: str) -> Location:
 
     As in Hadoop's Path, nothing is percent-decoded: the `%3A` of an escaped partition directory stays as it is, and a
     `?` or `#` is part of the name. `file:/a`, `file:///a` and `file://localhost/a` mean the same. The authority of HDFS
-    may be empty, for the default file system.
+    and of mount tables may be empty, for the default.
     """
     match = _SCHEME.match(uri)
     scheme = "file" if match is None else match[1].lower()
     kind = KINDS.get(scheme)
     if kind is None:
         known = _OTHERS.get(scheme)
-        why = f"{known} is not supported yet" if known else f"the scheme {scheme!r} is not known"
-        raise RefusedError(f"Cannot open {uri}: because {why}; local paths, file:, hdfs: and s3a: URIs are")
+        why = f"the scheme {scheme!r} is not known"
+        if known:
+            why = f"{known} is not supported yet: nothing here reads and writes its files"
+        raise RefusedError(f"Cannot open {uri}: because {why}; local paths, file:, hdfs:, viewfs: and s3a: URIs are")
     rest = uri if match is None else uri[match.end() :]
     authority = ""
     if match is not None and rest.startswith("//"):

@@ -43,11 +43,15 @@ class InitiatorResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedPath:
-    """One directory or file that was removed, or in a dry run would be."""
+    """One directory or file that was removed, or in a dry run would be.
+
+    moved_to  where it lies now, in a trash; None when it was deleted
+    """
 
     path: str
     bytes: int
     reason: str
+    moved_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +78,24 @@ class CleaningResult:
         return ".".join(part for part in (self.database, self.table, self.partition) if part)
 
     @property
+    def deleted(self) -> tuple[RemovedPath, ...]:
+        """What was removed, or would be, without what went to a trash."""
+        return tuple(item for item in self.removed if item.moved_to is None)
+
+    @property
+    def moved(self) -> tuple[RemovedPath, ...]:
+        """What went to a trash, where it takes as much space as before."""
+        return tuple(item for item in self.removed if item.moved_to is not None)
+
+    @property
     def bytes_removed(self) -> int:
-        """Bytes of all that was removed."""
-        return sum(item.bytes for item in self.removed)
+        """Bytes of what was deleted."""
+        return sum(item.bytes for item in self.deleted)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of what went to a trash."""
+        return sum(item.bytes for item in self.moved)
 
     def document(self) -> dict[str, Any]:
         """An entry of `cleanings` in the JSON document."""
@@ -89,7 +108,8 @@ class CleaningResult:
             "state": self.state,
             "reason": self.reason,
             "bytes_removed": self.bytes_removed,
-            "removed": [{"path": item.path, "bytes": item.bytes, "reason": item.reason} for item in self.removed],
+            "bytes_moved": self.bytes_moved,
+            "removed": [{name: getattr(item, name) for name in item.__slots__} for item in self.removed],
             "blocked": list(self.blocked),
         }
 
@@ -125,6 +145,7 @@ def cleanings_document(
             "requests": len(results),
             "succeeded": sum(result.state == "succeeded" for result in results),
             "bytes_removed": sum(result.bytes_removed for result in results),
+            "bytes_moved": sum(result.bytes_moved for result in results),
         },
         "notes": list(notes),
     }

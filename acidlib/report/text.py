@@ -378,10 +378,15 @@ def _cleaning(result: CleaningResult, *, dry_run: bool, verbose: bool) -> list[s
     lines = _wrapped(f"{result.name}: {result.state}{request}", "", "    ")
     lines += _field("reason", result.reason)
     lines += _field("location", result.location)
-    if result.removed:
-        what = f"{plural(len(result.removed), 'path')}, {human_bytes(result.bytes_removed)}"
+    if result.deleted:
+        what = f"{plural(len(result.deleted), 'path')}, {human_bytes(result.bytes_removed)}"
         lines += _field("would go" if dry_run else "removed", what)
-        lines += _removed(result.removed, result.location, verbose=verbose)
+        lines += _removed(result.deleted, result.location, verbose=verbose)
+    if result.moved:
+        what = f"{plural(len(result.moved), 'path')}, {human_bytes(result.bytes_moved)}"
+        where = (result.moved[0].moved_to or "").rpartition("/")[0]
+        lines += _field("moved", f"{what}, to {where}; they take space until that is emptied")
+        lines += _removed(result.moved, result.location, verbose=verbose)
     blocked = list(result.blocked) if verbose else _shortened(result.blocked, _PATHS_SHOWN)
     for number, reason in enumerate(blocked):
         lines += _field("" if number else "blocked", reason)
@@ -400,8 +405,11 @@ def _removed(removed: Sequence[RemovedPath], location: str, *, verbose: bool) ->
 
 
 def _cleaner_totals(results: Sequence[CleaningResult], *, dry_run: bool) -> str:
-    paths = plural(sum(len(result.removed) for result in results), "path")
+    paths = plural(sum(len(result.deleted) for result in results), "path")
     size = human_bytes(sum(result.bytes_removed for result in results))
     text = f"{plural(len(results), 'place')}: {_by_state(result.state for result in results)}; {paths}, {size}"
     text = f"Dry run, nothing was changed. {text} would go" if dry_run else f"{text} removed"
+    if moved := sum(len(result.moved) for result in results):
+        size = human_bytes(sum(result.bytes_moved for result in results))
+        text += f"; {plural(moved, 'path')}, {size} moved to the trash"
     return "\n".join(_wrapped(text, "", "    "))

@@ -7,7 +7,10 @@ from pathlib import Path
 from acidlib.setting_files import read_site
 
 _FILES = ("core-site.xml", "hdfs-site.xml")
-_STORES = ("fs.defaultFS", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs.", "hadoop.security.")
+_STORES = (
+    *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
+    "hadoop.security.",
+)
 _REFERENCE = re.compile(r"\$\{([^}$\s]+)\}")
 _MOST_REFERENCES = 20  # as Hadoop has it
 

@@ -1,7 +1,8 @@
 """Removing what a plan names, below one location, without ever following a symbolic link."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.listing import ListedFile, has_hidden_part
@@ -14,11 +15,15 @@ TRASH = "_acidlib_trash"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """One file or directory that is gone from its place: how many files and bytes it held."""
+    """One file or directory that is gone from its place: how many files and bytes it held.
+
+    moved_to  where it lies now; None when it was deleted
+    """
 
     path: str
     files: int
     bytes: int
+    moved_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +42,15 @@ class RemovalReport:
     failed: tuple[NotRemoved, ...]
 
 
+class Trash(Protocol):
+    """Where things are moved instead of being deleted."""
+
+    def move(self, relative: str) -> str:
+        """Move what lies at a path of the location; where it is then. ConflictError when it is gone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trash:
+class TrashDirectory:
     """Where things are moved instead of being deleted: `_acidlib_trash/<name>/` in a location, which readers pass over.
 
     `name` is unique, such as a time stamp.
@@ -62,14 +74,16 @@ class Trash:
         self._ensure(f"{self.location}/{TRASH}")
         self._ensure(self.path)
 
-    def move(self, relative: str) -> None:
-        """Move what lies at a path of the location; ConflictError when it is gone, or something like it is there."""
+    def move(self, relative: str) -> str:
+        """See `Trash`; ConflictError also where something like it is there."""
         *parents, last = safe_parts(str(self.location), relative)
         target = self.path
         for part in parents:
             target = f"{target}/{part}"
             self._ensure(target)
-        self.fs.rename_noreplace(f"{self.location}/{relative}", f"{target}/{last}", missing=ConflictError)
+        target = f"{target}/{last}"
+        self.fs.rename_noreplace(f"{self.location}/{relative}", target, missing=ConflictError)
+        return target
 
     def _ensure(self, path: str) -> None:
         if not self.fs.is_directory(path):
@@ -81,18 +95,19 @@ def remove_paths(
     location: Location,
     paths: tuple[str, ...],
     *,
-    remove: Callable[[str], None],
+    remove: Callable[[str], str | None],
     known: Collection[ListedFile] | None = None,
     before_each: Callable[[], None] | None = None,
     after_each: Callable[[Removed], None] | None = None,
 ) -> RemovalReport:
     """Removes files and directories, each given by its path relative to `location`.
 
-    `remove` is called for each, to delete it or to move it to the trash. A path that fails does not stop the others. A
-    path that leads out of the location, or through a symbolic link, is refused and reported; nothing it leads to is
-    touched. With `known` (the files of the listing that the plan was made from) so is one that holds a file which
-    readers see and which is not among them: somebody writes there. `before_each` raises ConflictError when somebody
-    else works there now: then nothing more is removed. `after_each` may pause, so that a file system is not flooded.
+    `remove` is called for each, to delete it, or to move it to the trash and say where it is then. A path that fails
+    does not stop the others. A path that leads out of the location, or through a symbolic link, is refused and
+    reported; nothing it leads to is touched. With `known` (the files of the listing that the plan was made from) so is
+    one that holds a file which readers see and which is not among them: somebody writes there. `before_each` raises
+    ConflictError when somebody else works there now: then nothing more is removed. `after_each` may pause, so that a
+    file system is not flooded.
     """
     removed: list[Removed] = []
     failed: list[NotRemoved] = []
@@ -103,7 +118,7 @@ def remove_paths(
             item = measure(fs, location, path, known)
             if item is None:
                 continue
-            remove(path)
+            item = replace(item, moved_to=remove(path))
             removed.append(item)
             passing(Point.REMOVED_ONE)
             if after_each is not None:

@@ -10,7 +10,7 @@ from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.held import Claim
 from acidlib.storage.publishing import Published, publish, publish_hidden
 from acidlib.storage.records import StagedDirectory, StagedFile
-from acidlib.storage.removing import Trash
+from acidlib.storage.removing import Trash, TrashDirectory
 from acidlib.storage.staging import (
     PUBLISH_RECORD,
     accept_attempt,
@@ -46,7 +46,7 @@ class RenameStore:
         return RenameStage(self._fs, location, create_staging(self._fs, location, unique=unique, owner=owner, now=now))
 
     def trash(self, location: Location, name: str) -> Trash:
-        trash = Trash(fs=self._fs, location=location, name=name)
+        trash = TrashDirectory(fs=self._fs, location=location, name=name)
         trash.make()
         return trash
 

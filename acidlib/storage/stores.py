@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acidlib.errors import RefusedError
-from acidlib.model.location import HDFS, LOCAL, S3, Location, local_location, parse_location
+from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 from acidlib.storage.hdfs.configuration import about_hdfs, default_authority
 from acidlib.storage.hdfs.files import HdfsDataFiles
 from acidlib.storage.hdfs.filesystem import HdfsFileSystem
+from acidlib.storage.hdfs.mounts import default_table, mount_of
+from acidlib.storage.hdfs.store import HdfsStore
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store, TaskFiles
@@ -75,7 +77,9 @@ class Stores:
     def _named(self, uri: str) -> Location:
         found = parse_location(uri)
         if found.kind == HDFS and not found.authority:
-            return replace(found, authority=default_authority(self.configuration))
+            found = replace(found, authority=default_authority(self.configuration))
+        if found.kind == VIEWFS and not found.authority:
+            found = replace(found, authority=default_table(self.configuration))
         if found.kind != LOCAL:
             self._opened(found)  # or what cannot be opened would be noticed late
             return found
@@ -84,19 +88,21 @@ class Stores:
 
     def renaming_files(self, location: Location) -> RenameFileSystem:
         """The file system of a store that publishes by renames: local disks and HDFS."""
-        if location.kind == HDFS:
-            return HdfsFileSystem(location.authority, about_hdfs(self.configuration))
-        return LocalFileSystem()
+        return LocalFileSystem() if location.kind == LOCAL else self._hdfs(location)
+
+    def _hdfs(self, location: Location) -> HdfsFileSystem:
+        mount = mount_of(location, self.configuration)
+        return HdfsFileSystem(mount.authority, about_hdfs(self.configuration), mount=mount)
 
     def _opened(self, location: Location) -> _Opened:
         if location.kind == S3:
             return self._bucket(location)
-        fs = self.renaming_files(location)
-        if location.kind == HDFS:
-            data: TaskFiles = HdfsDataFiles(location.authority, about_hdfs(self.configuration))
-        else:
-            data = LocalDataFiles()
-        return _Opened(fs=fs, store=RenameStore(fs), data=data)
+        if location.kind == LOCAL:
+            local = LocalFileSystem()
+            return _Opened(fs=local, store=RenameStore(local), data=LocalDataFiles())
+        fs, mount = self._hdfs(location), mount_of(location, self.configuration)
+        data = HdfsDataFiles(mount.authority, about_hdfs(self.configuration), mount=mount)
+        return _Opened(fs=fs, store=HdfsStore(fs), data=data)
 
     def _bucket(self, location: Location) -> _Opened:
         """What opens a bucket; RefusedError where its client is not installed, or does not understand its settings."""

@@ -17,7 +17,7 @@ from servers.hdfs import Hdfs
 from servers.metastore import Metastore
 from servers.s3 import S3Server
 
-from acidlib.model.location import HDFS, S3, Location, local_location
+from acidlib.model.location import S3, VIEWFS, Location, local_location
 
 
 class MovedPlaces:
@@ -33,16 +33,18 @@ class MovedPlaces:
         self._s3 = s3
         self._copies = copies
         self._moved: dict[Path, Location] = {}
+        self._on_hdfs: dict[Path, Location] = {}
         self._before: dict[Path, str] = {}
         self._told: dict[Path, str] = {}
 
     def move(self, place: Path, kind: str) -> Location:
-        """Moves a directory into a new one of HDFS, or into a new bucket."""
-        moved = (
-            hdfs_tables.uploaded(self._hdfs, place, place.name)
-            if kind == HDFS
-            else s3_tables.uploaded(self._s3, place, place.name)
-        )
+        """Moves a directory into a new one of HDFS, which a mount table may name, or into a new bucket."""
+        if kind == S3:
+            moved = s3_tables.uploaded(self._s3, place, place.name)
+        else:
+            moved = self._on_hdfs[place] = hdfs_tables.uploaded(self._hdfs, place, place.name)
+        if kind == VIEWFS:
+            moved = hdfs_tables.viewed(moved)
         shutil.rmtree(place)
         self.tell(place, str(moved))
         self._moved[place] = moved
@@ -86,8 +88,8 @@ class MovedPlaces:
 
     def _download(self, place: Path, target: Path) -> Path:
         where = self.where(place)
-        if where.kind == HDFS:
-            return hdfs_tables.downloaded(self._hdfs, where, target)
+        if place in self._on_hdfs:
+            return hdfs_tables.downloaded(self._hdfs, self._on_hdfs[place], target)
         if where.kind == S3:
             return s3_tables.downloaded(self._s3, where, target)
         shutil.rmtree(target, ignore_errors=True)

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from hdfs_tables import downloaded, uploaded
+from hdfs_tables import downloaded, mount_table, uploaded, viewed
 from judges import merge
 from judges.fixtures import Fixture, fixtures
 from servers.hdfs import Hdfs
 
-from acidlib.model.location import Location
-from integration.harness import Jobs, Ran, fixture, tree, visible
+from acidlib.model.location import Location, parse_location
+from acidlib.storage.stores import Stores
+from integration.harness import AROUND, Jobs, Ran, fixture, tree, visible
 
 pytestmark = pytest.mark.live
 
@@ -73,16 +74,46 @@ def rows(hdfs: Hdfs, place: Location, tmp_path: Path) -> list[merge.Row]:
     return merge.read(downloaded(hdfs, place, tmp_path / "seen/t"), "", generation=3, strict=True)
 
 
-def test_from_the_scan_to_the_cleaning(hdfs: Hdfs, jobs: Jobs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["hdfs", "viewfs"])
+def test_from_the_scan_to_the_cleaning(
+    hdfs: Hdfs, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
     table = uploaded(hdfs, fixture(CRUD, tmp_path / "t"), "crud")
     before = rows(hdfs, table, tmp_path)
-    warehouse = ("--warehouse", str(table.parent), "--all-committed")
+    monkeypatch.setattr(AROUND, "hadoop", mount_table(hdfs))
+    named = viewed(table) if scheme == "viewfs" else table
+    warehouse = ("--warehouse", str(named.parent), "--all-committed")
     scanned = jobs.good("initiator", *warehouse, "--set", "hive.compactor.delta.num.threshold=1")
     [decided] = scanned.document["decisions"]
-    assert (decided["location"], decided["type"]) == (str(table), "major")
-    jobs.good("major_compact")
+    assert (decided["location"], decided["type"]) == (str(named), "major")
+    [compacted] = jobs.good("major_compact").compactions
+    assert compacted["location"] == str(named)
     assert rows(hdfs, table, tmp_path) == before
     [cleaned] = jobs.good("cleaner", *NOW).document["cleanings"]
-    assert cleaned["state"] == "succeeded"
+    assert (cleaned["state"], cleaned["location"]) == ("succeeded", str(named))
     assert rows(hdfs, table, tmp_path) == before
     assert len(visible(tmp_path / "seen/t")) == 1
+
+
+def test_a_mount_table_means_what_hadoop_makes_of_it(hdfs: Hdfs) -> None:
+    """One directory each for the links, and one that the longer of two names that begin alike may not hide."""
+    root = parse_location(hdfs.new_directory())
+    for name in ("a", "ab/x", "b/ab/y", "rest/c/z", "rest/d"):
+        hdfs.client().mkdirs(root.child(name).path, create_parent=True)
+    table = {
+        "link./a": str(root),
+        "link./ab": f"{root}/ab/",
+        "link./deep/er": f"{root}/b",
+        "linkFallback": f"{root}/rest",
+    }
+    table = {f"fs.viewfs.mounttable.t.{entry}": target for entry, target in table.items()}
+    stores = Stores(configuration=hdfs.configuration | table)
+    paths = ("/a/ab", "/ab", "/deep/er/ab", "/c")
+    words = [word for entry in table.items() for word in ("-D", "=".join(entry))]
+    seen = hdfs.shell(*words, "-ls", "-C", *(f"viewfs://t{path}" for path in paths)).split()
+    ours = [
+        f"{place}/{entry.name}"
+        for place in map(stores.locate, (f"viewfs://t{path}" for path in paths))
+        for entry in stores.fs(place).list_directory(str(place))
+    ]
+    assert ours == seen == [f"viewfs://t{path}" for path in ("/a/ab/x", "/ab/x", "/deep/er/ab/y", "/c/z")]

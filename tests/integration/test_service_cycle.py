@@ -264,9 +264,11 @@ def test_trash_moves_aside_what_is_obsolete(jobs: Jobs, warehouse: Warehouse) ->
     before = tree(place, times=False)
     rows = warehouse.rows()
     jobs.good("major_compact", "--location", place, "--all-committed")
-    jobs.good("cleaner", "--retention", "0s", "--trash")
+    (entry,) = jobs.good("cleaner", "--retention", "0s", "--trash").document["cleanings"]
     assert visible(place) == ["base_0000004"]
     (moved,) = (place / "_acidlib_trash").iterdir()
+    assert sorted(item["moved_to"] for item in entry["removed"]) == sorted(map(str, moved.iterdir()))
+    assert (entry["bytes_removed"], entry["bytes_moved"]) == (0, sum(item["bytes"] for item in entry["removed"]))
     assert tree(moved, times=False) == before
     assert warehouse.rows() == rows
 

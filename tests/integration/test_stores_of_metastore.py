@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hdfs_tables import mount_table
 from judges import merge
 from servers.hdfs import Hdfs
 from servers.metastore import Metastore
@@ -21,7 +22,7 @@ from servers.process import free_port
 from servers.s3 import S3Server
 from thread_runner import ThreadRunner
 
-from acidlib.model.location import HDFS, S3
+from acidlib.model.location import HDFS, S3, VIEWFS
 from acidlib.storage.s3.publishing import S3Stage
 from integration.harness import AROUND, Ran, use_runner
 from integration.hive3_site import Site
@@ -41,7 +42,7 @@ KINDS = pytest.mark.parametrize("kind", ["major", "minor"])
 def configured(hdfs: Hdfs, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     s3_server.require_exact_judge()
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
-    monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
+    monkeypatch.setattr(AROUND, "hadoop", s3_server.properties() | mount_table(hdfs))
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_one_run_for_all_stores_of_hive3(
     on_s3, buckets = both.lay("a_crud", name="on_s3"), both.lay("c_bucket")
     tables = (parted, on_hdfs, on_s3, buckets)
     _, second, third = parted.places()
-    for place, store in ((second, HDFS), (third, S3), (on_hdfs.location, HDFS), (on_s3.location, S3)):
+    for place, store in ((second, HDFS), (third, S3), (on_hdfs.location, VIEWFS), (on_s3.location, S3)):
         of_hive3.move(place, store)
     of_hive3.move(buckets.location, S3)
     for laid in tables:
@@ -168,7 +169,7 @@ def test_one_run_for_all_stores_of_hive4(
     parted = lake.table("parted", ABORTED, partitions=["1", "2", "3"])
     on_hdfs, on_s3 = lake.table("on_hdfs"), lake.table("on_s3", CRUD)
     tables = (parted, on_hdfs, on_s3)
-    for place, store in ((parted.places[1], HDFS), (parted.places[2], S3), (on_hdfs.place, HDFS), (on_s3.place, S3)):
+    for place, store in ((parted.places[1], HDFS), (parted.places[2], S3), (on_hdfs.place, VIEWFS), (on_s3.place, S3)):
         of_hive4.move(place.location, store)
     everywhere = [place.location for made in tables for place in made.places]
     for made in tables:

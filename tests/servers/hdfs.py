@@ -24,6 +24,7 @@ NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 SHELL = "org.apache.hadoop.fs.FsShell"
+TRASH_INTERVAL = "fs.trash.interval"
 SUPERUSER = getpass.getuser()
 """Who may do everything: the user of the name node, who runs the tests."""
 _GROUPS = f"{SUPERUSER}=supergroup;etl=etl,hive;anna=anna,hive;bob=bob"
@@ -144,6 +145,15 @@ class Hdfs(Startable):
     def safe_mode(self, *, on: bool) -> None:
         """Lets the name node refuse all changes, or take them again."""
         self.admin("-safemode", "enter" if on else "leave")
+
+    def empty_trash_after(self, minutes: int) -> None:
+        """Lets the name node keep a trash for its users, or with 0 none, for which it is started anew.
+
+        A client goes on with what it was told before.
+        """
+        write_site(self.conf_dir / "core-site.xml", self.configuration | self._core() | {TRASH_INTERVAL: str(minutes)})
+        self.name_node.kill()
+        self.start()
 
     def set_quota(self, path: str, *, names: int | None = None, space: int | None = None) -> None:
         """Limits the names below a directory (itself included) and its bytes, all replicas counted; None: no limit."""

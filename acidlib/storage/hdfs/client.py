@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hdfs_native import Client, WriteOptions
 
-from acidlib.errors import RefusedError, RetryError
+from acidlib.errors import RetryError
 from acidlib.storage.hdfs.configuration import block_size, client_uri, new_mode, replication
 from acidlib.storage.hdfs.errors import raising_acid_errors
 
@@ -56,15 +56,6 @@ def client(authority: str, configuration: Configuration) -> Client:
         with raising_acid_errors("open", f"hdfs://{authority}"):
             found = _CLIENTS.setdefault(key, Client(uri, settings))
     return found
-
-
-def path_inside(authority: str, path: str) -> str:
-    """The path of a URI as the name node has it. Raises `RefusedError` for one that is not of this authority."""
-    root = f"hdfs://{authority}"
-    rest = path.removeprefix(root)
-    if rest == path or rest[:1] not in ("", "/") or "\0" in rest:
-        raise RefusedError(f"Cannot open {path!r}: because it does not name something on {root}")
-    return rest.rstrip("/") or "/"
 
 
 def write_options(configuration: Configuration) -> WriteOptions:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from acidlib.errors import RefusedError
 
 DEFAULT_FS = "fs.defaultFS"
+IMPLEMENTATION = "fs.hdfs.impl"
 DEFAULT_PORT = 8020
-_HDFS = (DEFAULT_FS, "dfs.", "fs.permissions.umask-mode", "fs.viewfs.mounttable.", "hadoop.security.")
+_HDFS = (DEFAULT_FS, IMPLEMENTATION, "dfs.", "fs.permissions.umask-mode", "fs.viewfs.mounttable.", "hadoop.security.")
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 

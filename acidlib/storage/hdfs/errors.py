@@ -34,6 +34,11 @@ def java_class(error: BaseException) -> str:
     return name.rpartition(".")[2] if kind in _RPC else ""
 
 
+def is_to_be_repeated(error: BaseException) -> bool:
+    """Whether the name node has done nothing yet and wants to be asked again, as one does that is starting."""
+    return java_class(error) == "RetriableException"
+
+
 def is_of_data(error: OSError | RuntimeError) -> bool:
     """Whether writing bytes failed for the sake of a data node, and may succeed with others."""
     if isinstance(error, RuntimeError):
@@ -108,6 +113,8 @@ def _of_name_node(name: str, text: str, start: str, missing: type[AcidError]) ->
         return ConflictError(f"{start} it is not empty")
     if name in _QUOTAS:
         return RetryError(f"{start} the quota is used up ({text})")
+    if name == "RetriableException":
+        return RetryError(f"{start} the name node is not ready ({text})")
     if name == "SafeModeException":
         return RetryError(f"{start} the name node is in safe mode")
     if name == "StandbyException":

@@ -12,23 +12,25 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from hdfs_native import Client, FileStatus
+from hdfs_native import Client, FileStatus, TrashNotEnabledError
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, UnknownOutcomeError
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.storage.filesystem import Entry, TreeEntry, safe_parts
-from acidlib.storage.hdfs.client import Configuration, client, frozen, path_inside, write_options
+from acidlib.storage.hdfs.client import Configuration, client, frozen, write_options
 from acidlib.storage.hdfs.configuration import new_mode
 from acidlib.storage.hdfs.errors import (
     FINAL,
     as_acid_error,
     is_of_data,
     is_taken,
+    is_to_be_repeated,
     java_class,
     raising_acid_errors,
     refuse_unfinished,
     says,
     was_not_sent,
 )
+from acidlib.storage.hdfs.mounts import Mount, plain_mount
 from acidlib.storage.tree import walk_tree
 
 if TYPE_CHECKING:
@@ -50,13 +52,15 @@ class HdfsFileSystem:
     path that holds one, which is refused, but hdfs-native cannot tell the link itself from an empty file.
     """
 
-    __slots__ = ("_authority", "_configuration", "_root")
+    __slots__ = ("_configuration", "_mount")
 
-    def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
-        """`authority`: host and port of the name node, or its name service. Opens no connection."""
-        self._authority = authority
+    def __init__(self, authority: str, configuration: Mapping[str, str], *, mount: Mount | None = None) -> None:
+        """`authority`: host and port of the name node, or its name service. Opens no connection.
+
+        With a `mount` paths begin as it says.
+        """
+        self._mount = mount or plain_mount(authority)
         self._configuration: Configuration = frozen(configuration)
-        self._root = f"hdfs://{authority}"
 
     def exists(self, path: str) -> bool:
         with raising_acid_errors("look at", path):
@@ -160,13 +164,54 @@ class HdfsFileSystem:
             if not self._deleted(path, recursive=True):
                 raise FileNotFoundError(path)
 
+    def keeps_trash(self, path: str) -> bool:
+        """Whether the name node keeps a trash for its users and empties it: fs.trash.interval is not 0 there.
+
+        There is no call that tells it; but what is not there can only be looked for where there is a trash.
+        """
+        with raising_acid_errors("look for the trash of", path):
+            try:
+                self._asked(lambda: self._client.trash(self._cut(_beside(f"{path}/trash"))))
+            except TrashNotEnabledError:
+                return False
+            except FileNotFoundError:
+                pass
+            return True
+
+    def move_to_trash(self, path: str) -> str:
+        """Moves a file or directory to the trash of this user, by Hadoop's rule; the URI that it has there.
+
+        That is `.Trash/Current/<path>` in the home directory; where that is taken the name gets the time. To move a
+        directory takes the rights that removing it does.
+
+        RefusedError for what is in the trash, UnknownOutcomeError where it is gone and nobody said where to.
+        """
+        move = f"{path} to the trash"
+        try:
+            moved = self._client.trash(self._cut(path))
+        except TrashNotEnabledError as error:
+            raise RetryError(f"Cannot move {move}: because the name node keeps none any more") from error
+        except OSError as error:
+            # the client asks again, and what was moved by a call whose answer was lost is missing then
+            if was_not_sent(error) or self.exists(path):
+                raise as_acid_error(error, "move", move, missing=ConflictError) from error
+            raise UnknownOutcomeError(
+                f"Cannot tell what became of {path}: because it is gone, and the name node did not say that it is in "
+                f"the trash ({says(error)})"
+            ) from error
+        except RuntimeError as error:
+            raise as_acid_error(error, "move", move, missing=ConflictError) from error
+        if moved is None:
+            raise RefusedError(f"Cannot move {move}: because it is there")
+        return f"hdfs://{self._mount.authority}{moved}"
+
     @property
     def _client(self) -> Client:
-        return client(self._authority, self._configuration)
+        return client(self._mount.authority, self._configuration)
 
     def _cut(self, path: str) -> str:
         """The path as the name node has it."""
-        return path_inside(self._authority, path)
+        return self._mount.inside(path)
 
     def _found(self, path: str) -> FileStatus | None:
         try:
@@ -190,10 +235,10 @@ class HdfsFileSystem:
         for status in self._statuses(path, CorruptError):
             yield status
             if status.isdir:
-                yield from self._below(self._root + status.path)
+                yield from self._below(self._mount.outside(status.path))
 
     def _inherit(self, status: FileStatus, wanted: FileStatus) -> None:
-        path = self._root + status.path
+        path = self._mount.outside(status.path)
         mode = wanted.permission & (_MODE_BITS if status.isdir else 0o666)
         with raising_acid_errors("change the rights of", path):
             if status.owner != wanted.owner:  # only the superuser gives files away
@@ -259,13 +304,13 @@ class HdfsFileSystem:
     def _asked(self, question: Callable[[], _Answer]) -> _Answer:
         """The answer to a question, asked twice where the first answer was lost."""
         try:
-            return question()
+            return _patiently(question)
         except FINAL:
             raise
         except OSError as error:
             if was_not_sent(error):
                 raise
-            return question()
+            return _patiently(question)
 
 
 def _write_all(file: RawFileWriter, data: bytes) -> None:
@@ -289,9 +334,9 @@ def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[],
     lost: list[OSError] = []
     for number in range(_TRIES):
         if number:
-            time.sleep(min(_FIRST_PAUSE * 2 ** (number - 1), _LONGEST_PAUSE))
+            time.sleep(_pause(number))
         try:
-            return change()
+            return _patiently(change)
         except FINAL:
             if not lost or was_done is None or not _looked(path, was_done):
                 raise
@@ -305,6 +350,23 @@ def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[],
     if was_done is None:
         raise lost[-1]
     raise _unknown(path, lost[-1]) from lost[-1]
+
+
+def _patiently(call: Callable[[], _Answer]) -> _Answer:
+    """The answer to a call; a name node that has just started may say that it did nothing and is to be asked again."""
+    number = 1
+    while True:
+        try:
+            return call()
+        except RuntimeError as error:
+            if not is_to_be_repeated(error) or number == _TRIES:
+                raise
+        time.sleep(_pause(number))
+        number += 1
+
+
+def _pause(tries: int) -> float:
+    return float(min(_FIRST_PAUSE * 2 ** (tries - 1), _LONGEST_PAUSE))
 
 
 def _looked(path: str, was_done: Callable[[], bool]) -> bool:

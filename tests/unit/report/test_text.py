@@ -350,6 +350,19 @@ def test_the_cleaner_tells_what_went_and_what_stays() -> None:
     ]
 
 
+def test_what_went_to_the_trash_is_no_space_that_was_won() -> None:
+    moved = replace(CLEANED.removed[0], moved_to="/orders/_acidlib_trash/1-2/delta_0000001_0000001_0000")
+    text = cleaner_text([replace(CLEANED, removed=(moved, CLEANED.removed[1]), blocked=())], False)
+    assert lines_of(text)[3:] == [
+        "removed      1 path, 1 byte",
+        "1 byte  _tmp_1: litter of a dead run",
+        "moved        1 path, 3.0 MiB, to /orders/_acidlib_trash/1-2; they take space until that is emptied",
+        "3.0 MiB  delta_0000001_0000001_0000: covered by base_0000005",
+        "",
+        "1 place: 1 ready for cleaning; 1 path, 1 byte removed; 1 path, 3.0 MiB moved to the trash",
+    ]
+
+
 def test_a_dry_clean_says_what_would_go() -> None:
     planned = replace(CLEANED, id=None, state="planned", removed=CLEANED.removed[:1], blocked=())
     text = lines_of(cleaner_text([planned], dry_run=True))

@@ -9,7 +9,6 @@ from servers.settings import write_site
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.storage.hadoop import read_hadoop_configuration
-from acidlib.storage.hdfs.client import path_inside
 from acidlib.storage.hdfs.configuration import (
     about_hdfs,
     block_size,
@@ -91,10 +90,30 @@ def test_numbers() -> None:
         block_size({"dfs.blocksize": "big"})
 
 
-def test_paths_are_those_of_the_name_node() -> None:
-    assert path_inside("ns", "hdfs://ns/w/t%3A/") == "/w/t%3A"
-    assert path_inside("ns", "hdfs://ns") == "/"
-    assert path_inside("ns", "hdfs://ns/") == "/"
-    for other in ("hdfs://ns2/t", "hdfs://other/t", "/t", "hdfs://ns/a\0b"):
-        with pytest.raises(RefusedError, match="does not name something on hdfs://ns"):
-            path_inside("ns", other)
+XI = 'xmlns:xi="http://www.w3.org/2001/XInclude"'
+
+
+def test_a_file_may_include_others(tmp_path: Path) -> None:
+    write_site(tmp_path / "mounts.xml", {"dfs.a": "included", "dfs.b": "included"})
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>dfs.a</name><value>before</value></property>"
+        f'<xi:include {XI} href="mounts.xml"/>'
+        f'<xi:include {XI} href="{tmp_path}/absent.xml"><xi:fallback>'
+        "<property><name>dfs.c</name><value>instead</value></property></xi:fallback></xi:include>"
+        "<property><name>dfs.b</name><value>after</value></property></configuration>"
+    )
+    assert read_hadoop_configuration(tmp_path) == {"dfs.a": "included", "dfs.b": "after", "dfs.c": "instead"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("absent.xml", r"Cannot read .*/core-site.xml: because it includes .*/absent.xml, which is not there"),
+        ("core-site.xml", "it includes itself"),
+        ("http://conf.example/core.xml", "which is no file here"),
+    ],
+)
+def test_what_cannot_be_included(tmp_path: Path, reference: str, why: str) -> None:
+    (tmp_path / "core-site.xml").write_text(f'<configuration><xi:include {XI} href="{reference}"/></configuration>')
+    with pytest.raises((CorruptError, RefusedError), match=why):
+        read_hadoop_configuration(tmp_path)

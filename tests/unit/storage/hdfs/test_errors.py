@@ -29,6 +29,11 @@ def rpc(name: str, message: str = "it did not work", kind: str = "RPCError") -> 
             "the name node, or a data node, cannot be reached (Connection refused (os error 111))",
         ),
         (rpc(f"{HADOOP}.hdfs.server.namenode.SafeModeException"), RetryError, "the name node is in safe mode"),
+        (
+            rpc(f"{HADOOP}.ipc.RetriableException", "NameNode still not started"),
+            RetryError,
+            "the name node is not ready (NameNode still not started)",
+        ),
         (rpc(f"{HADOOP}.ipc.StandbyException", kind="FatalRPCError"), RetryError, "no name node is active"),
         (
             rpc(f"{HADOOP}.hdfs.protocol.NSQuotaExceededException"),
