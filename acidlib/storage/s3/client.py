@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session as CoreSession
 
 from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
-from acidlib.storage.s3.errors import raising_acid_errors
+from acidlib.storage.s3.errors import BROKEN_OFF, NotS3Error, has_no_word, is_missing, raising_acid_errors
 from acidlib.storage.s3.options import BucketOptions, Credentials
 
 if TYPE_CHECKING:
@@ -27,6 +27,19 @@ _PATH = re.compile(r"s3[an]?://([^/]+)(?:/(.*))?", re.DOTALL)
 _CONNECT_SECONDS = 10
 _READ_SECONDS = 60
 _CLIENTS = 16
+_TRIES = 3
+_ALWAYS_SAID = {
+    "CompleteMultipartUpload": "ETag",
+    "CreateMultipartUpload": "UploadId",
+    "GetObject": "ETag",
+    "HeadObject": "LastModified",
+    "ListObjectsV2": "IsTruncated",
+    "ListParts": "IsTruncated",
+    "PutObject": "ETag",
+    "UploadPart": "ETag",
+    "UploadPartCopy": "CopyPartResult",
+}
+"""What the answer to a request cannot be without."""
 
 
 class Bucket:
@@ -64,6 +77,35 @@ class Bucket:
         """Runs a block; what boto3 raises in it becomes the error of ours for a failed `action` on `path`."""
         return raising_acid_errors(action, path, where=self.options.shown, missing=missing)
 
+    def head(self, path: str) -> Any | None:
+        """What is known of the object at a path; None without one.
+
+        The answer has no body, so that a reason why there is none is missing: that of a listing is told then.
+        """
+        with self.raising("look at", path):
+            try:
+                return self.client.head_object(Bucket=self.name, Key=self.key(path))
+            except ClientError as error:
+                if is_missing(error):
+                    return None
+                if has_no_word(error):
+                    self.client.list_objects_v2(Bucket=self.name, Prefix=self.key(path), MaxKeys=1)
+                raise
+
+    def get(self, path: str, **more: Any) -> tuple[Any, bytes]:
+        """An answer and the bytes of an object. It is asked for again when the connection breaks amid the bytes.
+
+        What goes wrong before them boto3 repeats.
+        """
+        for number in range(1, _TRIES + 1):
+            answer = self.client.get_object(Bucket=self.name, Key=self.key(path), **more)
+            try:
+                return answer, answer["Body"].read()
+            except BROKEN_OFF:
+                if number == _TRIES:
+                    raise
+        raise AssertionError("the last try has returned or raised")
+
     @property
     def created(self) -> dict[str, Any]:
         """Arguments of every request that makes an object."""
@@ -85,13 +127,20 @@ def _client(options: BucketOptions, process: int) -> S3Client:
         request_checksum_calculation="when_supported" if options.checksums else "when_required",
         response_checksum_validation="when_supported" if options.checksums else "when_required",
     )
-    if unsigned:
-        return boto3.Session().client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
     try:
-        session = _session(options)
-        return session.client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
+        session = boto3.Session() if unsigned else _session(options)
+        found = session.client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
+        found.meta.events.register("after-call.s3", _require_s3)
+        return found
     except (BotoCoreError, ClientError, ValueError) as error:
         raise RetryError(f"Cannot open the bucket {options.shown}: because {error}") from error
+
+
+def _require_s3(model: Any, http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
+    """Raises NotS3Error for a good answer that no server of S3 gives: what is not said would be taken for nothing."""
+    lacking = _ALWAYS_SAID.get(model.name)
+    if lacking is not None and http_response.status_code < 300 and lacking not in parsed:
+        raise NotS3Error(lacking=lacking)
 
 
 def _region(options: BucketOptions) -> str | None:
