@@ -17,6 +17,7 @@ from acidlib.storage.hdfs.filesystem import HdfsFileSystem
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store, TaskFiles
+from acidlib.storage.unanswered import Unanswered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,11 @@ class Stores:
     """Opens stores. It may be pickled: what is open stays behind.
 
     configuration  Hadoop's properties, as core-site.xml, hdfs-site.xml and Spark tell them
+    unanswered     the servers that were waited for in vain
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
+    unanswered: Unanswered = field(default_factory=Unanswered, compare=False, repr=False)
 
     def locate(self, uri: str) -> Location:
         """The location of a URI or a bare path, which is local; RefusedError for one that cannot be opened.
@@ -85,7 +88,7 @@ class Stores:
     def renaming_files(self, location: Location) -> RenameFileSystem:
         """The file system of a store that publishes by renames: local disks and HDFS."""
         if location.kind == HDFS:
-            return HdfsFileSystem(location.authority, about_hdfs(self.configuration))
+            return HdfsFileSystem(location.authority, about_hdfs(self.configuration), self.unanswered)
         return LocalFileSystem()
 
     def _opened(self, location: Location) -> _Opened:
@@ -110,7 +113,7 @@ class Stores:
             raise RefusedError(
                 f"Cannot open {location}: because {error.name} is not installed; pip install 'acidlib[s3]' brings it"
             ) from error
-        bucket = Bucket(bucket_options(location.authority, self.configuration))
+        bucket = Bucket(bucket_options(location.authority, self.configuration), self.unanswered)
         return _Opened(fs=S3FileSystem(bucket), store=S3Store(bucket), data=S3DataFiles(bucket))
 
 

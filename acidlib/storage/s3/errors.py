@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
     HTTPClientError,
     IncompleteReadError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    ProxyConnectionError,
     ReadTimeoutError,
     ResponseStreamingError,
 )
@@ -45,6 +48,12 @@ class NotS3Error(BotoCoreError):
     """The answer lacks what every server of S3 says: another kind of server, or something in between, gave it."""
 
     fmt = "it did not answer as a server of S3 does: {lacking} is not in the answer"
+
+
+class NotAskedError(BotoCoreError):
+    """The server was waited for in vain a moment ago; `reason` is what came of that."""
+
+    fmt = "{reason}"
 
 
 class ChangedError(ConflictError):
@@ -134,8 +143,23 @@ def _without_answer(error: Exception, start: str, where: str) -> AcidError:
     if isinstance(error, IncompleteReadError | ResponseStreamingError):
         return RetryError(f"{start} answers of {where} broke off several times")
     if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError):
-        return RetryError(f"{start} {where} cannot be reached, or went away ({_first_line(error)})")
+        said = why_unanswered(error, is_short=True) or _first_line(error)
+        return RetryError(f"{start} {where} cannot be reached, or went away ({said})")
+    if isinstance(error, NotAskedError):
+        return RetryError(f"{start} {where} cannot be reached, or went away ({error})")
     return RetryError(f"{start} of {_first_line(error)}")
+
+
+def why_unanswered(error: Exception, *, is_short: bool) -> str | None:
+    """Why there was no answer, where the server seems to be away; None where it was something else.
+
+    is_short  what was asked for takes a server no time, so that it is away when it does not answer
+    """
+    if isinstance(error, EndpointConnectionError | ProxyConnectionError):
+        return "no connection"
+    if isinstance(error, ConnectTimeoutError):
+        return "no connection in time"
+    return "no answer in time" if is_short and isinstance(error, ReadTimeoutError) else None
 
 
 def _first_line(error: Exception) -> str:
