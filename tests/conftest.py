@@ -36,7 +36,7 @@ TOGETHER = {
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
         "metastore_contract",
     ),
-    "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction"),
+    "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),
     "Spark": ("spark", "spark_cluster", "quickstart"),
 }
 GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for name in names}

@@ -256,9 +256,11 @@ class PlaceCompactor:
             yield stage
         finally:
             try:
-                stage.discard()
+                left = stage.discard()
             except AcidError as error:
-                services.progress.note(f"{target.name}: {error}")
+                left = str(error)
+            if left is not None:
+                services.progress.note(f"warning: {target.name}: {left}; a cleaning removes it when it is a day old")
 
     def _publish(self, held: HeldPlace, plan: Prepared, stage: Stage, results: tuple[UnitResult, ...]) -> Published:
         location, inputs = held.target.location, plan.inputs

@@ -19,6 +19,7 @@ from acidlib.storage.hdfs.store import HdfsStore
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store, TaskFiles
+from acidlib.storage.unanswered import Unanswered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,11 @@ class Stores:
     """Opens stores. It may be pickled: what is open stays behind.
 
     configuration  Hadoop's properties, as core-site.xml, hdfs-site.xml and Spark tell them
+    unanswered     the servers that were waited for in vain
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
+    unanswered: Unanswered = field(default_factory=Unanswered, compare=False, repr=False)
 
     def locate(self, uri: str) -> Location:
         """The location of a URI or a bare path, which is local; RefusedError for one that cannot be opened.
@@ -92,7 +95,7 @@ class Stores:
 
     def _hdfs(self, location: Location) -> HdfsFileSystem:
         mount = mount_of(location, self.configuration)
-        return HdfsFileSystem(mount.authority, about_hdfs(self.configuration), mount=mount)
+        return HdfsFileSystem(mount.authority, about_hdfs(self.configuration), self.unanswered, mount=mount)
 
     def _opened(self, location: Location) -> _Opened:
         if location.kind == S3:
@@ -116,7 +119,7 @@ class Stores:
             raise RefusedError(
                 f"Cannot open {location}: because {error.name} is not installed; pip install 'acidlib[s3]' brings it"
             ) from error
-        bucket = Bucket(bucket_options(location.authority, self.configuration))
+        bucket = Bucket(bucket_options(location.authority, self.configuration), self.unanswered)
         return _Opened(fs=S3FileSystem(bucket), store=S3Store(bucket), data=S3DataFiles(bucket))
 
 

@@ -126,17 +126,32 @@ def test_the_default_file_system_is_not_set(
     assert told(ran) == "Cannot open hdfs:///: because fs.defaultFS is not set, which names no name node"
 
 
-def test_a_name_node_that_is_away_and_comes_back(whole: Hdfs, jobs: Jobs, table: Location, tmp_path: Path) -> None:
+def test_a_port_of_something_else(hdfs: Hdfs, jobs: Jobs) -> None:
+    ran = jobs("major_compact", "--location", f"hdfs://127.0.0.1:{hdfs.web_port}/t", *ALL)
+    assert ran.status == 1
+    assert f"cannot be reached (127.0.0.1:{hdfs.web_port} does not answer as a name node does" in told(ran)
+
+
+def test_nodes_that_are_away_and_come_back(whole: Hdfs, jobs: Jobs, table: Location, tmp_path: Path) -> None:
+    """First those with the data. Meanwhile the same run goes on with what lies elsewhere."""
     before = rows(whole, table, tmp_path)
-    jobs.good("initiator", "--location", str(table), *ALL, "--set", "hive.compactor.delta.num.threshold=1")
+    with pytest.MonkeyPatch.context() as patch:
+        once_before(patch, "run_units", lambda: [node.kill() for node in whole.data_nodes])
+        ran = jobs("major_compact", "--location", str(table), *ALL)
+    assert (ran.status, ran.states) == (1, ["failed"])
+    assert "no data node has, or takes, its bytes" in told(ran)
+    for place in (str(table), str(fixture(CRUD, tmp_path / "here/t"))):
+        asked = ("--location", place, *ALL, "--set", "hive.compactor.delta.num.threshold=1")
+        jobs.good("initiator", "--force", *asked)
     whole.kill_name_node()
     for words in (("initiator", "--location", str(table), *ALL), ("major_compact", "--location", str(table), *ALL)):
         ran = jobs(*words)
         assert ran.status == 1
         assert "the name node, or a data node, cannot be reached" in told(ran)
     from_queue = jobs("major_compact")
-    assert from_queue.status in (1, 3), from_queue
-    assert "cannot be reached" in told(from_queue)
+    assert (from_queue.status, sorted(from_queue.states)) == (3, ["failed", "ready for cleaning"])
+    (failed,) = [entry for entry in from_queue.compactions if entry["state"] == "failed"]
+    assert "cannot be reached" in failed["reason"]
     whole.start()
     settle(whole, jobs, table, "major", before, tmp_path)
 

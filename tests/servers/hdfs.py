@@ -48,7 +48,7 @@ class Hdfs(Startable):
         """Holds core-site.xml and hdfs-site.xml, as HADOOP_CONF_DIR does."""
         self._directory = directory
         self._given = dict(properties or {})
-        self._web_port = free_port()
+        self.web_port = free_port()
         self._ports = tuple(free_port() for _ in range(data_nodes))
         self._name_node: ServerProcess | None = None
         self._data_nodes: tuple[ServerProcess, ...] = ()
@@ -124,7 +124,7 @@ class Hdfs(Startable):
 
     def _state(self) -> dict[str, Any]:
         query = "Hadoop:service=NameNode,name=FSNamesystemState"
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._web_port}/jmx?qry={query}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/jmx?qry={query}", timeout=30) as answer:
             state: dict[str, Any] = json.load(answer)["beans"][0]
             return state
 
@@ -230,7 +230,7 @@ class Hdfs(Startable):
         return {
             "dfs.namenode.name.dir": f"{self._directory / 'name'}",
             "dfs.namenode.rpc-address": self.authority,
-            "dfs.namenode.http-address": f"127.0.0.1:{self._web_port}",
+            "dfs.namenode.http-address": f"127.0.0.1:{self.web_port}",
             "dfs.namenode.safemode.extension": "0",
             "dfs.namenode.safemode.threshold-pct": "1",  # by default few blocks are none
             "dfs.namenode.safemode.min.datanodes": str(len(self._ports)),

@@ -44,6 +44,7 @@ class S3Server(Startable):
         self._directory = directory
         self._process: ServerProcess | None = None
         self._moto: Any = None
+        self._clients: dict[int, Any] = {}
 
     @property
     def endpoint(self) -> str:
@@ -65,15 +66,17 @@ class S3Server(Startable):
         }
 
     def client(self) -> Any:
-        """A plain client of its own, which shares no code with the engine."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-            config=Config(s3={"addressing_style": "path"}),
-        )
+        """A plain client, one for each process, which shares no code with the engine."""
+        if os.getpid() not in self._clients:
+            self._clients[os.getpid()] = boto3.client(
+                "s3",
+                endpoint_url=self.endpoint,
+                region_name=REGION,
+                aws_access_key_id=ACCESS_KEY,
+                aws_secret_access_key=SECRET_KEY,
+                config=Config(s3={"addressing_style": "path"}),
+            )
+        return self._clients[os.getpid()]
 
     def new_bucket(self) -> str:
         """The name of a bucket that was just made."""

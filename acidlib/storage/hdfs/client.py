@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
 
@@ -9,7 +10,7 @@ from hdfs_native import Client, WriteOptions
 
 from acidlib.errors import RetryError
 from acidlib.storage.hdfs.configuration import block_size, client_uri, new_mode, replication
-from acidlib.storage.hdfs.errors import raising_acid_errors
+from acidlib.storage.hdfs.errors import FINAL, NotAskedError, raising_acid_errors
 
 Configuration = tuple[tuple[str, str], ...]
 """Names and values of Hadoop's configuration, sorted: what `frozen` makes."""
@@ -18,6 +19,9 @@ Configuration = tuple[tuple[str, str], ...]
 _DEFAULTS = {"dfs.client.failover.max.attempts": "8"}
 # for how long hdfs-native keeps connections to data nodes that were read from, in one place for all its clients
 _KEPT_SECONDS = 3.0
+# hdfs-native itself waits for ever: for a connection that is not refused, and for an answer
+_CONNECTION_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
 # never emptied: the threads that a client of the parent process would wait for when it ends are not in a fork
 _CLIENTS: dict[tuple[int, str, Configuration], Client] = {}
 _forked_at: float | None = None
@@ -44,17 +48,21 @@ def frozen(configuration: Mapping[str, str]) -> Configuration:
 def client(authority: str, configuration: Configuration) -> Client:
     """The client of this process. The first one after a fork waits a few seconds, see `_forked`.
 
-    Raises `RetryError` for a host that nobody knows, `RefusedError` for a name service that is not configured.
+    Raises `RetryError` for a host that nobody knows, `RefusedError` for a name service that is not configured,
+    `NotAskedError`, which is an `OSError`, for what does not answer as a name node does.
     """
     key = os.getpid(), authority, configuration
     found = _CLIENTS.get(key)
     if found is None:
         settings = _DEFAULTS | dict(configuration)
         uri = client_uri(authority, settings)
-        _check_host(uri)
+        host = _known_host(uri)
         _wait_after_fork()
         with raising_acid_errors("open", f"hdfs://{authority}"):
-            found = _CLIENTS.setdefault(key, Client(uri, settings))
+            made = Client(uri, settings)
+        if host is not None:
+            _require_answer(made, host)
+        found = _CLIENTS.setdefault(key, made)
     return found
 
 
@@ -70,11 +78,11 @@ def write_options(configuration: Configuration) -> WriteOptions:
     )
 
 
-def _check_host(uri: str) -> None:
-    """Says at once what hdfs-native would try for minutes."""
+def _known_host(uri: str) -> tuple[str, int] | None:
+    """Host and port of a name node; None of a name service. Says at once what hdfs-native would try for minutes."""
     host, _, port = uri.removeprefix("hdfs://").rpartition(":")
     if not host:
-        return
+        return None
     try:
         socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except (OSError, ValueError) as error:
@@ -82,6 +90,35 @@ def _check_host(uri: str) -> None:
             f"Cannot open {uri}: because {host} is neither a known host nor, in the configuration of Hadoop, a name "
             f"service ({error})"
         ) from error
+    return host.strip("[]"), int(port)
+
+
+def _require_answer(made: Client, host: tuple[str, int]) -> None:
+    """Raises `NotAskedError` unless something answers; one that refuses connections may be starting, and has time."""
+    name = f"{host[0]}:{host[1]}"
+    try:
+        socket.create_connection(host, _CONNECTION_SECONDS).close()
+    except TimeoutError as error:
+        raise NotAskedError(f"no connection to {name} within {_CONNECTION_SECONDS:g} s") from error
+    except OSError:
+        return
+    failed: list[OSError] = []
+
+    def ask() -> None:
+        try:
+            made.get_file_info("/")
+        except (*FINAL, RuntimeError):
+            pass  # an answer, too
+        except OSError as error:
+            failed.append(error)
+
+    asking = threading.Thread(target=ask, name="acidlib-name-node", daemon=True)
+    asking.start()
+    asking.join(_ANSWER_SECONDS)
+    if asking.is_alive():
+        raise NotAskedError(f"{name} takes connections and gives no answer within {_ANSWER_SECONDS:g} s")
+    if failed:
+        raise NotAskedError(f"{name} does not answer as a name node does: {failed[0]}") from failed[0]
 
 
 def _wait_after_fork() -> None:

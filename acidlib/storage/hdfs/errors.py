@@ -23,9 +23,13 @@ FINAL = (FileNotFoundError, FileExistsError, IsADirectoryError, NotImplementedEr
 """What the name node answered, as opposed to an answer that did not come; some of these are an `OSError`, too."""
 
 
+class NotAskedError(OSError):
+    """Nothing was asked, as nobody would answer."""
+
+
 def was_not_sent(error: OSError) -> bool:
     """Whether nothing was asked at all, since nobody could be reached."""
-    return str(error).startswith(_NOT_SENT)
+    return isinstance(error, NotAskedError) or str(error).startswith(_NOT_SENT)
 
 
 def java_class(error: BaseException) -> str:

@@ -63,8 +63,8 @@ class HdfsSource:
         return self._reader
 
     def _open(self) -> None:
-        connected = client(self._mount.authority, self._configuration)
         with raising_acid_errors("read", self.name):
+            connected = client(self._mount.authority, self._configuration)
             status = connected.get_file_info(self._path)
             self._reader = connected.read(self._path)
         if self._modified not in (None, status.modification_time):
@@ -89,8 +89,8 @@ class HdfsSink:
         self.name = path
         self.position = 0
         self._path = mount.inside(path)
-        self._client: Client = client(mount.authority, configuration)
         with raising_acid_errors("write", path, missing=ConflictError):
+            self._client: Client = client(mount.authority, configuration)
             # not the class around it, which finishes the file when it is collected as garbage
             self._file: RawFileWriter | None = self._client.inner.create(self._path, write_options(configuration))
 

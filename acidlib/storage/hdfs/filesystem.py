@@ -20,6 +20,7 @@ from acidlib.storage.hdfs.client import Configuration, client, frozen, write_opt
 from acidlib.storage.hdfs.configuration import new_mode
 from acidlib.storage.hdfs.errors import (
     FINAL,
+    NotAskedError,
     as_acid_error,
     is_of_data,
     is_taken,
@@ -32,6 +33,7 @@ from acidlib.storage.hdfs.errors import (
 )
 from acidlib.storage.hdfs.mounts import Mount, plain_mount
 from acidlib.storage.tree import walk_tree
+from acidlib.storage.unanswered import Unanswered
 
 if TYPE_CHECKING:
     from hdfs_native._internal import RawFileWriter
@@ -52,13 +54,21 @@ class HdfsFileSystem:
     path that holds one, which is refused, but hdfs-native cannot tell the link itself from an empty file.
     """
 
-    __slots__ = ("_configuration", "_mount")
+    __slots__ = ("_configuration", "_mount", "_unanswered")
 
-    def __init__(self, authority: str, configuration: Mapping[str, str], *, mount: Mount | None = None) -> None:
+    def __init__(
+        self,
+        authority: str,
+        configuration: Mapping[str, str],
+        unanswered: Unanswered | None = None,
+        *,
+        mount: Mount | None = None,
+    ) -> None:
         """`authority`: host and port of the name node, or its name service. Opens no connection.
 
         With a `mount` paths begin as it says.
         """
+        self._unanswered = unanswered
         self._mount = mount or plain_mount(authority)
         self._configuration: Configuration = frozen(configuration)
 
@@ -94,7 +104,7 @@ class HdfsFileSystem:
         with raising_acid_errors("read", path, missing=missing):
             reader = self._asked(lambda: self._client.read(self._cut(path)))
             refuse_unfinished(path, status.length, len(reader))
-            return self._asked(lambda: reader.read_range(0, len(reader)))
+            return _asked_twice(lambda: reader.read_range(0, len(reader)))
 
     def create(self, path: str, data: bytes) -> None:
         temporary = self._written_beside(path, data)
@@ -111,7 +121,7 @@ class HdfsFileSystem:
         mode = new_mode(dict(self._configuration), is_directory=True)
         try:
             with raising_acid_errors("create", path):
-                _changed(temporary, lambda: self._client.mkdirs(self._cut(temporary), mode, create_parent=False))
+                self._changed(temporary, lambda: self._client.mkdirs(self._cut(temporary), mode, create_parent=False))
                 self._rename(temporary, path)
         except BaseException:
             self._remove_quietly(temporary)
@@ -207,7 +217,14 @@ class HdfsFileSystem:
 
     @property
     def _client(self) -> Client:
+        reason = None if self._unanswered is None else self._unanswered.reason(self._server)
+        if reason is not None:
+            raise _ToldError(reason)
         return client(self._mount.authority, self._configuration)
+
+    @property
+    def _server(self) -> str:
+        return f"hdfs://{self._mount.authority}"
 
     def _cut(self, path: str) -> str:
         """The path as the name node has it."""
@@ -250,7 +267,7 @@ class HdfsFileSystem:
 
     def _if_allowed(self, path: str, call: Callable[[], None]) -> None:
         try:
-            _changed(path, call)
+            self._changed(path, call)
         except RuntimeError as error:
             if java_class(error) != "AccessControlException":
                 raise
@@ -264,7 +281,7 @@ class HdfsFileSystem:
             after = self._found(target)
             return after is not None and _identity(after) == _identity(before)
 
-        _changed(source, lambda: self._client.rename(self._cut(source), self._cut(target)), was_done=was_done)
+        self._changed(source, lambda: self._client.rename(self._cut(source), self._cut(target)), was_done=was_done)
 
     def _deleted(self, path: str, *, recursive: bool) -> bool:
         """Whether anything was there; what is gone after a lost answer, was."""
@@ -278,7 +295,7 @@ class HdfsFileSystem:
                 lost = lost or not (isinstance(error, FINAL) or was_not_sent(error))
                 raise
 
-        return bool(_changed(path, delete, was_done=lambda: False))
+        return bool(self._changed(path, delete, was_done=lambda: False))
 
     def _written_beside(self, path: str, data: bytes) -> str:
         """Writes a hidden file in the same directory; under each name only once, as an answer may be lost."""
@@ -294,7 +311,7 @@ class HdfsFileSystem:
                 raise
 
         with raising_acid_errors("write", path):
-            _changed(path, write)
+            self._changed(path, write)
         return written[-1]
 
     def _remove_quietly(self, path: str) -> None:
@@ -302,15 +319,51 @@ class HdfsFileSystem:
             self._client.delete(self._cut(path), recursive=False)  # what is left is hidden
 
     def _asked(self, question: Callable[[], _Answer]) -> _Answer:
-        """The answer to a question, asked twice where the first answer was lost."""
+        """The answer of the name node to a question; where none comes, it is noted that it was waited for in vain."""
         try:
-            return _patiently(question)
+            return _asked_twice(question)
         except FINAL:
             raise
         except OSError as error:
-            if was_not_sent(error):
+            self._waited(error)
+            raise
+
+    def _changed(
+        self, path: str, change: Callable[[], _Answer], *, was_done: Callable[[], bool] | None = None
+    ) -> _Answer | None:
+        """See `_changed_once`."""
+
+        def noted() -> _Answer:
+            try:
+                return change()
+            except FINAL:
                 raise
-            return _patiently(question)
+            except OSError as error:
+                if was_not_sent(error):
+                    self._waited(error)
+                raise
+
+        return _changed_once(path, noted, was_done=was_done)
+
+    def _waited(self, error: OSError) -> None:
+        if self._unanswered is not None and not isinstance(error, _ToldError):
+            self._unanswered.note(self._server, str(error))
+
+
+class _ToldError(NotAskedError):
+    """What the run knew already."""
+
+
+def _asked_twice(question: Callable[[], _Answer]) -> _Answer:
+    """The answer to a question, asked twice where the first answer was lost."""
+    try:
+        return _patiently(question)
+    except FINAL:
+        raise
+    except OSError as error:
+        if was_not_sent(error):
+            raise
+        return _patiently(question)
 
 
 def _write_all(file: RawFileWriter, data: bytes) -> None:
@@ -325,8 +378,10 @@ def _write_all(file: RawFileWriter, data: bytes) -> None:
         raise
 
 
-def _changed(path: str, change: Callable[[], _Answer], *, was_done: Callable[[], bool] | None = None) -> _Answer | None:
-    """Makes a change, repeatedly while answers are lost.
+def _changed_once(
+    path: str, change: Callable[[], _Answer], *, was_done: Callable[[], bool] | None = None
+) -> _Answer | None:
+    """Makes a change once, asking for it repeatedly while answers are lost.
 
     `was_done` tells, when a repeated call failed, whether an earlier one had done it. With it, `UnknownOutcomeError`
     is raised when no answer comes in the end; without it, a change that may be made twice, the last `OSError`.

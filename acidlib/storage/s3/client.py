@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,25 +18,61 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session as CoreSession
 
 from acidlib.errors import AcidError, CorruptError, RefusedError, RetryError
-from acidlib.storage.s3.errors import raising_acid_errors
+from acidlib.storage.s3.errors import (
+    BROKEN_OFF,
+    NotAskedError,
+    NotS3Error,
+    has_no_word,
+    is_missing,
+    raising_acid_errors,
+    why_unanswered,
+)
 from acidlib.storage.s3.options import BucketOptions, Credentials
+from acidlib.storage.unanswered import Unanswered
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 _PATH = re.compile(r"s3[an]?://([^/]+)(?:/(.*))?", re.DOTALL)
-_CONNECT_SECONDS = 10
-_READ_SECONDS = 60
 _CLIENTS = 16
+_TRIES = 3
+_SHORT = ("list", "look at")
+"""What takes a server no time."""
+_ALWAYS_SAID = {
+    "CompleteMultipartUpload": "ETag",
+    "CreateMultipartUpload": "UploadId",
+    "GetObject": "ETag",
+    "HeadObject": "LastModified",
+    "ListObjectsV2": "IsTruncated",
+    "ListParts": "IsTruncated",
+    "PutObject": "ETag",
+    "UploadPart": "ETag",
+    "UploadPartCopy": "CopyPartResult",
+}
+"""What the answer to a request cannot be without."""
+
+
+_making = threading.Lock()
+"""Making a client takes a while: threads that begin together make one."""
+
+
+def _forked() -> None:
+    """Another thread of the parent may have held it."""
+    global _making
+    _making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Bucket:
     """One bucket and how it is reached. It may be pickled and forked: each process makes a client of its own."""
 
-    __slots__ = ("options",)
+    __slots__ = ("_unanswered", "options")
 
-    def __init__(self, options: BucketOptions) -> None:
+    def __init__(self, options: BucketOptions, unanswered: Unanswered | None = None) -> None:
         self.options = options
+        self._unanswered = unanswered
 
     @property
     def name(self) -> str:
@@ -45,7 +82,8 @@ class Bucket:
     @property
     def client(self) -> S3Client:
         """The client of this process; threads share it."""
-        return _client(self.options, os.getpid())
+        with _making:
+            return _client(self.options, os.getpid())
 
     def key(self, path: str) -> str:
         """The key of a path, without a slash at its end; empty for the bucket itself. RefusedError for another one."""
@@ -58,11 +96,54 @@ class Bucket:
         """The path of a key."""
         return f"s3a://{self.name}/{key}"
 
-    def raising(
-        self, action: str, path: str, *, missing: type[AcidError] = CorruptError
-    ) -> AbstractContextManager[None]:
-        """Runs a block; what boto3 raises in it becomes the error of ours for a failed `action` on `path`."""
-        return raising_acid_errors(action, path, where=self.options.shown, missing=missing)
+    @contextmanager
+    def raising(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
+        """Runs a block; what boto3 raises in it becomes the error of ours for a failed `action` on `path`.
+
+        Nothing is asked of a server that this run has waited for in vain.
+        """
+        server = self.options.endpoint or f"the region {self.options.region}"
+        with raising_acid_errors(action, path, where=self.options.shown, missing=missing):
+            reason = None if self._unanswered is None else self._unanswered.reason(server)
+            if reason is not None:
+                raise NotAskedError(reason=reason)
+            try:
+                yield
+            except BotoCoreError as error:
+                # an answer may take its time where a part is copied or an upload completed
+                waited = why_unanswered(error, is_short=action in _SHORT)
+                if self._unanswered is not None and waited is not None:
+                    self._unanswered.note(server, waited)
+                raise
+
+    def head(self, path: str) -> Any | None:
+        """What is known of the object at a path; None without one.
+
+        The answer has no body, so that a reason why there is none is missing: that of a listing is told then.
+        """
+        with self.raising("look at", path):
+            try:
+                return self.client.head_object(Bucket=self.name, Key=self.key(path))
+            except ClientError as error:
+                if is_missing(error):
+                    return None
+                if has_no_word(error):
+                    self.client.list_objects_v2(Bucket=self.name, Prefix=self.key(path), MaxKeys=1)
+                raise
+
+    def get(self, path: str, **more: Any) -> tuple[Any, bytes]:
+        """An answer and the bytes of an object. It is asked for again when the connection breaks amid the bytes.
+
+        What goes wrong before them boto3 repeats.
+        """
+        for number in range(1, _TRIES + 1):
+            answer = self.client.get_object(Bucket=self.name, Key=self.key(path), **more)
+            try:
+                return answer, answer["Body"].read()
+            except BROKEN_OFF:
+                if number == _TRIES:
+                    raise
+        raise AssertionError("the last try has returned or raised")
 
     @property
     def created(self) -> dict[str, Any]:
@@ -80,18 +161,25 @@ def _client(options: BucketOptions, process: int) -> S3Client:
         retries={"mode": "standard", "total_max_attempts": options.attempts},
         s3={"addressing_style": "path" if options.path_style else "auto"},
         max_pool_connections=options.connections,
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=_READ_SECONDS,
+        connect_timeout=options.connect_seconds,
+        read_timeout=options.answer_seconds,
         request_checksum_calculation="when_supported" if options.checksums else "when_required",
         response_checksum_validation="when_supported" if options.checksums else "when_required",
     )
-    if unsigned:
-        return boto3.Session().client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
     try:
-        session = _session(options)
-        return session.client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
+        session = boto3.Session() if unsigned else _session(options)
+        found = session.client("s3", region_name=_region(options), endpoint_url=options.endpoint, config=config)
+        found.meta.events.register("after-call.s3", _require_s3)
+        return found
     except (BotoCoreError, ClientError, ValueError) as error:
         raise RetryError(f"Cannot open the bucket {options.shown}: because {error}") from error
+
+
+def _require_s3(model: Any, http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
+    """Raises NotS3Error for a good answer that no server of S3 gives: what is not said would be taken for nothing."""
+    lacking = _ALWAYS_SAID.get(model.name)
+    if lacking is not None and http_response.status_code < 300 and lacking not in parsed:
+        raise NotS3Error(lacking=lacking)
 
 
 def _region(options: BucketOptions) -> str | None:

@@ -33,7 +33,7 @@ class Fate(Enum):
 
 
 class _GoneError(ConflictError):
-    """There is no such upload, or no such object."""
+    """There is no such upload."""
 
 
 def start_small(bucket: Bucket, attempt: Attempt, data: bytes) -> Attempt:
@@ -168,9 +168,5 @@ def take_back(bucket: Bucket, attempts: Iterable[Attempt]) -> None:
 
 def _mark(bucket: Bucket, key: str) -> str | None:
     """Whose object it is: empty for one that is none of ours; None when there is none."""
-    try:
-        with bucket.raising("look at", bucket.path(key), missing=_GoneError):
-            found = bucket.client.head_object(Bucket=bucket.name, Key=key)
-    except _GoneError:
-        return None
-    return found["Metadata"].get(MARK, "")
+    found = bucket.head(bucket.path(key))
+    return None if found is None else found["Metadata"].get(MARK, "")

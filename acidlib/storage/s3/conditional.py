@@ -40,8 +40,7 @@ def read_object(bucket: Bucket, path: str) -> SmallObject | None:
     """The object at a path; None when there is none."""
     try:
         with bucket.raising("read", path, missing=_AbsentError):
-            answer = bucket.client.get_object(Bucket=bucket.name, Key=bucket.key(path))
-            data = answer["Body"].read()
+            answer, data = bucket.get(path)
     except _AbsentError:
         return None
     return SmallObject(

@@ -8,12 +8,19 @@ from contextlib import contextmanager
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
     HTTPClientError,
+    IncompleteReadError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    ProxyConnectionError,
+    ReadTimeoutError,
+    ResponseStreamingError,
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
@@ -21,13 +28,32 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError,
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
 _CHANGED = frozenset({"412", "PreconditionFailed", "409", "ConditionalRequestConflict", "OperationAborted"})
 _KEYS = frozenset(
-    {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity", "InvalidClientTokenId"}
+    {
+        *("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity", "InvalidClientTokenId"),
+        "XAdminUserNotFound",  # what versitygw says of an access key that it does not know
+    }
 )
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
 _DENIED = frozenset({"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"})
 _BUSY = frozenset({"SlowDown", "503", "ServiceUnavailable", "Throttling", "RequestLimitExceeded", "TooManyRequests"})
 _ELSEWHERE = frozenset({"301", "307", "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"})
 _FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"})
+
+
+BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
+"""What reading the bytes of an answer raises that has begun to come."""
+
+
+class NotS3Error(BotoCoreError):
+    """The answer lacks what every server of S3 says: another kind of server, or something in between, gave it."""
+
+    fmt = "it did not answer as a server of S3 does: {lacking} is not in the answer"
+
+
+class NotAskedError(BotoCoreError):
+    """The server was waited for in vain a moment ago; `reason` is what came of that."""
+
+    fmt = "{reason}"
 
 
 class ChangedError(ConflictError):
@@ -42,6 +68,11 @@ def code_of(error: ClientError) -> str:
 def status_of(error: ClientError) -> int:
     """The HTTP status."""
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def has_no_word(error: ClientError) -> bool:
+    """Whether the server did not say what went wrong, as it cannot in the answer to a HEAD; 404 says enough."""
+    return code_of(error).isdecimal() and code_of(error) != "404"
 
 
 def is_missing(error: ClientError) -> bool:
@@ -62,7 +93,7 @@ def as_acid_error(
         return _without_answer(error, start, where)
     code = code_of(error)
     message = str(error.response.get("Error", {}).get("Message", "")).splitlines()
-    said = f"{code} ({message[0]})" if message and message[0] else code
+    said = f"{code or status_of(error)} ({message[0]})" if message and message[0] else code or "without a reason"
     if code in _MISSING:
         return missing(f"{start} there is no such object")
     if code == "NoSuchBucket":
@@ -90,7 +121,7 @@ def as_acid_error(
         return RetryError(f"{start} no space is left at {where}, or the quota is used up")
     if code in ("KeyTooLongError", "InvalidBucketName"):
         return RefusedError(f"{start} the store does not take that name ({code})")
-    return RetryError(f"{start} {where} answered {status_of(error)} {said}")
+    return RetryError(f"{start} {where} answered {said if code.isdecimal() else f'{status_of(error)} {said}'}")
 
 
 def _without_answer(error: Exception, start: str, where: str) -> AcidError:
@@ -98,11 +129,37 @@ def _without_answer(error: Exception, start: str, where: str) -> AcidError:
         return RetryError(
             f"{start} no keys for {where} are found: neither fs.s3a.access.key nor anything that boto3 looks at"
         )
+    if isinstance(error, RecursionError):  # boto3 follows redirections without an end
+        return RetryError(
+            f"{start} {where} sends every request elsewhere: look at fs.s3a.endpoint and fs.s3a.connection.ssl.enabled"
+        )
+    if isinstance(error, NotS3Error | ResponseParserError):
+        return RetryError(
+            f"{start} what answers for {where} is no server of S3, or stands before one ({_first_line(error)})"
+        )
     if isinstance(error, ParamValidationError):
-        return RefusedError(f"{start} the store does not take that name ({str(error).splitlines()[-1]})")
+        said = str(error).splitlines()[-1].partition(": Bucket name must match")[0]
+        return RefusedError(f"{start} the store does not take that name ({said})")
+    if isinstance(error, IncompleteReadError | ResponseStreamingError):
+        return RetryError(f"{start} answers of {where} broke off several times")
     if isinstance(error, BotoConnectionError | HTTPClientError | HTTPError | OSError):
-        return RetryError(f"{start} {where} cannot be reached, or went away ({_first_line(error)})")
+        said = why_unanswered(error, is_short=True) or _first_line(error)
+        return RetryError(f"{start} {where} cannot be reached, or went away ({said})")
+    if isinstance(error, NotAskedError):
+        return RetryError(f"{start} {where} cannot be reached, or went away ({error})")
     return RetryError(f"{start} of {_first_line(error)}")
+
+
+def why_unanswered(error: Exception, *, is_short: bool) -> str | None:
+    """Why there was no answer, where the server seems to be away; None where it was something else.
+
+    is_short  what was asked for takes a server no time, so that it is away when it does not answer
+    """
+    if isinstance(error, EndpointConnectionError | ProxyConnectionError):
+        return "no connection"
+    if isinstance(error, ConnectTimeoutError):
+        return "no connection in time"
+    return "no answer in time" if is_short and isinstance(error, ReadTimeoutError) else None
 
 
 def _first_line(error: Exception) -> str:
@@ -116,5 +173,5 @@ def raising_acid_errors(
     """Runs its body; what boto3 raises in it is raised as the error that `as_acid_error` names."""
     try:
         yield
-    except (ClientError, BotoCoreError, HTTPError, OSError) as error:
+    except (ClientError, BotoCoreError, HTTPError, OSError, RecursionError) as error:
         raise as_acid_error(error, action, path, where=where, missing=missing) from error

@@ -96,8 +96,7 @@ class S3FileSystem:
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with self._bucket.raising("read", path, missing=missing):
-            answer = self._bucket.client.get_object(Bucket=self._bucket.name, Key=self._bucket.key(path))
-            return answer["Body"].read()
+            return self._bucket.get(path)[1]
 
     def remove_tree(self, root: str, relative: str) -> None:
         """Removes the object of this name and all below it, a thousand at a time: others may see a part of it go.
@@ -119,13 +118,8 @@ class S3FileSystem:
         remove_keys(self._bucket, path, keys)
 
     def _file(self, path: str, name: str) -> Entry | None:
-        key = self._bucket.key(path)
-        if not key:
-            return None
-        try:
-            with self._bucket.raising("look at", path, missing=_AbsentError):
-                found = self._bucket.client.head_object(Bucket=self._bucket.name, Key=key)
-        except _AbsentError:
+        found = self._bucket.head(path) if self._bucket.key(path) else None
+        if found is None:
             return None
         return Entry(
             name=name,
@@ -201,10 +195,6 @@ def remove_keys(bucket: Bucket, path: str, keys: Iterable[str]) -> None:
         raise RetryError(
             f"Cannot remove {path}: because the store kept {len(failed)} of {len(waiting)} objects, first {failed[0]}"
         )
-
-
-class _AbsentError(ConflictError):
-    """There is no such object."""
 
 
 def _below(key: str) -> str:

@@ -60,6 +60,7 @@ _REFUSED = (
     "signing-algorithm",
 )
 _REFUSED_IF_TRUE = ("requester.pays.enabled", "encryption.cse.v1.compatibility.enabled", "accesspoint.required")
+_UNITS = {"": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _ENCRYPTION = {"AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 
 
@@ -70,6 +71,7 @@ class BucketOptions:
     endpoint    with its scheme; None for that of the region
     region      None for what the machine says
     created     arguments of every request that makes an object: encryption, storage class, ACL
+    attempts    at one request, each of which waits for a connection and for an answer so long
     checksums   whether parts carry a checksum where none is asked for
     role        the ARN to assume, with the name of the session
     """
@@ -86,6 +88,8 @@ class BucketOptions:
     region: str | None = None
     path_style: bool = False
     attempts: int = ATTEMPTS
+    connect_seconds: float = 10.0
+    answer_seconds: float = 60.0
     connections: int = 32
     checksums: bool = True
     created: tuple[tuple[str, str], ...] = ()
@@ -128,6 +132,8 @@ def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
         region=given.text("endpoint.region") or _region_in(given.text("endpoint")),
         path_style=given.flag("path.style.access", default=False),
         attempts=max(1, given.number("attempts.maximum", ATTEMPTS)),
+        connect_seconds=given.seconds("connection.establish.timeout", 10.0),
+        answer_seconds=given.seconds("connection.timeout", 60.0),
         connections=min(128, max(16, given.number("connection.maximum", 32))),
         checksums=given.flag("checksum.generation", default=True),
         created=_created(given),
@@ -161,6 +167,14 @@ class _Given:
         if text and not text.isdecimal():
             raise self.refused(name, f"is {text!r}, which is no number")
         return int(text) if text else default
+
+    def seconds(self, name: str, default: float) -> float:
+        """A duration as Hadoop writes one: in milliseconds, or with its unit."""
+        text = self.text(name).lower()
+        found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text)
+        if text and (found is None or found[2] not in _UNITS):
+            raise self.refused(name, f"is {text!r}, which is no duration")
+        return int(found[1]) * _UNITS[found[2]] or default if found else default  # 0 is Hadoop's for no limit
 
     def plain(self, key: str) -> str:
         """A property that S3A has no variant for a bucket of."""

@@ -48,6 +48,7 @@ class S3Stage:
         self._location = location
         self._marker = marker
         self._accepted: dict[tuple[str, str], Attempt] = {}
+        self._shown: tuple[Attempt, ...] = ()
         self._ended = False
 
     @property
@@ -127,6 +128,9 @@ class S3Stage:
         if self._ended:
             return None
         try:
+            if self._shown:
+                remove_staging(self._bucket, self.path, self._shown, is_settled=True)
+                return None
             found = read_marker(self._bucket, self.path)
             if found is not None and found.state is State.RECORDED:
                 return None
@@ -186,6 +190,7 @@ class S3Stage:
             ) from error
         passing(Point.SECOND_RENAMED)
         self._accepted.clear()
+        self._shown = recorded.uploads
         leftover = None
         try:
             remove_staging(self._bucket, self.path, recorded.uploads, is_settled=True)

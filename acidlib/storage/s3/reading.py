@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from botocore.exceptions import IncompleteReadError, ReadTimeoutError, ResponseStreamingError
-from urllib3.exceptions import HTTPError
-
 from acidlib.errors import CorruptError, RetryError
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.errors import ChangedError
@@ -22,8 +19,6 @@ MOST_KEPT = 64 << 20
 """Bytes that the sources of one task keep together."""
 
 _NEAR = 64 << 10
-_TRIES = 3
-_BROKEN = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
 
 
 class Windows:
@@ -118,28 +113,11 @@ class S3Source:
         return window[offset - start : offset - start + size]
 
     def _get(self, offset: int, size: int) -> bytes:
-        """A range by one request; a connection that breaks in the middle is tried again a few times."""
-        for number in range(1, _TRIES + 1):
-            try:
-                data = self._get_once(offset, size)
-            except _BROKEN as error:
-                if number == _TRIES:
-                    raise RetryError(
-                        f"Cannot read {self.name}: because the connection broke {_TRIES} times ({error})"
-                    ) from error
-                continue
-            if len(data) != size:
-                raise CorruptError(f"Cannot read {self.name}: because it has fewer bytes than it says")
-            return data
-        raise AssertionError("the last try has returned or raised")
-
-    def _get_once(self, offset: int, size: int) -> bytes:
+        """A range by one request."""
         condition: Any = {} if self._version is None else {"IfMatch": self._version}
         try:
             with self.bucket.raising("read", self.name):
-                answer = self.bucket.client.get_object(
-                    Bucket=self.bucket.name, Key=self.key, Range=f"bytes={offset}-{offset + size - 1}", **condition
-                )
+                answer, data = self.bucket.get(self.name, Range=f"bytes={offset}-{offset + size - 1}", **condition)
         except ChangedError as error:
             raise self._replaced() from error
         except RetryError as error:
@@ -152,7 +130,9 @@ class S3Source:
         self._check_size(int(answer["ContentRange"].rpartition("/")[2]))
         if self._version is None:
             self._version = answer["ETag"]
-        return answer["Body"].read()
+        if len(data) != size:
+            raise CorruptError(f"Cannot read {self.name}: because it has fewer bytes than it says")
+        return data
 
     def _check_size(self, size: int) -> None:
         if size < self.length:

@@ -96,6 +96,7 @@ def test_what_objects_are_made_with() -> None:
         ("fs.s3a.proxy.host", "proxy"),
         ("fs.s3a.path.style.access", "yes"),
         ("fs.s3a.attempts.maximum", "many"),
+        ("fs.s3a.connection.timeout", "5 fortnights"),
         ("fs.s3a.access.key", "without its secret"),
     ],
 )
@@ -103,6 +104,13 @@ def test_what_is_not_understood_is_refused_by_its_name(name: str, text: str) -> 
     with pytest.raises(RefusedError) as refused:
         bucket_options("b", {name: text})
     assert name in str(refused.value) or "secret.key" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("", 60.0), ("5000", 5.0), ("200s", 200.0), ("250 ms", 0.25), ("2m", 120.0), ("0", 60.0)]
+)
+def test_how_long_an_answer_is_waited_for(text: str, seconds: float) -> None:
+    assert options(fs_s3a_connection_timeout=text).answer_seconds == seconds
 
 
 def test_a_directory_bucket_is_refused() -> None:
