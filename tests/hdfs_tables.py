@@ -37,3 +37,8 @@ def downloaded(hdfs: Hdfs, source: Location, target: Path) -> Path:
         file = client.read(status.path)
         path.write_bytes(file.read_range(0, len(file)))
     return target
+
+
+def names(hdfs: Hdfs, place: Location) -> list[str]:
+    """The entries of a directory."""
+    return sorted(status.path.rpartition("/")[2] for status in hdfs.client().list_status(place.path))
