@@ -25,6 +25,12 @@ class StoreTables:
         """Makes an empty one of HDFS, or a bucket; its URI."""
         return self._hdfs.new_directory() if kind == HDFS else f"s3a://{self._s3.new_bucket()}"
 
+    def uploaded(self, source: Path, kind: str, name: str) -> Location:
+        """A copy of a directory, below a new one of HDFS or in a new bucket."""
+        if kind == HDFS:
+            return hdfs_tables.uploaded(self._hdfs, source, name)
+        return s3_tables.uploaded(self._s3, source, name)
+
     def names(self, place: Location) -> list[str]:
         """The entries of a directory, hidden ones included."""
         if place.kind == HDFS:

@@ -20,10 +20,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
-from servers.s3 import S3Server
 from store_tables import StoreTables
 
 from acidlib.errors import ConflictError
@@ -34,7 +32,7 @@ from acidlib.model.location import LOCAL, S3, Location, parse_location
 from acidlib.model.requests import State
 from integration.children import Child
 from integration.day_crew import DATABASES, KINDS, PARTITIONS, PATIENCE_SECONDS, TABLES, Crew, Day, until
-from integration.harness import AROUND, Jobs
+from integration.harness import Jobs
 from integration.hive4_jobs import Service
 from integration.old_reader import OldReader, Table
 
@@ -45,6 +43,7 @@ JOBS = (
     ("major_compact",),
     ("cleaner", "--retention", "0s"),
 )
+COMPACTED = (State.READY_FOR_CLEANING, State.SUCCEEDED)
 PAUSE_SECONDS = 1.0
 CHANGES_PER_ABORT = 5
 
@@ -89,14 +88,6 @@ def loop(service: Service, job: tuple[str, ...], stop: Path, record: Path) -> No
 
 
 # --- the day ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stores(hdfs: Hdfs, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> StoreTables:
-    """What the jobs are told to find tables everywhere."""
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
-    monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
-    return StoreTables(hdfs, s3_server)
 
 
 @pytest.mark.live
@@ -186,7 +177,7 @@ def live(
 
 def while_it_reads(crew: Crew, hms: Hms, reader: OldReader) -> None:
     """In every store a compaction replaces what it reads; then that is still there."""
-    waiting = requests(hms, State.READY_FOR_CLEANING)
+    compacted = requests(hms, *COMPACTED)
 
     def alive() -> bool:
         reader.beat()
@@ -196,7 +187,7 @@ def while_it_reads(crew: Crew, hms: Hms, reader: OldReader) -> None:
     crew.step("delete")
     crew.go_on(SECONDS * 0.4, alive)
     until(
-        lambda: alive() and everywhere(requests(hms, State.READY_FOR_CLEANING) - waiting),
+        lambda: alive() and everywhere(requests(hms, *COMPACTED) - compacted),
         PATIENCE_SECONDS,
         "not everything was compacted",
     )

@@ -6,18 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
+from crud_walk_through import BASE, TABLE, check_base, check_row_ids, files_below
 from hdfs_tables import downloaded, uploaded
 from judges import merge
 from judges.fixtures import Fixture, fixtures
 from servers.hdfs import Hdfs
+from store_tables import StoreTables
 
-from acidlib.model.location import Location
+from acidlib.model.location import HDFS, S3
 from integration.harness import Jobs, Ran, fixture, tree, visible
 
 pytestmark = pytest.mark.live
 
 NOW = ("--retention", "0s")
-CRUD = "hive3/a_crud"
 KINDS = ("minor", "major")
 
 
@@ -68,21 +69,28 @@ def contents(root: Path) -> dict[str, str]:
     return {name: facts[0] for name, facts in tree(root).items() if name != "."}
 
 
-def rows(hdfs: Hdfs, place: Location, tmp_path: Path) -> list[merge.Row]:
-    """What a reader that is not ours sees."""
-    return merge.read(downloaded(hdfs, place, tmp_path / "seen/t"), "", generation=3, strict=True)
+@pytest.mark.parametrize("store", [HDFS, S3])
+def test_the_walk_through(stores: StoreTables, jobs: Jobs, tmp_path: Path, store: str) -> None:
+    """From the scan to the cleaning: the files, rows and row ids of Hive."""
+    hives = TABLE.copy(tmp_path / "hives", "after_major")
+    table = stores.uploaded(TABLE.before, store, "crud")
+    before = merge.read(TABLE.before, strict=True)
 
+    def copied() -> Path:
+        copy = stores.downloaded(table, tmp_path / "copy")
+        assert merge.read(copy, strict=True) == before
+        return copy
 
-def test_from_the_scan_to_the_cleaning(hdfs: Hdfs, jobs: Jobs, tmp_path: Path) -> None:
-    table = uploaded(hdfs, fixture(CRUD, tmp_path / "t"), "crud")
-    before = rows(hdfs, table, tmp_path)
     warehouse = ("--warehouse", str(table.parent), "--all-committed")
     scanned = jobs.good("initiator", *warehouse, "--set", "hive.compactor.delta.num.threshold=1")
     [decided] = scanned.document["decisions"]
     assert (decided["location"], decided["type"]) == (str(table), "major")
     jobs.good("major_compact")
-    assert rows(hdfs, table, tmp_path) == before
+    copy = copied()
+    assert files_below(copy) == files_below(hives)
+    check_base(copy, hives)
+    check_row_ids(copy)
     [cleaned] = jobs.good("cleaner", *NOW).document["cleanings"]
     assert cleaned["state"] == "succeeded"
-    assert rows(hdfs, table, tmp_path) == before
-    assert len(visible(tmp_path / "seen/t")) == 1
+    assert visible(copied()) == [BASE]
+    check_base(copy, hives)
