@@ -50,3 +50,8 @@ def mount_table(hdfs: Hdfs) -> dict[str, str]:
 def viewed(place: Location) -> Location:
     """The name that a location on HDFS has by the mount table."""
     return parse_location(_VIEW + place.path.removeprefix("/tests"))
+
+
+def names(hdfs: Hdfs, place: Location) -> list[str]:
+    """The entries of a directory."""
+    return sorted(status.path.rpartition("/")[2] for status in hdfs.client().list_status(place.path))

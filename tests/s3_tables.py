@@ -37,3 +37,14 @@ def downloaded(server: S3Server, source: Location, target: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(client.get_object(Bucket=source.authority, Key=item["Key"])["Body"].read())
     return target
+
+
+def names(server: S3Server, place: Location) -> list[str]:
+    """The entries of what is called a directory."""
+    prefix = f"{place.path[1:]}/"
+    found = set()
+    pages = server.client().get_paginator("list_objects_v2")
+    for page in pages.paginate(Bucket=place.authority, Prefix=prefix, Delimiter="/"):
+        found |= {item["Key"] for item in page.get("Contents", ())}
+        found |= {item["Prefix"] for item in page.get("CommonPrefixes", ())}
+    return sorted(key.removeprefix(prefix).rstrip("/") for key in found - {prefix})

@@ -16,13 +16,14 @@ from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.s3 import S3Server
 from servers.sql import Session
+from store_tables import StoreTables
 
 from acidlib.engine.spark import SparkRunner
 from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
-from integration.harness import Jobs, use_runner
+from integration.harness import AROUND, Jobs, use_runner
 from integration.hive3_site import METASTORES, OWN, Site, site
 from integration.hive4_jobs import Service
 from integration.hive4_model import Lake
@@ -95,6 +96,14 @@ def s3_server(unstarted_s3: S3Server) -> Iterator[S3Server]:
         yield unstarted_s3
     finally:
         unstarted_s3.stop()
+
+
+@pytest.fixture
+def stores(hdfs: Hdfs, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> StoreTables:
+    """What the jobs are told to find tables everywhere."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+    monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
+    return StoreTables(hdfs, s3_server)
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,20 @@ import json
 from pathlib import Path
 
 import pytest
+from crud_walk_through import BASE, TABLE, check_base, check_row_ids, files_below
 from hdfs_tables import downloaded, mount_table, uploaded, viewed
 from judges import merge
 from judges.fixtures import Fixture, fixtures
 from servers.hdfs import Hdfs
+from store_tables import StoreTables
 
-from acidlib.model.location import Location, parse_location
+from acidlib.model.location import HDFS, S3, parse_location
 from acidlib.storage.stores import Stores
 from integration.harness import AROUND, Jobs, Ran, fixture, tree, visible
 
 pytestmark = pytest.mark.live
 
 NOW = ("--retention", "0s")
-CRUD = "hive3/a_crud"
 KINDS = ("minor", "major")
 
 
@@ -69,30 +70,42 @@ def contents(root: Path) -> dict[str, str]:
     return {name: facts[0] for name, facts in tree(root).items() if name != "."}
 
 
-def rows(hdfs: Hdfs, place: Location, tmp_path: Path) -> list[merge.Row]:
-    """What a reader that is not ours sees."""
-    return merge.read(downloaded(hdfs, place, tmp_path / "seen/t"), "", generation=3, strict=True)
-
-
-@pytest.mark.parametrize("scheme", ["hdfs", "viewfs"])
-def test_from_the_scan_to_the_cleaning(
-    hdfs: Hdfs, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+@pytest.mark.parametrize(("store", "scheme"), [(HDFS, "hdfs"), (HDFS, "viewfs"), (S3, "s3a")])
+def test_the_walk_through(
+    hdfs: Hdfs,
+    stores: StoreTables,
+    jobs: Jobs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    store: str,
+    scheme: str,
 ) -> None:
-    table = uploaded(hdfs, fixture(CRUD, tmp_path / "t"), "crud")
-    before = rows(hdfs, table, tmp_path)
-    monkeypatch.setattr(AROUND, "hadoop", mount_table(hdfs))
+    """From the scan to the cleaning: the files, rows and row ids of Hive."""
+    hives = TABLE.copy(tmp_path / "hives", "after_major")
+    table = stores.uploaded(TABLE.before, store, "crud")
+    monkeypatch.setattr(AROUND, "hadoop", {**AROUND.hadoop, **mount_table(hdfs)})
     named = viewed(table) if scheme == "viewfs" else table
+    before = merge.read(TABLE.before, strict=True)
+
+    def copied() -> Path:
+        copy = stores.downloaded(table, tmp_path / "copy")
+        assert merge.read(copy, strict=True) == before
+        return copy
+
     warehouse = ("--warehouse", str(named.parent), "--all-committed")
     scanned = jobs.good("initiator", *warehouse, "--set", "hive.compactor.delta.num.threshold=1")
     [decided] = scanned.document["decisions"]
     assert (decided["location"], decided["type"]) == (str(named), "major")
     [compacted] = jobs.good("major_compact").compactions
     assert compacted["location"] == str(named)
-    assert rows(hdfs, table, tmp_path) == before
+    copy = copied()
+    assert files_below(copy) == files_below(hives)
+    check_base(copy, hives)
+    check_row_ids(copy)
     [cleaned] = jobs.good("cleaner", *NOW).document["cleanings"]
     assert (cleaned["state"], cleaned["location"]) == ("succeeded", str(named))
-    assert rows(hdfs, table, tmp_path) == before
-    assert len(visible(tmp_path / "seen/t")) == 1
+    assert visible(copied()) == [BASE]
+    check_base(copy, hives)
 
 
 def test_a_mount_table_means_what_hadoop_makes_of_it(hdfs: Hdfs) -> None:
