@@ -136,7 +136,7 @@ def test_nodes_that_are_away_and_come_back(whole: Hdfs, jobs: Jobs, table: Locat
     """First those with the data. Meanwhile the same run goes on with what lies elsewhere."""
     before = rows(whole, table, tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        once_before(patch, "run_units", lambda: [node.kill() for node in whole.data_nodes])
+        once_before(patch, "make_file", lambda: [node.kill() for node in whole.data_nodes])
         ran = jobs("major_compact", "--location", str(table), *ALL)
     assert (ran.status, ran.states) == (1, ["failed"])
     assert "no data node has, or takes, its bytes" in told(ran)
