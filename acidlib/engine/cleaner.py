@@ -7,11 +7,14 @@ listed again, and only with nothing left is the request cleaned. What proves tha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, NotOursError, ReplacedError, recorded_mark
 from acidlib.engine.leftovers import finish_claimed
-from acidlib.engine.removals import litter_at, litter_of, remove_litter, remove_named, would_go
+from acidlib.engine.removals import Pace, litter_at, litter_of, remove_litter, remove_named, would_go
+from acidlib.engine.runner import in_threads
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RetryError
@@ -22,26 +25,61 @@ from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
 
+Place = TypeVar("Place")
+Result = TypeVar("Result")
+
 
 def run_cleaner(services: Services, cleaning: Cleaning, options: CleanerOptions) -> list[CleaningResult]:
-    """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there."""
+    """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there.
+
+    Many places are cleaned at a time, the requests of one place in their order.
+    """
     if not options.dry_run:
         for line in cleaning.requests.recover():
             services.progress.note(line)
-    results = [_guarded(services, cleaning, one, options) for one in cleaning.requests.ready()]
-    seen = {result.location for result in results}
+    pace = Pace(services)
+    ready = cleaning.requests.ready()
+    by_place: dict[object, list[int]] = {}
+    for number, request in enumerate(ready):
+        by_place.setdefault(request.facts.location or request.entity, []).append(number)
+
+    def clean(numbers: list[int]) -> list[CleaningResult]:
+        return [_guarded(services, cleaning, ready[number], options, pace) for number in numbers]
+
+    found: dict[int, CleaningResult] = {}
+    for numbers, results in _at_places(services, "cleaning", clean, list(by_place.values()), pace):
+        found.update(zip(numbers, results, strict=True))
+    cleaned = [found[number] for number in range(len(ready))]
+    others: dict[str, tuple[CompactionRequest, Location]] = {}
+    seen = {result.location for result in cleaned}
     for request in cleaning.known_places():
         place = request.facts.location
-        if place is None or str(place) in seen:
-            continue
-        seen.add(str(place))
-        left = _leftovers(services, cleaning, request, place, dry_run=options.dry_run)
-        results += [left] if left is not None else []
-    return results
+        if place is not None and str(place) not in seen:
+            others.setdefault(str(place), (request, place))
+
+    def tidy(known: tuple[CompactionRequest, Location]) -> CleaningResult | None:
+        return _leftovers(services, cleaning, *known, pace=pace, dry_run=options.dry_run)
+
+    left = _at_places(services, "looking for litter at", tidy, list(others.values()), pace)
+    return cleaned + [result for _, result in left if result is not None]
+
+
+def _at_places(
+    services: Services, what: str, work: Callable[[Place], Result], places: Sequence[Place], pace: Pace
+) -> list[tuple[Place, Result]]:
+    """What came of each place."""
+    if not places:
+        return []
+    services.progress.start(f"{what} {len(places)} places", len(places))
+    try:
+        done = in_threads(work, places, on_progress=services.progress.advance, on_interrupt=pace.stop)
+    finally:
+        services.progress.finish()
+    return [(place, one.get()) for place, one in zip(places, done, strict=True)]
 
 
 def _leftovers(
-    services: Services, cleaning: Cleaning, request: CompactionRequest, place: Location, *, dry_run: bool
+    services: Services, cleaning: Cleaning, request: CompactionRequest, place: Location, *, pace: Pace, dry_run: bool
 ) -> CleaningResult | None:
     """Finish or remove what dead runs left where no request awaits cleaning; None where there is nothing."""
     result = replace(_result(request, "planned", ""), id=None, location=str(place))
@@ -57,7 +95,7 @@ def _leftovers(
             return replace(result, reason=reason, removed=litter_at(services, place))
         with services.claim(place) as held:
             finish_claimed(store, place, lambda: cleaning.without_readers(request))
-            removed, problems = remove_litter(services, held)
+            removed, problems = remove_litter(services, held, pace)
         if problems:
             return replace(result, state="failed", reason="; ".join(problems), removed=removed)
         return replace(result, state="succeeded", reason=reason, removed=removed)
@@ -75,12 +113,12 @@ class _ResultSoFar:
 
 
 def _guarded(
-    services: Services, cleaning: Cleaning, request: CompactionRequest, options: CleanerOptions
+    services: Services, cleaning: Cleaning, request: CompactionRequest, options: CleanerOptions, pace: Pace
 ) -> CleaningResult:
     """The result of a request, whatever goes wrong with it."""
     so_far = _ResultSoFar(_result(request, "", ""))
     try:
-        return _clean(services, cleaning, request, so_far, options)
+        return _clean(services, cleaning, request, so_far, options, pace)
     except ConflictError as error:
         return replace(so_far.result, state="conflict", reason=str(error))
     except NotOursError as error:
@@ -103,6 +141,7 @@ def _clean(
     request: CompactionRequest,
     so_far: _ResultSoFar,
     options: CleanerOptions,
+    pace: Pace,
 ) -> CleaningResult:
     waits = cleaning.requests.waits(request)
     if not options.dry_run and waits is not None:
@@ -136,10 +175,10 @@ def _clean(
                 cleaning.check(request, target)
             wanted = {removal.path: removal.reason for removal in plan.remove}
             known = frozenset(listing.files)
-            removed, problems = remove_named(services, held, wanted, trash=options.trash, known=known)
+            removed, problems = remove_named(services, held, wanted, trash=options.trash, pace=pace, known=known)
             passing(Point.REMOVED_ALL)
         so_far.result = replace(so_far.result, removed=removed, blocked=_waiting(plan))
-        litter, unremoved = remove_litter(services, held)
+        litter, unremoved = remove_litter(services, held, pace)
         passing(Point.LITTER_REMOVED)
         result = so_far.result = replace(so_far.result, removed=removed + litter)
         if problems or unremoved:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.backend import Backend
-from acidlib.engine.removals import is_claimed, remove_named
+from acidlib.engine.removals import Pace, is_claimed, remove_named
 from acidlib.engine.runner import Done, in_threads
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
@@ -58,7 +58,7 @@ def _removed(services: Services, target: Target, idle_seconds: float, *, trash: 
     with services.claim(target.location) as held:
         orphans = _orphans_at(services, target, idle_seconds, own_token=held.token)
         wanted = {orphan.path: _path(orphan).reason for orphan in orphans}
-        removed, problems = remove_named(services, held, wanted, trash=trash)
+        removed, problems = remove_named(services, held, wanted, trash=trash, pace=Pace(services))
     result = replace(_result(target, "succeeded", _count(len(orphans))), removed=removed)
     return replace(result, state="failed", reason="; ".join(problems)) if problems else result
 

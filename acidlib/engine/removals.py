@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from acidlib.engine.services import Services
-from acidlib.errors import AcidError
+from acidlib.errors import AcidError, ConflictError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
 from acidlib.planning.clean import Removal
@@ -15,6 +16,31 @@ from acidlib.storage.held import Claim
 from acidlib.storage.litter import Litter, find_litter
 from acidlib.storage.removing import measure, remove_paths
 from acidlib.storage.staging import made_as
+
+
+class Pace:
+    """How fast all threads of one run remove files together; once stopped, nothing more is removed."""
+
+    def __init__(self, services: Services) -> None:
+        self._rate = services.settings.integer("acidlib.cleaner.files.per.second")
+        self._pause = services.pause
+        self._turn = threading.Lock()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """The run is interrupted."""
+        self._stopped.set()
+
+    def assert_not_stopped(self) -> None:
+        """Raises ConflictError once it was stopped."""
+        if self._stopped.is_set():
+            raise ConflictError("Cannot go on removing: because the run was interrupted")
+
+    def after(self, files: int) -> None:
+        """So many were removed: the next ones wait their time."""
+        if self._rate:
+            with self._turn:
+                self._pause(files / self._rate)
 
 
 def would_go(
@@ -41,9 +67,10 @@ def remove_named(
     wanted: Mapping[str, str],
     *,
     trash: bool,
+    pace: Pace,
     known: Collection[ListedFile] | None = None,
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
-    """Remove paths at a claimed place, each with its reason, as fast as settings allow; what went, and what did not.
+    """Remove paths at a claimed place, each with its reason; what went, and what did not.
 
     known  the files that a look at the place has shown: what holds another one stays
     """
@@ -51,15 +78,19 @@ def remove_named(
     remove: Callable[[str], str | None] = partial(store.remove, location)
     if trash:
         remove = store.trash(location, f"{int(services.clock())}-{services.unique()}").move
-    rate = services.settings.integer("acidlib.cleaner.files.per.second")
+
+    def still_ours() -> None:
+        pace.assert_not_stopped()
+        held.assert_mine()
+
     report = remove_paths(
         services.fs(location),
         location,
         tuple(wanted),
         remove=remove,
         known=known,
-        before_each=held.assert_mine,
-        after_each=lambda item: services.pause(item.files / rate) if rate else None,
+        before_each=still_ours,
+        after_each=lambda item: pace.after(item.files),
     )
     removed = tuple(
         RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path], moved_to=item.moved_to)
@@ -68,10 +99,10 @@ def remove_named(
     return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
 
 
-def remove_litter(services: Services, held: Claim) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
+def remove_litter(services: Services, held: Claim, pace: Pace) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """Remove what dead runs left at a claimed place; what went, and what did not."""
     wanted = {litter.name: _reason(litter) for litter in litter_of(services, held.location, held.token)}
-    return remove_named(services, held, wanted, trash=False)
+    return remove_named(services, held, wanted, trash=False, pace=pace)
 
 
 def litter_of(services: Services, location: Location, own_token: str | None = None) -> tuple[Litter, ...]:

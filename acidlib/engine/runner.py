@@ -70,24 +70,30 @@ def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[V
 
 
 THREADS = 16
-"""How many places are listed at a time: it is the file system's answers that are waited for."""
+"""How many places are listed or cleaned at a time: it is the file system's answers that are waited for."""
 
 
 def in_threads(
-    look: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None]
+    look: Callable[[Item], Value],
+    items: Sequence[Item],
+    *,
+    on_progress: Callable[[int], None],
+    on_interrupt: Callable[[], None] = lambda: None,
 ) -> list[Done[Value]]:
-    """What became of each item, in order: for looks at file systems, which need no executor.
+    """What became of each item, in order: for what needs no executor, because it waits more than it works.
 
-    An interrupt does not wait for what has not begun.
+    An interrupt does not wait for what has not begun; `on_interrupt` may shorten what has.
     """
     if not items:
         return []
     with ThreadPoolExecutor(min(THREADS, len(items)), thread_name_prefix="acidlib-look") as pool:
         try:
             running = [pool.submit(attempt, lambda item, _: look(item), item, "") for item in items]
-            for done, _ in enumerate(as_completed(running), start=1):
-                on_progress(done)
+            for number, one in enumerate(as_completed(running), start=1):
+                one.result()
+                on_progress(number)
         except BaseException:
+            on_interrupt()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         return [one.result() for one in running]

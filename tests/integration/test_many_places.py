@@ -96,3 +96,29 @@ def test_a_run_that_is_killed_costs_nothing(
     jobs.good("cleaner", "--retention", "0s")
     assert {tuple(visible(places.root / name)) for name in places.names} == {("base_0000004",)}
     places.check()
+
+
+def test_a_cleaner_that_is_terminated_leaves_the_rest(jobs: Jobs, tmp_path: Path) -> None:
+    places = Places(tmp_path / "db.db" / "t", 24)
+    jobs.good("major_compact", *places.asked)
+    everything = {name: visible(places.root / name) for name in places.names}
+    child = Child(
+        lambda: jobs("cleaner", "--retention", "0s", "--set", "acidlib.cleaner.files.per.second=100"),
+        tmp_path / "answer",
+    )
+
+    def untouched() -> int:
+        return sum(visible(places.root / name) == everything[name] for name in places.names)
+
+    while untouched() == 24:
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGTERM)
+    ran = child.ran()
+    assert (ran.status, json.loads(ran.out)["error"]["kind"]) == (1, "interrupted")
+    assert untouched() > 0
+    for name in places.names:
+        assert not [entry for entry in names(places.root / name) if entry.startswith("_")], name
+    places.check()
+    jobs.good("cleaner", "--retention", "0s")
+    assert {tuple(visible(places.root / name)) for name in places.names} == {("base_0000004",)}
+    places.check()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from located import at
 
-from acidlib.engine.removals import litter_of
+from acidlib.engine.removals import Pace, litter_of
 from acidlib.engine.services import Services
+from acidlib.errors import ConflictError
+from acidlib.settings import Layer
 from acidlib.storage.claims import claim
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.staging import create_staging
@@ -33,3 +37,30 @@ def test_nothing_is_litter_while_somebody_else_is_at_work(services: Services, tm
         assert found(0, "t") == ["_tmp_dead"]
         assert found(602) == ["_tmp_dead"]
     assert found(0) == ["_tmp_dead"]
+
+
+def test_all_threads_together_keep_the_pace(services: Services) -> None:
+    """They wait one after the other: so many files a second are removed, by however many threads."""
+    waiting: list[float] = []
+    most: list[int] = []
+
+    def pause(seconds: float) -> None:
+        waiting.append(seconds)
+        most.append(len(waiting))
+        time.sleep(0.005)
+        waiting.remove(seconds)
+
+    settings, _ = services.settings.with_layer(Layer.COMMAND_LINE, {"acidlib.cleaner.files.per.second": "1000"})
+    pace = Pace(replace(services, settings=settings, pause=pause))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(pace.after, range(1, 25)))
+    assert len(most) == 24
+    assert max(most) == 1
+
+
+def test_nothing_is_removed_after_an_interrupt(services: Services) -> None:
+    pace = Pace(services)
+    pace.assert_not_stopped()
+    pace.stop()
+    with pytest.raises(ConflictError, match="was interrupted"):
+        pace.assert_not_stopped()
