@@ -127,6 +127,12 @@ class QueueBehaviour:
         assert accepted.accepted
         assert queue.waiting()[0].highest_write_id is None  # it is recorded when the request is claimed
 
+    def test_several_are_added_at_once(self, queue: SqlQueue) -> None:
+        answers = queue.enqueue_all([request(), request(table="other"), request()], now_ms=5)
+        assert [(answer.id, answer.accepted) for answer in answers] == [(1, True), (2, True), (1, False)]
+        assert [(row.id, row.table, row.enqueue_ms) for row in queue.waiting()] == [(1, "t", 5), (2, "other", 5)]
+        assert queue.enqueue_all([], now_ms=6) == []
+
     def test_a_worker_ends_only_what_is_its_own(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)

@@ -6,6 +6,7 @@ initiator and the jobs know only what stands here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -54,6 +55,15 @@ class Waiting:
         if isinstance(place, AcidError):
             return cls(request=request, target=nowhere(request), error=place)
         return cls(request=request, target=place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What the initiator wants compacted, and the figures by which it decided."""
+
+    place: ListedPlace
+    kind: CompactionType
+    figures: RequestFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +165,8 @@ class Backend(Protocol):
     def finish(self, target: Target) -> None:
         """Finish the publications of dead runs at a place. ConflictError while another works there."""
 
-    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
-        """Queue what the initiator decided. ConflictError with the reason when it is not accepted."""
+    def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
+        """Queue what the initiator decided: the id of each, or why it is not queued."""
 
     def purge_history(self) -> None:
         """Forget what settings do not want kept."""

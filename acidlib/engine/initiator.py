@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from acidlib.engine.attempts import Attempts
-from acidlib.engine.backend import Backend
+from acidlib.engine.backend import Backend, Decided
 from acidlib.engine.prepare import prepare
 from acidlib.engine.selection import Looked, Selection, Unlisted, look_at
 from acidlib.engine.services import Services
@@ -24,6 +25,8 @@ from acidlib.points import Point, passing
 from acidlib.report.decisions import InitiatorResult
 from acidlib.storage.listing import list_location
 
+_BATCH = 100
+"""Requests that are queued in one transaction."""
 ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
 
@@ -43,13 +46,43 @@ def run_initiator(
     attempts = backend.attempts()
     looked, passed_over = look_at(services, selected.targets, selection.idle_seconds)
     results = [replace(_result(one.target), reason=one.reason) for one in (*selected.passed_over, *passed_over)]
-    results += [_initiate(services, backend, attempts, one, dry_run=dry_run, force=force) for one in looked]
+    for start in range(0, len(looked), _BATCH):
+        some = [
+            _initiate(services, backend, attempts, one, dry_run=dry_run, force=force)
+            for one in looked[start : start + _BATCH]
+        ]
+        results += _queued(backend, some)
     return results, [*notes, *selected.notes]
+
+
+def _queued(backend: Backend, decisions: Sequence[InitiatorResult | _ToQueue]) -> list[InitiatorResult]:
+    """The results, those that are to be queued with their ids, or why they are not."""
+    wanted = [one.decided for one in decisions if isinstance(one, _ToQueue)]
+    answered = iter(backend.enqueue(wanted) if wanted else [])
+    if wanted:
+        passing(Point.QUEUED)
+    return [one.answered(next(answered)) if isinstance(one, _ToQueue) else one for one in decisions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ToQueue:
+    """What is to be queued, and its result as far as it is known."""
+
+    decided: Decided
+    result: InitiatorResult
+
+    def answered(self, answer: int | AcidError) -> InitiatorResult:
+        """The result, with what the queue said."""
+        if isinstance(answer, ConflictError):
+            return replace(self.result, reason=str(answer))
+        if isinstance(answer, AcidError):
+            return replace(_result(self.decided.place.target), reason=str(answer), failed=True)
+        return replace(self.result, queued=answer)
 
 
 def _initiate(
     services: Services, backend: Backend, attempts: Attempts, one: Looked, *, dry_run: bool, force: bool
-) -> InitiatorResult:
+) -> InitiatorResult | _ToQueue:
     try:
         if isinstance(one, Unlisted):
             raise one.error
@@ -60,7 +93,7 @@ def _initiate(
 
 def _decided(
     services: Services, backend: Backend, attempts: Attempts, place: ListedPlace, *, dry_run: bool, force: bool
-) -> InitiatorResult:
+) -> InitiatorResult | _ToQueue:
     target = place.target
     if place.holds_staging and services.store(target.location).unfinished(target.location):
         if dry_run:
@@ -78,12 +111,7 @@ def _decided(
     if dry_run:
         return _result(target, decision)
     figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
-    try:
-        queued = backend.enqueue(place, decision.kind, figures)
-        passing(Point.QUEUED)
-        return _result(target, decision, queued)
-    except ConflictError as error:
-        return replace(_result(target, decision), reason=str(error))
+    return _ToQueue(decided=Decided(place=place, kind=decision.kind, figures=figures), result=_result(target, decision))
 
 
 def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> str | None:
@@ -124,7 +152,7 @@ def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, 
     return len(aborted_present(listing, write_ids, generation=generation))
 
 
-def _result(target: Target, decision: Decision | None = None, queued: int | None = None) -> InitiatorResult:
+def _result(target: Target, decision: Decision | None = None) -> InitiatorResult:
     kind = None if decision is None or decision.kind is None else decision.kind.label.lower()
     return InitiatorResult(
         database=target.database,
@@ -132,7 +160,7 @@ def _result(target: Target, decision: Decision | None = None, queued: int | None
         partition=target.partition,
         location=str(target.location),
         type=kind,
-        queued=queued,
+        queued=None,
         reason="" if decision is None else decision.reason,
         base_bytes=None if decision is None else decision.base_bytes,
         delta_bytes=None if decision is None else decision.delta_bytes,

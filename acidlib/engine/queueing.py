@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from acidlib.engine.backend import Taken, Waiting
+from acidlib.engine.backend import Decided, Taken, Waiting
 from acidlib.engine.services import Services
-from acidlib.errors import AcidError, ConflictError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.processes import process_identity
@@ -16,12 +16,29 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Settings
 
 
-def accepted_id(services: Services, queue: SqlQueue, request: CompactionRequest) -> int:
-    """Queue a request; ConflictError with the queue's reason when it is not accepted."""
-    answer = queue.enqueue(request, now_ms=services.now_ms())
-    if not answer.accepted:
-        raise ConflictError(answer.reason or "it is already queued")
-    return answer.id
+def queue_all(
+    services: Services,
+    queue: SqlQueue,
+    decided: Sequence[Decided],
+    as_request: Callable[[Decided], CompactionRequest],
+) -> list[int | AcidError]:
+    """Queue what was decided: the id of each, or why it is not queued, such as the queue's reason."""
+
+    def queued(some: Sequence[Decided]) -> list[int | AcidError]:
+        try:
+            answers = queue.enqueue_all([as_request(one) for one in some], now_ms=services.now_ms())
+        except RefusedError as error:  # it is about one of them
+            return [error] if len(some) == 1 else [queued([one])[0] for one in some]
+        except AcidError as error:
+            return [error] * len(some)
+        return [answer.id if answer.accepted else not_accepted(answer.reason) for answer in answers]
+
+    return queued(decided)
+
+
+def not_accepted(reason: str | None) -> ConflictError:
+    """Why a request is not queued."""
+    return ConflictError(reason or "it is already queued")
 
 
 def failed_attempts(services: Services, queue: SqlQueue, request: CompactionRequest, *, dry_run: bool) -> str | None:

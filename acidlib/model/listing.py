@@ -5,6 +5,7 @@ Values only: nothing here reads a file system.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,11 +127,17 @@ def uri_order(path: str) -> bytes:
 
     Row ids of original files follow from this order.
     """
+    if _AS_IT_IS.fullmatch(path):
+        return path.encode("utf-16-be")
     quoted = "".join(_quoted(char) for char in path)
     return quoted.encode("utf-16-be", "surrogatepass")
 
 
+_UNRESERVED = "_-!.~'()*;:@&=+$,/"
+_AS_IT_IS = re.compile(f"[A-Za-z0-9{re.escape(_UNRESERVED)}]*")
+
+
 def _quoted(char: str) -> str:
     if ord(char) < 0x80:
-        return quote(char, safe="_-!.~'()*;:@&=+$,/")
+        return quote(char, safe=_UNRESERVED)
     return quote(char) if unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc") else char

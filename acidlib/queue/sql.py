@@ -5,6 +5,7 @@ leaves to the caller: a worker may end only what is still its own. Times are epo
 but in a metastore's database its own clock counts instead, for Hive compares with it.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -58,26 +59,19 @@ class SqlQueue(QueueReader):
         Its `highest_write_id`, if given, is the current high-water mark: a request that is ready for cleaning with the
         same one refuses it. The location, if both state one, is part of what "the same place" means.
         """
-        tables = self._tables
-        wanted = self._named(request)
+        (answer,) = self.enqueue_all([request], now_ms=now_ms, worker_id=worker_id)
+        return answer
 
-        def work(connection: Connection) -> Enqueued:
+    def enqueue_all(
+        self, requests: Sequence[CompactionRequest], *, now_ms: int, worker_id: str | None = None
+    ) -> list[Enqueued]:
+        """As `enqueue`, each of several in turn, in one transaction."""
+        tables = self._tables
+        wanted = [self._named(request) for request in requests]
+
+        def work(connection: Connection) -> list[Enqueued]:
             lock_mutex(connection, tables, SCHEDULER)
-            refusal = self._duplicate(connection, wanted)
-            if refusal is not None:
-                return refusal
-            self._end_what_gives_way(connection, wanted, now_ms)
-            new = replace(
-                wanted,
-                id=next_id(connection, tables),
-                state=State.INITIATED if worker_id is None else State.WORKING,
-                enqueue_ms=now_ms,
-                highest_write_id=None,
-                worker_id=worker_id,
-                start_ms=None if worker_id is None else self._now_ms(connection, now_ms),
-            )
-            connection.execute(insert(tables.queue.table).values(tables.queue.values(new)))
-            return Enqueued(id=new.id, accepted=True, state=new.state, taken=None if worker_id is None else new)
+            return [self._enqueued(connection, one, now_ms, worker_id) for one in wanted]
 
         make_mutex(self._database, tables, SCHEDULER)
         return self._database.write("add to", work)
@@ -250,6 +244,26 @@ class SqlQueue(QueueReader):
             kind = request.type.label
             raise RefusedError(f"Cannot queue a compaction of {request.full_name}: because Hive 3.1 has no {kind} one")
         return replace(request, database=request.database.lower(), table=request.table.lower())
+
+    def _enqueued(
+        self, connection: Connection, wanted: CompactionRequest, now_ms: int, worker_id: str | None
+    ) -> Enqueued:
+        tables = self._tables
+        refusal = self._duplicate(connection, wanted)
+        if refusal is not None:
+            return refusal
+        self._end_what_gives_way(connection, wanted, now_ms)
+        new = replace(
+            wanted,
+            id=next_id(connection, tables),
+            state=State.INITIATED if worker_id is None else State.WORKING,
+            enqueue_ms=now_ms,
+            highest_write_id=None,
+            worker_id=worker_id,
+            start_ms=None if worker_id is None else self._now_ms(connection, now_ms),
+        )
+        connection.execute(insert(tables.queue.table).values(tables.queue.values(new)))
+        return Enqueued(id=new.id, accepted=True, state=new.state, taken=None if worker_id is None else new)
 
     def _duplicate(self, connection: Connection, request: CompactionRequest) -> Enqueued | None:
         """The answer to a request that is needless; a row that is not understood counts by its state, as in Hive."""

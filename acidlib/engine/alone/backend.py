@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.alone.hold import StandaloneHold
 from acidlib.engine.alone.recovery import recover
 from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.attempts import COUNTED, Attempts
-from acidlib.engine.backend import Hold, Selected, Taken, Waiting
+from acidlib.engine.backend import Decided, Hold, Selected, Taken, Waiting
 from acidlib.engine.leftovers import finish_publications
 from acidlib.engine.queueing import (
-    accepted_id,
     failed_attempts,
     purge_history,
+    queue_all,
     queue_and_claim,
     refuse_waiting,
     take_waiting,
@@ -97,12 +98,14 @@ class StandaloneBackend:
         """Finish the publications of dead runs, under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
-        """Queue the decision with all that a later worker and cleaner need."""
-        request = request_of(place, kind, initiator=self._services.initiator_id)
-        mark = place.write_ids.for_compactor().high_water_mark
-        request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
-        return accepted_id(self._services, self._queue, request)
+    def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
+        """Queue each decision with all that a later worker and cleaner need."""
+        return queue_all(self._services, self._queue, decided, self._request)
+
+    def _request(self, decided: Decided) -> CompactionRequest:
+        request = request_of(decided.place, decided.kind, initiator=self._services.initiator_id)
+        mark = decided.place.write_ids.for_compactor().high_water_mark
+        return replace(request, highest_write_id=mark, facts=request.facts.updated(decided.figures))
 
     def _was_cleaned(self, location: Location | None) -> bool:
         """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""

@@ -7,18 +7,19 @@ Results become visible by a rename (Hive 3.1 knows no visibility suffix), under 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib.engine.attempts import COUNTED, Attempts
-from acidlib.engine.backend import Hold, Selected, Taken, Waiting
+from acidlib.engine.backend import Decided, Hold, Selected, Taken, Waiting
 from acidlib.engine.catalog import Catalog, Entity, run_as_user
 from acidlib.engine.hive3.hold import Hive3Hold
 from acidlib.engine.hive3.metastore import Hive3Metastore
 from acidlib.engine.hive3.recovery import finish_alone, recover
 from acidlib.engine.queueing import (
-    accepted_id,
     failed_attempts,
     purge_history,
+    queue_all,
     queue_and_claim,
     refuse_waiting,
     take_waiting,
@@ -26,6 +27,7 @@ from acidlib.engine.queueing import (
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
+from acidlib.errors import AcidError
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 
@@ -100,13 +102,16 @@ class Hive3Backend:
         place = (target.database, target.table, target.partition)
         finish_alone(self._services, self._metastore, place, target.location)
 
-    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
-        """Queue the decision; with its figures only where the queue is ours, for Hive's has little room."""
-        request = self._request(place.target, kind, initiator=self._services.initiator_id)
-        if self._metastore.own_queue:
-            mark = place.write_ids.for_compactor().high_water_mark
-            request = replace(request, highest_write_id=mark, facts=request.facts.updated(figures))
-        return accepted_id(self._services, self._queue, request)
+    def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
+        """Queue each decision; with its figures only where the queue is ours, for Hive's has little room."""
+        return queue_all(self._services, self._queue, decided, self._decided)
+
+    def _decided(self, decided: Decided) -> CompactionRequest:
+        request = self._request(decided.place.target, decided.kind, initiator=self._services.initiator_id)
+        if not self._metastore.own_queue:
+            return request
+        mark = decided.place.write_ids.for_compactor().high_water_mark
+        return replace(request, highest_write_id=mark, facts=request.facts.updated(decided.figures))
 
     def purge_history(self) -> None:
         """Purge our history by Hive's settings; the metastore purges its own."""

@@ -5,23 +5,24 @@ Source: Hive 4 `CompactionTxnHandler`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from acidlib import __version__
 from acidlib.engine.attempts import Attempts
-from acidlib.engine.backend import Hold, Selected, Taken, Waiting, nowhere
+from acidlib.engine.backend import Decided, Hold, Selected, Taken, Waiting, nowhere
 from acidlib.engine.catalog import Catalog, Entity, run_as_user
 from acidlib.engine.hive4.hold import Hive4Hold
 from acidlib.engine.hive4.metastore import POOL, Hive4Metastore, pool_of, private_pool
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.leftovers import finish_publications
+from acidlib.engine.queueing import not_accepted
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.errors import ConflictError, RefusedError, UnknownOutcomeError
+from acidlib.errors import AcidError, ConflictError, RefusedError, UnknownOutcomeError
 from acidlib.metastore.values import Accepted, ShownRequest
 from acidlib.model.generation import Generation
-from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.rules import failed_attempts_reason
 
@@ -144,16 +145,17 @@ class Hive4Backend:
         """Finish what dead runs began to publish, under a claim of our own."""
         finish_publications(self._services, target.location)
 
-    def enqueue(self, place: ListedPlace, kind: CompactionType, figures: RequestFacts) -> int:
-        """Queue the decision by compact2, which refuses duplicates by itself."""
-        del figures
-        target = place.target
+    def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
+        """Queue each decision by compact2, which refuses duplicates by itself."""
+        return [self._queued(one.place.target, one.kind) for one in decided]
+
+    def _queued(self, target: Target, kind: CompactionType) -> int | AcidError:
         pool = self._metastore.into_pool or target.settings(self._services.settings).text(POOL) or None
-        request = self._request(target, kind, initiator=self._services.initiator_id, pool=pool)
-        answer = self._hms.compact(request)
-        if not answer.accepted:
-            raise ConflictError(answer.reason or "it is already queued")
-        return answer.id
+        try:
+            answer = self._hms.compact(self._request(target, kind, initiator=self._services.initiator_id, pool=pool))
+        except AcidError as error:
+            return error
+        return answer.id if answer.accepted else not_accepted(answer.reason)
 
     def purge_history(self) -> None:
         """The metastore purges its own history."""
