@@ -6,6 +6,7 @@ directories. What is skipped is returned with the reason.
 """
 
 import re
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -17,6 +18,7 @@ from acidlib.storage.filesystem import Entry, FileSystem
 
 DEFAULT_DATABASE = "default"
 _DATABASE_SUFFIX = ".db"
+_THREADS = 16
 _SOFT_DELETE_SUFFIX = re.compile(r"(.+)\.v[0-9]+")
 _NOT_PROVEN = "it holds original files only, which do not prove that the table is transactional"
 _PART = "it is a part of a table, not a table"
@@ -179,7 +181,12 @@ def _partitioned(
     may_be_empty: bool = False,
 ) -> TableLocation:
     leaves: list[tuple[tuple[str, ...], _Content]] = []
-    _walk_levels(fs, path, (), content, leaves, skipped)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="acidlib-discover") as threads:
+        try:
+            _walk_levels(fs, threads, path, (), content, leaves, skipped)
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
     filled = [values for values, leaf in leaves if not leaf.is_empty]
     if not any(leaf.has_acid for _, leaf in leaves) and (filled or not may_be_empty):
         raise RefusedError(f"Cannot compact {path}: because {_NOTHING}")
@@ -205,6 +212,7 @@ def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _walk_levels(
     fs: FileSystem,
+    threads: Executor,
     root: Location,
     values: tuple[str, ...],
     content: _Content,
@@ -219,9 +227,9 @@ def _walk_levels(
         return
     for name in content.others:
         skipped.append(Skipped(location=here.child(name), reason="it lies beside partitions and is none itself"))
-    for name in content.levels:
-        path = here.child(name)
-        _walk_levels(fs, root, (*values, name), _content(fs, path), leaves, skipped)
+    below = threads.map(lambda name: _content(fs, here.child(name)), content.levels)
+    for name, found in zip(content.levels, below, strict=True):
+        _walk_levels(fs, threads, root, (*values, name), found, leaves, skipped)
 
 
 def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:

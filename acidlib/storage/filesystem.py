@@ -58,6 +58,12 @@ class FileSystem(Protocol):
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
         """What the path is; a symbolic link is not followed."""
 
+    def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
+        """When a name in a directory last came or went, in seconds since the epoch.
+
+        0 where the store does not keep that; then nothing is asked, and what is missing raises nothing.
+        """
+
     def owner(self, path: str) -> str | None:
         """The name of the user who owns the path; None when the file system does not know it."""
 

@@ -32,7 +32,7 @@ def list_location(
     `CorruptError`, too, for a base from which a dead run keeps readers until all of it is there, or else, with
     `without_unfinished`, that base is left out: for a first look, by a run that finishes it before it lists again.
     """
-    modified = fs.entry(str(location), missing=missing).modified
+    modified = fs.names_changed(str(location), missing=missing)
     entries = _listed(fs, location, missing)
     if without_unfinished:
         # with its staging gone nobody finishes it, and people have to know

@@ -69,6 +69,9 @@ class LocalFileSystem:
         with raising_acid_errors("look at", path, missing=missing):
             return _entry(path, Path(path).name, os.lstat(path))
 
+    def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
+        return self.entry(path, missing=missing).modified
+
     def owner(self, path: str) -> str | None:
         """By the machine's table of users; None for a number without a name, which Hive could not take for a user."""
         with raising_acid_errors("look at", path):

@@ -84,6 +84,9 @@ class HdfsFileSystem:
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
         return _entry(self._status(path, "look at", missing))
 
+    def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
+        return self.entry(path, missing=missing).modified
+
     def owner(self, path: str) -> str | None:
         return self._status(path, "look at", CorruptError).owner or None
 

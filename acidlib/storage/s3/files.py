@@ -6,8 +6,7 @@ slash is what S3A makes for an empty directory: it is no file. Directories have 
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
@@ -45,6 +44,11 @@ class S3FileSystem:
             return _directory(name)
         raise missing(f"Cannot look at {path}: because there is no such object, and none below it")
 
+    def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
+        """0: nothing tells."""
+        del path, missing
+        return 0.0
+
     def owner(self, path: str) -> str | None:
         """Nobody: the owner of an object is an account."""
         del path
@@ -76,23 +80,6 @@ class S3FileSystem:
         if not is_there:
             raise missing(f"Cannot list {path}: because there is no object below it")
         return tree.entries()
-
-    def list_places(self, root: str, places: Sequence[str]) -> dict[str, tuple[TreeEntry, ...]]:
-        """What `list_tree` gives of each of several directories below a root, without hidden ones, by one listing.
-
-        The places are relative to the root, and none lies in another. Those below which nothing lies are left out. It
-        pages through all that lies below the root: one request for every thousand objects.
-        """
-        prefix = _below(self._bucket.key(root))
-        ordered = sorted(f"{place.strip('/')}/" for place in places)
-        trees: dict[str, _Tree] = {}
-        for item in self._objects(root, prefix):
-            relative = item["Key"].removeprefix(prefix)
-            number = bisect_right(ordered, relative) - 1
-            if number >= 0 and relative.startswith(ordered[number]):
-                place = ordered[number]
-                trees.setdefault(place, _Tree(enter_hidden=False)).add(relative[len(place) :], item)
-        return {place.removesuffix("/"): tree.entries() for place, tree in trees.items()}
 
     def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
         with self._bucket.raising("read", path, missing=missing):

@@ -76,9 +76,9 @@ def looked_at(services: Services, stores: Stores, root: str, local: Path) -> lis
     for number, one in enumerate(found[1:], start=1):
         assert isinstance(one, Unlisted)
         assert isinstance(one.error, RetryError)
-        start = f"Cannot look at {root}/p={number}: because "
-        assert str(one.error).startswith(start)
-        reasons.append(str(one.error).removeprefix(start))
+        start, _, reason = str(one.error).partition(f" {root}/p={number}: because ")
+        assert start in ("Cannot look at", "Cannot list")
+        reasons.append(reason)
     return reasons
 
 
