@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import sqlite3
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -84,6 +86,15 @@ def nothing_waits_for_the_disk(request: pytest.FixtureRequest) -> Iterator[None]
         if not request.node.nodeid.startswith("tests/unit/storage/"):  # they are about the true one
             patch.setattr(os, "fsync", _looked_at_only)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory_is_given_back() -> Iterator[None]:
+    """What pyarrow and the C library keep for later, each process that is forked from this one pays for again."""
+    yield
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

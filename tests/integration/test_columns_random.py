@@ -25,7 +25,7 @@ from integration.harness import Jobs
 
 pytestmark = pytest.mark.slow
 
-TABLES, WITHOUT_HIVE = 80, 20
+TABLES, WITHOUT_HIVE = 40, 20
 NAMES = "abcdef"
 FIELDS = {"x": ("int", "bigint"), "y": ("string",), "z": ("int",)}
 WAYS = (("3", False, ()), ("4", True, ()), ("4", False, ("--set", f"{POSITIONAL}=false")))

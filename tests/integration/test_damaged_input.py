@@ -12,7 +12,7 @@ from judges import tables
 from integration.damage import Damage, Table, damages
 from integration.harness import Jobs
 
-EACH = 16
+EACH = 8
 FILES = [
     ("hive3/a_crud", "delta_0000001_0000001_0000/bucket_00000"),
     ("hive3/a_crud", "delete_delta_0000003_0000003_0000/bucket_00000"),

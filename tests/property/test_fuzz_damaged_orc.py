@@ -1,4 +1,4 @@
-"""Thousands of damaged ORC files, each an error that says why, or exactly the rows that pyorc reads from it.
+"""A thousand damaged ORC files, each an error that says why, or exactly the rows that pyorc reads from it.
 
 Every file is worked on in a child process: what crashes, hangs, eats memory or raises anything else fails with its
 seed. With ACIDLIB_FUZZ_SECONDS set it goes on from random seeds for that long.
@@ -30,7 +30,7 @@ from acidlib.rewrite.unit import run_unit
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-MUTANTS = 2000
+MUTANTS = 1000
 FOUND = (10000389, 10000610, 10001491, 30011096)
 """Seeds that once failed: rows that a footer claims, a stream of no kind. They are others once the damages change."""
 

@@ -30,7 +30,7 @@ from acidlib.storage.datafiles import LocalDataFiles
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-TABLES = 50
+TABLES = 30
 FOUND: tuple[int, ...] = ()
 """Seeds with which the engine once failed. A change of the generator makes other tables of them."""
 

@@ -17,7 +17,7 @@ from histories.play import play
 
 pytestmark = pytest.mark.slow
 
-HISTORIES, STEPS = 30, 80
+HISTORIES, STEPS = 15, 80
 FOUND = (405,)
 """Seeds that once failed."""
 

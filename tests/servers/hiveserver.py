@@ -10,11 +10,13 @@ from pathlib import Path
 
 from acidlib.model.generation import Generation
 from servers.daemon import Daemon
+from servers.jars import compiled
 from servers.metastore import Metastore
 from servers.sql import Hive
 
 HEAP = "1500m"
 MAIN = "org.apache.hive.service.server.HiveServer2"
+LOCAL_FILES = Path(__file__).parent / "java_classes" / "LocalFilesWithoutCommands.java"
 
 
 class HiveServer(Daemon):
@@ -62,6 +64,7 @@ class HiveServer(Daemon):
         work = self.work_dir
         own = {
             "hadoop.tmp.dir": str(work),
+            "fs.file.impl": LOCAL_FILES.stem,
             "hive.exec.scratchdir": (work / "scratch").as_uri(),
             "hive.exec.local.scratchdir": str(work / "local"),
             "hive.downloaded.resources.dir": str(work / "resources"),
@@ -105,7 +108,7 @@ class HiveServer(Daemon):
         return self.metastore.properties | own | self._given
 
     def _jars(self) -> list[str]:
-        """Before all others a small one, which holds the class `DagUtils` of Hive.
+        """Before all others our own class for local files, and a small jar, which holds the class `DagUtils` of Hive.
 
         The jar that this class came from is copied for every task (DagUtils.getExecJarPathLocal, TezLocalCacheManager):
         that of Hive has 83 MB, and its copies took as long as the queries.
@@ -122,7 +125,8 @@ class HiveServer(Daemon):
             copy = small.with_name(f"{small.name}.{os.getpid()}")
             shutil.copy(half, copy)
             copy.rename(small)
-        return [str(small), *jars]
+        hadoop = [jar for jar in jars if Path(jar).name.startswith("hadoop-common-")]
+        return [str(small), str(compiled(LOCAL_FILES, hadoop)), *jars]
 
     def _prepare(self) -> None:
         self.metastore.start()

@@ -11,7 +11,9 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +58,28 @@ def brought(name: str) -> Path:
             _bring(name, pom, place)
             stamp.write_text(wanted)
     return place
+
+
+def compiled(source: Path, jars: Sequence[str]) -> Path:
+    """A jar with the classes of one Java source, compiled once per checkout. Raises ServerError.
+
+    No directory with them: the virtual machine makes no class archive where one is on the class path.
+    """
+    jar = CACHE / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.jar"
+    with _locked(CACHE / f"{source.stem}.lock"):
+        if not jar.is_file():
+            with tempfile.TemporaryDirectory(dir=CACHE) as work:
+                classes, half = Path(work, "classes"), Path(work, jar.name)
+                javac = str(java_home() / "bin" / "javac")
+                command = [javac, "-nowarn", "-cp", os.pathsep.join(jars), "-d", str(classes), str(source)]
+                ran = subprocess.run(command, capture_output=True, text=True)
+                if ran.returncode:
+                    raise ServerError(f"Cannot compile {source}: because {ran.stderr.strip()[:300]}")
+                with zipfile.ZipFile(half, "w") as packed:
+                    for path in sorted(classes.rglob("*.class")):
+                        packed.write(path, path.relative_to(classes))
+                half.rename(jar)
+    return jar
 
 
 def _bring(name: str, pom: Path, place: Path) -> None:

@@ -13,13 +13,16 @@ from pathlib import Path
 from servers.errors import ServerError
 
 OLDEST_JAVA = 17
-# start fast and stay small: no optimising compiler, one collecting thread, released jars are not verified
+# start fast and stay small: no optimising compiler, one collecting thread, released jars are not verified;
+# and collect seldom: not for more classes, and of young objects half of the heap at a time
 SMALL = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Xshare:auto",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
+    "-XX:MetaspaceSize=256m",
+    "-XX:NewRatio=1",
     "-Dfile.encoding=UTF-8",
 )
 
@@ -41,7 +44,7 @@ def java_command(*, heap: str, options: Sequence[str], class_path: Sequence[str]
     """The command line up to the main class. The class path goes into the file ``arguments``, as it is long."""
     path = os.pathsep.join(class_path).replace("\\", "\\\\").replace('"', '\\"')
     arguments.write_text(f'-cp "{path}"\n')
-    return [str(java_home() / "bin" / "java"), f"-Xmx{heap}", *SMALL, *options, f"@{arguments}"]
+    return [str(java_home() / "bin" / "java"), f"-Xms{heap}", f"-Xmx{heap}", *SMALL, *options, f"@{arguments}"]
 
 
 def _candidates() -> list[Path]:
