@@ -18,7 +18,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
     "spark-submit": {"--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"},
-    "bench": {"--deleted", "--flat-deltas", "--no-pyarrow", "--moved", "--rows", "--small"},
+    "bench": {"--deleted", "--flat-deltas", "--no-pyarrow", "--moved", "--rows", "--small", "--places"},
 }
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
