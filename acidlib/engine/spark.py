@@ -148,6 +148,7 @@ class SparkSession:
             if str(self._conf.get("spark.master", "local[*]")).startswith("local"):
                 # workers on this machine need this environment, and Spark would look for any python3
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+                self._conf.setIfMissing("spark.python.daemon.module", "acidlib.engine.spark_daemon")
             context = SparkContext.getOrCreate(self._conf)
             context.setLogLevel("ERROR")
             self.context = context

@@ -83,7 +83,7 @@ def spark_context(conf: Mapping[str, str]) -> Iterator[SparkRunner]:
         "spark.ui.showConsoleProgress": "false",
         "spark.executorEnv.PYTHONPATH": TASKS_PATH,
         "spark.driver.extraJavaOptions": " ".join(SMALL),
-        "spark.python.daemon.module": "integration.spark_daemon",
+        "spark.python.daemon.module": "acidlib.engine.spark_daemon",
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", TASKS_PATH)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,6 +160,16 @@ def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) ->
     assert str(done[3].error) == "Cannot do 3: because of the test"
     assert "unexpected IndexError" in str(done[4].error)
     assert runner.run([], group="nothing") == []
+
+
+def what_was_loaded(item: int, attempt: str) -> tuple[bool, bool]:
+    return "acidlib.rewrite.warm" in sys.modules, gc.get_freeze_count() > 0
+
+
+def test_workers_are_forked_with_all_loaded(runner: SparkRunner) -> None:
+    """And what was loaded before the fork no garbage collection looks at."""
+    ((done,),) = runner.run([[Task(what_was_loaded, 0, 0)]], group="test")
+    assert done.get() == (True, True)
 
 
 @pytest.mark.slow

@@ -1,0 +1,32 @@
+"""The process whose forks Spark's Python workers are, with all loaded that tasks need: `spark.python.daemon.module`.
+
+Each worker would load the kernels for itself, and the garbage collection after each of its tasks (`pyspark.daemon`)
+would look through them. It has to be found where executors start, so it is the default with a local master only.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from contextlib import redirect_stdout, suppress
+
+import pyspark.daemon
+
+
+def load() -> None:
+    """Load what tasks need. What fails here fails again in the task that needs it, where it is told."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it would start threads before the forks, for nothing
+    with redirect_stdout(sys.stderr), suppress(Exception):  # Spark reads a port number from standard output
+        import acidlib.engine.tasks
+        from acidlib.rewrite import warm
+
+        del acidlib
+        warm.main()
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    load()
+    pyspark.daemon.manager()
