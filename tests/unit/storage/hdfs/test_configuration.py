@@ -18,6 +18,7 @@ from acidlib.storage.hdfs.configuration import (
     new_mode,
     replication,
 )
+from acidlib.storage.stores import Stores
 
 
 def test_both_files_are_read_and_references_filled_in(tmp_path: Path) -> None:
@@ -98,3 +99,10 @@ def test_paths_are_those_of_the_name_node() -> None:
     for other in ("hdfs://ns2/t", "hdfs://other/t", "/t", "hdfs://ns/a\0b"):
         with pytest.raises(RefusedError, match="does not name something on hdfs://ns"):
             path_inside("ns", other)
+
+
+@pytest.mark.parametrize("uri", ["hdfs://nn/t", "hdfs://nn:8020/t", "hdfs:///t"])
+def test_a_host_with_the_default_port_and_without_is_one_place(uri: str) -> None:
+    stores = Stores(configuration={"fs.defaultFS": "hdfs://nn", "dfs.ha.namenodes.ns": "a,b"})
+    assert stores.locate(uri).stored_text == "hdfs://nn:8020/t"
+    assert str(stores.locate("hdfs://ns/t")) == "hdfs://ns/t"
