@@ -17,7 +17,7 @@ from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSe
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid
-from acidlib.planning.inputs import CompactionInputs, Refusal, compaction_inputs
+from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, compaction_inputs
 from acidlib.planning.insert_only import input_files, join_units, ways_of
 from acidlib.planning.units import compaction_units, delete_files, schema_file
 from acidlib.rewrite.inputs import InputFiles
@@ -57,7 +57,22 @@ class Prepared:
     def units(
         self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
     ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
-        """The files to make. `found`: what each look found, by its file's path; `common`: the settings of the run."""
+        """The files to make. `found`: what each look found, by its file's path; `common`: the settings of the run.
+
+        RefusedError where these could not become visible at once.
+        """
+        made = self._units(found, settings, common)
+        txn = self.place.target.interpretation.visibility_txn
+        if self.inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(made) > 1:
+            raise RefusedError(
+                f"Cannot compact {self.place.target.name}: because in a bucket its {len(made)} files cannot become "
+                "visible at once, and a name with a transaction hides them from nobody; leave --visibility-txn out"
+            )
+        return made
+
+    def _units(
+        self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
+    ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
         target, generation = self.place.target, self.place.generation
         settings = target.rewrite_settings(settings, generation)
         if target.is_insert_only:

@@ -11,7 +11,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
-from acidlib.storage.hdfs.configuration import about_hdfs, default_authority
+from acidlib.storage.hdfs.configuration import about_hdfs, default_authority, whole_authority
 from acidlib.storage.hdfs.files import HdfsDataFiles
 from acidlib.storage.hdfs.filesystem import HdfsFileSystem
 from acidlib.storage.hdfs.mounts import default_table, mount_of
@@ -79,8 +79,9 @@ class Stores:
 
     def _named(self, uri: str) -> Location:
         found = parse_location(uri)
-        if found.kind == HDFS and not found.authority:
-            found = replace(found, authority=default_authority(self.configuration))
+        if found.kind == HDFS:
+            authority = found.authority or default_authority(self.configuration)
+            found = replace(found, authority=whole_authority(authority, self.configuration))
         if found.kind == VIEWFS and not found.authority:
             found = replace(found, authority=default_table(self.configuration))
         if found.kind != LOCAL:

@@ -187,6 +187,17 @@ def test_a_place_that_is_none(jobs: Jobs, table: Location, place: str, because: 
         assert because in clear(ran.error["message"])
 
 
+def test_several_files_that_nothing_hides_are_refused_before_they_are_made(
+    s3_server: S3Server, jobs: Jobs, tmp_path: Path
+) -> None:
+    place = uploaded(s3_server, fixture("hive3/c_bucket", tmp_path / "t"))
+    words = ("major_compact", "--location", str(place), *ALL, "--hive-version", "4", "--visibility-txn", "9")
+    for more in (("--dry-run",), ()):
+        ran = jobs(*words, *more)
+        assert (ran.status, ran.states) == (0, ["refused"])
+        assert "because in a bucket its 4 files cannot become visible at once" in clear(ran.told)
+
+
 # --- faults on the way ------------------------------------------------------------------------------------------------
 
 

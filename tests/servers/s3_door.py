@@ -133,6 +133,7 @@ class _Asked(BaseHTTPRequestHandler):
     """One connection to a door."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or clients wait for 40 ms
     door: Door
 
     def log_message(self, format: str, *args: Any) -> None:

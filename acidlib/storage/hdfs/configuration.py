@@ -28,11 +28,16 @@ def default_authority(configuration: Mapping[str, str]) -> str:
     return authority
 
 
-def client_uri(authority: str, configuration: Mapping[str, str]) -> str:
-    """The URI that hdfs-native connects to: a name service as it is, a host with its port."""
+def whole_authority(authority: str, configuration: Mapping[str, str]) -> str:
+    """A name service as it is, a host with its port: with the default port and without, it is one place."""
     known = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
     service = any(f"{prefix}{authority}" in configuration for prefix in known)
-    return f"hdfs://{authority}" if service or ":" in authority else f"hdfs://{authority}:{DEFAULT_PORT}"
+    return authority if service or ":" in authority else f"{authority}:{DEFAULT_PORT}"
+
+
+def client_uri(authority: str, configuration: Mapping[str, str]) -> str:
+    """The URI that hdfs-native connects to."""
+    return f"hdfs://{whole_authority(authority, configuration)}"
 
 
 def new_mode(configuration: Mapping[str, str], *, is_directory: bool) -> int:

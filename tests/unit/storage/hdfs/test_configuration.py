@@ -17,6 +17,7 @@ from acidlib.storage.hdfs.configuration import (
     new_mode,
     replication,
 )
+from acidlib.storage.stores import Stores
 
 
 def test_both_files_are_read_and_references_filled_in(tmp_path: Path) -> None:
@@ -117,3 +118,10 @@ def test_what_cannot_be_included(tmp_path: Path, reference: str, why: str) -> No
     (tmp_path / "core-site.xml").write_text(f'<configuration><xi:include {XI} href="{reference}"/></configuration>')
     with pytest.raises((CorruptError, RefusedError), match=why):
         read_hadoop_configuration(tmp_path)
+
+
+@pytest.mark.parametrize("uri", ["hdfs://nn/t", "hdfs://nn:8020/t", "hdfs:///t"])
+def test_a_host_with_the_default_port_and_without_is_one_place(uri: str) -> None:
+    stores = Stores(configuration={"fs.defaultFS": "hdfs://nn", "dfs.ha.namenodes.ns": "a,b"})
+    assert stores.locate(uri).stored_text == "hdfs://nn:8020/t"
+    assert str(stores.locate("hdfs://ns/t")) == "hdfs://ns/t"

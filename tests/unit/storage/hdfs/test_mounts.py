@@ -26,6 +26,7 @@ TABLE = {
     "fs.viewfs.mounttable.odd.linkRegex.replaceresolveddstpath:_:-#.^/x": "hdfs://ns1/x",
     "fs.viewfs.mounttable.default.link./w": "hdfs://ns3/w",
     "fs.defaultFS": "hdfs://nn:8020",
+    "dfs.ha.namenodes.ns": "a,b",
 }
 
 
@@ -94,7 +95,7 @@ def test_a_mount_table_for_hdfs_itself() -> None:
     with pytest.raises(RefusedError, match=r"because fs\.hdfs\.impl is ViewFileSystemOverloadScheme"):
         Stores(configuration=view).locate("hdfs://ns/t")
     usual = {"fs.hdfs.impl": "org.apache.hadoop.hdfs.DistributedFileSystem"}
-    assert mount_of(Stores(configuration=usual).locate("hdfs://ns/t"), usual) == Mount("hdfs://ns", "ns", "")
+    assert mount_of(Stores(configuration=usual).locate("hdfs://nn/t"), usual) == Mount("hdfs://nn:8020", "nn:8020", "")
 
 
 def test_it_is_pickled_with_its_stores() -> None:
