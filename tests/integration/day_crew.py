@@ -36,6 +36,7 @@ SETTINGS = {
     # Without tasks Hive 4.0.1 shows nothing of a partition in which an obsolete directory goes while it lists, whoever
     # removes it; with tasks the statement fails.
     "hive.fetch.task.conversion": "none",
+    "hive.optimize.sort.dynamic.partition.threshold": "-1",  # an insert has one stage then, at half of the cost
     "hive.lock.sleep.between.retries": "500ms",  # a writer waits for another one, at most so long at a time
 }
 GONE = ("Error while running command to get file permissions", "java.io.FileNotFoundException")
@@ -238,6 +239,15 @@ class Crew:
         self._reader = sessions.pop()
         self._writers = [Writer(day, number, session) for number, session in enumerate(sessions)]
         self._rng = random.Random(WRITERS)
+
+    def begin(self) -> None:
+        """Each writer inserts something, one after the other.
+
+        Tez inside HiveServer2 calls a session by the millisecond in which its first query comes (its `LocalClient`).
+        Sessions of one name read each other's files.
+        """
+        for writer in self._writers:
+            writer.change("insert")
 
     def step(self, *kinds: str) -> None:
         """A statement of each writer, of any kind unless kinds are given; the reader sees what the step before left."""

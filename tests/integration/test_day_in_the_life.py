@@ -38,14 +38,14 @@ from integration.old_reader import OldReader, Table
 
 SECONDS = float(os.environ.get("ACIDLIB_DAY_SECONDS", "0"))
 JOBS = (
-    ("initiator", "--set", "hive.compactor.delta.num.threshold=2", "--set", "hive.compactor.delta.pct.threshold=3"),
+    ("initiator", "--set", "hive.compactor.delta.num.threshold=1", "--set", "hive.compactor.delta.pct.threshold=3"),
     ("minor_compact",),
     ("major_compact",),
     ("cleaner", "--retention", "0s"),
 )
 COMPACTED = (State.READY_FOR_CLEANING, State.SUCCEEDED)
-PAUSE_SECONDS = 1.0
-CHANGES_PER_ABORT = 5
+PAUSE_SECONDS = 2.0
+CHANGES_PER_ABORT = 6
 
 
 def abort(day: Day, metastore: Metastore) -> None:
@@ -153,8 +153,8 @@ def live(
     with ThreadPoolExecutor(1) as beside:
         aborting = beside.submit(abort, day, metastore)
         try:
-            crew.step("insert")
-            crew.step("update")
+            crew.begin()
+            crew.step("update", "merge", "delete")
             crew.go_on(SECONDS * 0.3, lambda: True)
             reader = old_reader()
             try:
@@ -165,14 +165,12 @@ def live(
                 cleaned = requests(hms, State.SUCCEEDED)
             finally:
                 reader.end()
-            crew.go_on(
-                SECONDS * 0.3,
-                lambda: day.counts["aborted"] > 0 and everywhere(requests(hms, State.SUCCEEDED) - cleaned),
-            )
+            crew.step("delete", "merge", "update")
+            crew.go_on(SECONDS * 0.3, lambda: all(day.counts[name] for name in (*KINDS, "aborted")))
+            until(lambda: everywhere(requests(hms, State.SUCCEEDED) - cleaned), PATIENCE_SECONDS, "not all was cleaned")
         finally:
             day.ended.set()
         aborting.result()
-    assert all(day.counts[name] for name in (*KINDS, "reads")), day.counts
 
 
 def while_it_reads(crew: Crew, hms: Hms, reader: OldReader) -> None:
@@ -183,15 +181,17 @@ def while_it_reads(crew: Crew, hms: Hms, reader: OldReader) -> None:
         reader.beat()
         return True
 
-    crew.step("merge")
-    crew.step("delete")
+    crew.step("insert")
     crew.go_on(SECONDS * 0.4, alive)
     until(
-        lambda: alive() and everywhere(requests(hms, *COMPACTED) - compacted),
+        lambda: (
+            alive()
+            and everywhere(requests(hms, *COMPACTED) - compacted)
+            and {place.kind for place in reader.compacted_since()} == set(DATABASES)
+        ),
         PATIENCE_SECONDS,
         "not everything was compacted",
     )
-    assert {place.kind for place in reader.compacted_since()} == set(DATABASES)
     reader.check()
 
 
