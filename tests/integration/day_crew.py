@@ -127,7 +127,8 @@ class Writer:
             # nothing of it may ever be seen: the version goes, so that a reader who sees it is wrong
             self._range.versions[-1] = self._range.versions[-2]
             counts["aborted"] += 1
-            until(lambda: counts["aborts"] > aborts, 5, f"nobody aborted it: {error}")
+            # a statement fails for no other reason
+            assert soon(lambda: counts["aborts"] > aborts, 5), error
         self._range.done += 1
 
     def _new(self, table: int) -> tuple[int, str, int, int]:
@@ -220,12 +221,14 @@ def differences(seen: Rows, wanted: list[Rows]) -> list[str]:
     return [f"not seen {rows.items() - seen.items()}, only seen {seen.items() - rows.items()}" for rows in wanted]
 
 
-def until(condition: Callable[[], bool], seconds: float, otherwise: str) -> None:
-    """Waits for something; fails with these words when it does not come."""
+def soon(condition: Callable[[], bool], seconds: float) -> bool:
+    """Waits for something; whether it came."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, otherwise
+        if time.monotonic() > end:
+            return False
         time.sleep(0.3)
+    return True
 
 
 class Crew:
