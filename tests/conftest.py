@@ -27,7 +27,10 @@ HERE = "tests/integration/test_"
 # files that use the same servers, of which a process starts one each (integration/conftest.py)
 TOGETHER = {
     # waits more than it works: beside the others from the start
-    "HDFS": ("hdfs_races", "hdfs_jobs", "hdfs", "hdfs_trash", "hdfs_faults", "hdfs_server"),
+    "HDFS": (
+        *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
+        "hdfs_trash",
+    ),
     "HiveServer2": (
         *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),
         *("hive4_type_changes", "servers", "hiveserver_stores"),
@@ -36,13 +39,21 @@ TOGETHER = {
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3"),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
-        "metastore_contract",
+        *("metastore_contract", "metastore_behaviour"),
     ),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),
     "Spark": ("spark", "spark_cluster", "quickstart"),
 }
 GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for name in names}
-FIRST = [*GROUPS, "tests/property/test_histories.py"]
+LONG = (
+    *("conformance/test_odd_sizes", "conformance/test_store_races", "conformance/test_columns_of_files"),
+    *("conformance/test_conversions", "property/test_histories", "integration/test_columns_random"),
+    *("conformance/test_types", "property/test_compaction_property", "integration/test_zombies"),
+    *("conformance/test_java_written", "integration/test_installation", "conformance/test_parquet_joined"),
+    *("unit/storage/test_claims", "conformance/test_output_files", "conformance/test_hive_pruning"),
+    *("conformance/test_odd_files", "integration/test_kill_points", "integration/test_damaged_input"),
+)
+FIRST = [*GROUPS, *(f"tests/{name}.py" for name in LONG)]
 """What takes longest is begun first, so that no process is left alone with it at the end."""
 
 

@@ -83,8 +83,8 @@ def test_more_than_a_thousand_stripes_of_one_row(
 
 @pytest.mark.slow
 @pytest.mark.java
-def test_8192_columns(java: JavaOrc, tmp_path: Path) -> None:
-    location, count = tmp_path / "t", 8192
+def test_thousands_of_columns(java: JavaOrc, tmp_path: Path) -> None:
+    location, count = tmp_path / "t", 3000
     for write_id in (1, 2):
         rows = [tuple(None if (i + c) % 5 == 0 else i * c - 9000 for c in range(count)) for i in range(3)]
         path = put(location, write_id, acid_ints(tables.inserts(write_id, rows), count))

@@ -91,7 +91,7 @@ def until(done: Callable[[], bool], seconds: float = 30) -> None:
 # --- every table ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["major", "minor"])
+@pytest.mark.parametrize(("both", "kind"), [(METASTORES, "major"), (OWN, "minor")], indirect=["both"])
 def test_an_insert_only_table_from_the_request_to_the_cleaning(both: Site, kind: str) -> None:
     laid = both.lay_insert_only("h_mm_orc")
     rows = insert_only_rows(laid.location, laid.write_ids())
@@ -110,7 +110,7 @@ def test_an_insert_only_table_from_the_request_to_the_cleaning(both: Site, kind:
     assert both.states() == ["succeeded"]
 
 
-@pytest.mark.parametrize("kind", ["major", "minor"])
+@pytest.mark.parametrize(("both", "kind"), [(METASTORES, "minor"), (OWN, "major")], indirect=["both"])
 def test_every_table_from_the_request_to_the_cleaning(both: Site, kind: str) -> None:
     """Row for row and row id for row id what Hive returned, after each step; names that Hive 3.1 would have given."""
     # two renames would wait for the lock of a transaction that is open
@@ -615,7 +615,11 @@ def blockers_of(made: Site, table: str) -> list[dict[str, Any]]:
     return [entry for entry in found if entry["name"].startswith(f"{made.database}.{table}")]
 
 
-@pytest.mark.parametrize("who", READERS)
+@pytest.mark.parametrize(
+    ("both", "who"),
+    [*((METASTORES, who) for who in READERS), (OWN, "a query on the partition"), (OWN, "a lock on the table")],
+    indirect=["both"],
+)
 def test_who_was_there_before_keeps_the_directories(both: Site, who: str) -> None:
     laid = both.lay("b_part")
     partition = "dt=2024-01-02"
@@ -646,8 +650,13 @@ def test_who_was_there_before_keeps_the_directories(both: Site, who: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("who", "point"),
-    [("a transaction", "run_unit_task"), ("a transaction", "publish"), ("a lock on the table", "publish")],
+    ("both", "who", "point"),
+    [
+        (OWN, "a transaction", "run_unit_task"),
+        (METASTORES, "a transaction", "publish"),
+        (OWN, "a lock on the table", "publish"),
+    ],
+    indirect=["both"],
 )
 def test_who_came_until_the_last_moment_keeps_the_directories(
     both: Site, in_the_middle: Callable[[str, Callable[[], object]], None], who: str, point: str
@@ -898,8 +907,16 @@ def test_a_named_table_that_does_not_exist_is_an_error(both: Site) -> None:
     assert "never_was" in ran.err
 
 
-@pytest.mark.parametrize("point", ["run_unit_task", "publish"])
-@pytest.mark.parametrize("what", ["table", "partition"])
+@pytest.mark.parametrize(
+    ("both", "what", "point"),
+    [
+        (METASTORES, "table", "run_unit_task"),
+        (METASTORES, "partition", "publish"),
+        (OWN, "table", "publish"),
+        (OWN, "partition", "run_unit_task"),
+    ],
+    indirect=["both"],
+)
 def test_what_is_dropped_in_the_middle_stays_dropped(
     both: Site, in_the_middle: Callable[[str, Callable[[], object]], None], what: str, point: str
 ) -> None:
@@ -925,7 +942,7 @@ def test_what_is_dropped_in_the_middle_stays_dropped(
         assert both.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"] * 2
 
 
-@pytest.mark.parametrize("point", ["run_unit_task", "publish"])
+@pytest.mark.parametrize(("both", "point"), [(METASTORES, "publish"), (OWN, "run_unit_task")], indirect=["both"])
 def test_a_table_that_is_made_again_in_the_middle_gets_nothing(
     both: Site, in_the_middle: Callable[[str, Callable[[], object]], None], point: str
 ) -> None:
@@ -954,7 +971,7 @@ def test_a_table_that_is_made_again_in_the_middle_gets_nothing(
     assert second.read() == second.as_hive_read_it()
 
 
-@pytest.mark.parametrize("point", ["run_unit_task", "publish"])
+@pytest.mark.parametrize(("both", "point"), [(METASTORES, "run_unit_task"), (OWN, "publish")], indirect=["both"])
 def test_a_table_that_is_made_again_over_the_same_files_gets_nothing(
     both: Site, in_the_middle: Callable[[str, Callable[[], object]], None], point: str
 ) -> None:
@@ -975,7 +992,14 @@ def test_a_table_that_is_made_again_over_the_same_files_gets_nothing(
 
 
 @pytest.mark.parametrize(
-    ("change", "point"), [("renamed", "run_unit_task"), ("moved", "run_unit_task"), ("moved", "publish")]
+    ("both", "change", "point"),
+    [
+        (METASTORES, "renamed", "run_unit_task"),
+        (OWN, "renamed", "run_unit_task"),
+        (OWN, "moved", "run_unit_task"),
+        (METASTORES, "moved", "publish"),
+    ],
+    indirect=["both"],
 )
 def test_a_table_that_is_renamed_or_moved_in_the_middle_loses_nothing(
     both: Site, in_the_middle: Callable[[str, Callable[[], object]], None], change: str, point: str
@@ -1159,7 +1183,15 @@ POINTS = (
 )
 
 
-@pytest.mark.parametrize("point", POINTS)
+# between the claim and the publication there is no call of a queue
+OF_THE_QUEUE = (Point.TAKEN, Point.STARTED, Point.PUBLISHED, Point.MARKED, Point.ENDED)
+
+
+@pytest.mark.parametrize(
+    ("both", "point"),
+    [*((METASTORES, point) for point in POINTS), *((OWN, point) for point in OF_THE_QUEUE)],
+    indirect=["both"],
+)
 def test_killed_at_any_point_the_next_job_makes_it_whole_before_anything_else(both: Site, point: Point) -> None:
     """Two renames; and the next job is about another table."""
     laid, other = both.lay(), both.lay(name="other")
@@ -1190,8 +1222,10 @@ def test_a_named_run_that_was_killed_blocks_no_later_one_of_the_other_kind(both:
     assert laid.read() == laid.as_hive_read_it()
 
 
-@pytest.mark.parametrize("moment", ["before the rename", "after the rename"])
-@pytest.mark.parametrize("queue", [METASTORES, OWN])
+@pytest.mark.parametrize(
+    ("queue", "moment"),
+    [(METASTORES, "before the rename"), (METASTORES, "after the rename"), (OWN, "after the rename")],
+)
 def test_what_a_killed_run_leaves_is_ended_by_a_later_one(
     jobs: Jobs, hasty_metastore: Metastore, monkeypatch: pytest.MonkeyPatch, queue: str, moment: str
 ) -> None:

@@ -475,8 +475,11 @@ def test_a_directory_that_may_not_be_removed(
 # --- our own end ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-@moments(PLANNED, PUBLISHED, MARKED)
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [(PLANNED, signal.SIGTERM), (PUBLISHED, signal.SIGINT), (PUBLISHED, signal.SIGTERM), (MARKED, signal.SIGTERM)],
+    ids=["planned, SIGTERM", "published, SIGINT", "published, SIGTERM", "marked, SIGTERM"],
+)
 def test_an_interrupted_run_gives_its_requests_back(
     lake: Lake,
     service: Service,
@@ -543,8 +546,10 @@ def test_a_killed_run_is_ended_by_a_later_one(
         assert ended.error_message
 
 
-@pytest.mark.parametrize("point", [Point.TAKEN, Point.STAGED, Point.PUBLISHED])
-@pytest.mark.parametrize(("first", "then"), [("minor", "major"), ("major", "minor")])
+@pytest.mark.parametrize(
+    ("point", "first", "then"),
+    [(Point.TAKEN, "minor", "major"), (Point.STAGED, "major", "minor"), (Point.PUBLISHED, "minor", "major")],
+)
 def test_a_named_run_that_was_killed_blocks_no_later_one(
     lake: Lake, direct: Service, monkeypatch: pytest.MonkeyPatch, point: Point, first: str, then: str
 ) -> None:

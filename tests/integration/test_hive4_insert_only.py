@@ -158,8 +158,7 @@ def test_compacted_and_cleaned_by_us_read_and_written_by_hive(sql: Session, serv
                 name != delta and not name.startswith("delta_0000003")]  # fmt: skip
     assert table.read() == before
 
-    table.insert(6)
-    table.insert(7, 8)
+    table.insert(6, 7, 8)
     before = table.read()
     files = table.data_files() - table.data_files("delta_0000003_0000003_0000")
     sql.run(f"alter table {kind.name} compact 'major'")
@@ -172,8 +171,9 @@ def test_compacted_and_cleaned_by_us_read_and_written_by_hive(sql: Session, serv
     assert visible(table.location) == [base]
     assert table.read() == before
 
-    table.insert(9, 10)
-    assert len(table.read()) == len(before) + 2 or kind.name == "headers"
+    if kind.joined:  # the others are copied: what is written beside a base has nothing to do with the format
+        table.insert(9, 10)
+        assert len(table.read()) == len(before) + 2
 
 
 @pytest.mark.parametrize("kind", KINDS[:3], ids=str)

@@ -237,8 +237,8 @@ def test_tls(servers: Servers, keystore: Path, generation: Generation) -> None:
     with servers.metastore(generation, properties=properties) as metastore:
         assert works(reach(metastore.uri, ConnectionOptions(tls=trusted)))
         with reach(metastore.uri, ConnectionOptions(tls=trusted)) as hms:
-            # the end of a connection is seen through TLS as well
-            metastore.restart()
+            if generation is Generation.HIVE4:  # the end of a connection is seen through TLS as well, of any server
+                metastore.restart()
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "transport test"), TxnType.DEFAULT)
         with pytest.raises(
             RefusedError, match=rf"^Cannot trust the metastore {metastore.uri}: because its certificate"

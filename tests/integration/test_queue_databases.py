@@ -244,7 +244,7 @@ class TestOnTablesOfHive(HiveQueueBehaviour):
 
 # --- many at once -----------------------------------------------------------------------------------------------------
 
-WORKERS, REQUESTS = 4, 200
+WORKERS, REQUESTS = 4, 100
 AtOnce = Callable[..., list[Any]]
 
 

@@ -50,9 +50,8 @@ def test_hive_3_who_wakes_without_locks_changes_nothing(both: Site, tmp_path: Pa
     assert both.client.locks() == []
 
 
-@pytest.mark.parametrize(
-    "point", [Point.CLAIMED, Point.CHECKED, Point.FIRST_RENAMED, Point.PUBLISHED, Point.CLEANING_PLANNED]
-)
+# a call of each kind that comes next: of the compaction, of its end, of the cleaner
+@pytest.mark.parametrize("point", [Point.CLAIMED, Point.FIRST_RENAMED, Point.CLEANING_PLANNED])
 def test_hive_3_a_metastore_that_is_started_again_meanwhile(hives: Site, tmp_path: Path, point: Point) -> None:
     laid = hives.lay()
     run = ["minor_compact", "--table", laid.full_name, *TWO_RENAMES]
@@ -102,9 +101,8 @@ def test_hive_4_who_wakes_without_a_transaction_changes_nothing(
     settle(lake, service, made, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "point", [Point.CLAIMED, Point.CHECKED, Point.PUBLISHED, Point.MARKED, Point.COMMITTED, Point.CLEANING_PLANNED]
-)
+# a call of each kind that comes next; connections that break at each call are among the faults of Hive 4
+@pytest.mark.parametrize("point", [Point.CLAIMED, Point.PUBLISHED, Point.MARKED, Point.CLEANING_PLANNED])
 def test_hive_4_a_metastore_that_is_started_again_meanwhile(
     lake: Lake, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
 ) -> None:

@@ -82,7 +82,7 @@ def java() -> JavaOrc:
 
 
 @pytest.mark.slow
-@bounded(100)
+@bounded(60)
 @given(table=random_tables(), kind=KINDS, sizes=SIZES)
 def test_a_compaction_changes_nothing_that_a_reader_sees(
     table: Table, kind: CompactionType, sizes: RewriteSettings
@@ -98,7 +98,7 @@ def test_a_compaction_changes_nothing_that_a_reader_sees(
 
 
 @pytest.mark.slow
-@bounded(50)
+@bounded(30)
 @given(table=random_tables(), first=SIZES, second=SIZES)
 def test_a_major_over_our_minor_changes_nothing(table: Table, first: RewriteSettings, second: RewriteSettings) -> None:
     with tempfile.TemporaryDirectory() as folder:
