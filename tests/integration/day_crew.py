@@ -127,8 +127,8 @@ class Writer:
             # nothing of it may ever be seen: the version goes, so that a reader who sees it is wrong
             self._range.versions[-1] = self._range.versions[-2]
             counts["aborted"] += 1
-            if not soon(lambda: counts["aborts"] > aborts, 5):  # a statement fails for no other reason
-                raise
+            if not soon(lambda: counts["aborts"] > aborts, 5):
+                raise  # nobody aborted it
         self._range.done += 1
 
     def _new(self, table: int) -> tuple[int, str, int, int]:

@@ -124,12 +124,19 @@ def as_acid_error(
     return RetryError(f"{start} {where} answered {said if code.isdecimal() else f'{status_of(error)} {said}'}")
 
 
+def _is_endless(error: BaseException | None) -> bool:
+    """boto3 follows redirections without an end, until it, or what it is connected by, is too deep in itself."""
+    while error is not None and not isinstance(error, RecursionError):
+        error = error.__context__
+    return error is not None
+
+
 def _without_answer(error: Exception, start: str, where: str) -> AcidError:
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
         return RetryError(
             f"{start} no keys for {where} are found: neither fs.s3a.access.key nor anything that boto3 looks at"
         )
-    if isinstance(error, RecursionError):  # boto3 follows redirections without an end
+    if _is_endless(error):
         return RetryError(
             f"{start} {where} sends every request elsewhere: look at fs.s3a.endpoint and fs.s3a.connection.ssl.enabled"
         )
