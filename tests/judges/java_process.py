@@ -66,6 +66,8 @@ class JavaProcess:
         path = os.pathsep.join(jars)
         classes = _classes(path, sources)
         options = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", *options]
+        # released jars are not verified, and nothing is collected for more classes
+        options += ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote", "-XX:MetaspaceSize=256m"]
         options += ["-Dfile.encoding=UTF-8", "-Dorg.apache.logging.log4j.level=OFF"]
         self._timeout = timeout
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the JVM
