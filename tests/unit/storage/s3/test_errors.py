@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError, NoCredentialsError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RetryError
 from acidlib.storage.s3.client import Bucket
@@ -17,6 +17,17 @@ from acidlib.storage.s3.options import bucket_options
 def answered(code: str, status: int, **more: str) -> ClientError:
     error = {"Code": code, "Message": f"what {code} means\nand more", **more}
     return ClientError({"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetObject")  # type: ignore[typeddict-item]
+
+
+def too_deep() -> HTTPClientError:
+    """As botocore raises it where the recursion is noticed below it."""
+    try:
+        try:
+            raise RecursionError("maximum recursion depth exceeded")
+        except RecursionError as deep:
+            raise HTTPClientError(error=deep)  # noqa: B904 # botocore names no cause
+    except HTTPClientError as error:
+        return error
 
 
 @pytest.mark.parametrize(
@@ -38,6 +49,8 @@ def answered(code: str, status: int, **more: str) -> ClientError:
         (answered("Odd", 418), RetryError, "418 Odd"),
         (NoCredentialsError(), RetryError, "no keys for b at http://x are found"),
         (EndpointConnectionError(endpoint_url="http://x"), RetryError, "cannot be reached"),
+        (RecursionError("maximum recursion depth exceeded"), RetryError, "sends every request elsewhere"),
+        (too_deep(), RetryError, "sends every request elsewhere"),
         (TimeoutError("slow"), RetryError, "cannot be reached"),
     ],
 )
