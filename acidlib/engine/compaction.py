@@ -12,6 +12,7 @@ from acidlib.engine.backend import Backend, Taken, Waiting
 from acidlib.engine.compact_place import Job
 from acidlib.engine.selection import (
     Budget,
+    Looked,
     Order,
     PassedOver,
     Place,
@@ -26,12 +27,16 @@ from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.worker import Worker
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
 from acidlib.model.location import NOWHERE, Location
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.enough import refused_message
 from acidlib.report.results import CompactionResult, Outcome
 
 Entity = tuple[str, str, str | None]
+
+LISTED_AHEAD = 256
+"""Places of the queue that are listed at a time, where it is known which come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,24 +184,52 @@ def _left(found: Sequence[_Turn[ListedPlace]]) -> list[str]:
 def _chosen_jobs(
     services: Services, backend: Backend, run: CompactionRun, spending: Spending, early: list[CompactionResult]
 ) -> Iterator[Job]:
-    """What waits in the queue, in the order that was asked for."""
+    """What waits in the queue, in the order that was asked for. Not all of it is listed before the first is begun."""
     found = _understood(backend, backend.waiting(run.kind), run, early)
     by_place = {_place(one.target): one for one in found}
-    looked, passed_over = look_at(services, [one.target for one in found], run.selection.idle_seconds)
-    early += [skipped(one, run.kind) for one in passed_over]
+    attempts = backend.attempts()
 
     def is_automatic(target: Target) -> bool:
         return by_place[_place(target)].request.facts.reason is not None
 
-    turns = _in_turn(backend.attempts(), looked, run, is_automatic)
-    _begin(services, run, len(turns))
-    for turn in _within(spending, turns):
+    def turns() -> Iterator[_Turn[Looked]]:
+        tried = []
+        for number, some in enumerate(_in_portions(found, run.order)):
+            if number and not spending.lets_look_on():
+                return
+            targets = [one.target for one in some]
+            looked, passed_over = look_at(services, targets, run.selection.idle_seconds, shown=number == 0)
+            if number == 0:
+                _begin(services, run, len(found) - len(passed_over))
+            early.extend(skipped(one, run.kind) for one in passed_over)
+            for turn in _in_turn(attempts, looked, run, is_automatic):
+                if turn.tried is None:
+                    yield turn
+                else:
+                    tried.append(turn)
+        yield from sorted(tried, key=lambda one: one.key)
+
+    for turn in _within(spending, turns()):
         waiting = by_place[_place(turn.looked.target)]
         listed = turn.looked if isinstance(turn.looked, ListedPlace) else None
         if run.dry_run:
             yield replace(_job(run.kind, waiting.target, None, waiting.request), listed=listed)
         elif (taken := backend.take(waiting)) is not None:
             yield replace(_job(run.kind, taken.target, taken, taken.request), listed=listed)
+
+
+def _in_portions(found: Sequence[Waiting], order: Order) -> list[list[Waiting]]:
+    """What is listed together, the most urgent first, as far as the initiator's figures tell; else all of it."""
+    figures = [_noted(one.request.facts, order) for one in found]
+    if None in figures:
+        return [list(found)]
+    ranked = sorted(zip(figures, found, strict=True), key=lambda one: (-(one[0] or 0), one[1].target.name))
+    return [[one for _, one in ranked[start : start + LISTED_AHEAD]] for start in range(0, len(ranked), LISTED_AHEAD)]
+
+
+def _noted(facts: RequestFacts, order: Order) -> int | None:
+    """What the initiator noted of a place that an order goes by; None where it noted nothing of that kind."""
+    return {Order.DELTAS: facts.deltas, Order.BYTES: facts.bytes, Order.NAME: 0}.get(order)
 
 
 def _jobs_in_order(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.engine.runner import Done, Runner, Task
+from acidlib.engine.runner import Done, Runner, Task, started_threads
 from acidlib.engine.units import Errand
 from acidlib.errors import AcidError
 from acidlib.planning.batches import alike, batches
@@ -137,8 +137,8 @@ class Flow(Generic[Result]):
         error: AcidError | None = None
         with ExitStack() as pools:
             if self._runner.slots:
-                self._stepping = pools.enter_context(ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-place"))
-                self._jobs = pools.enter_context(ThreadPoolExecutor(_MOST_JOBS, thread_name_prefix="acidlib-job"))
+                self._stepping = pools.enter_context(started_threads(THREADS, "acidlib-place"))
+                self._jobs = pools.enter_context(started_threads(_MOST_JOBS, "acidlib-job"))
             try:
                 more = True
                 while True:
@@ -250,12 +250,13 @@ class Flow(Generic[Result]):
 
     def _give_up(self) -> None:
         """End what runs, wait for the steps that are being taken, and give back all that is under way."""
-        for pool in (self._stepping, self._jobs):
-            if pool is not None:
-                pool.shutdown(wait=False, cancel_futures=True)
-        while running := set(self._futures):
+        pools = [pool for pool in (self._stepping, self._jobs) if pool is not None]
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        while running := {one for one in self._futures if not one.done()}:
             self._runner.cancel()
             wait(running, timeout=_CANCEL_SECONDS)
-            self._futures -= {one for one in running if one.done()}
+        for pool in pools:
+            pool.shutdown(wait=True)
         for one in self._under_way:
             one.give_up()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Barrier
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.errors import AcidError, DefectError
@@ -73,6 +75,23 @@ THREADS = 16
 """How many places are listed or cleaned at a time: it is the file system's answers that are waited for."""
 
 
+@contextmanager
+def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """A pool whose threads run already, and are waited for at the end.
+
+    An interrupt that comes while a thread is started is raised before the pool knows it, so nobody would wait for it.
+    """
+    with ThreadPoolExecutor(number, thread_name_prefix=name) as pool:
+        all_there = Barrier(number)
+        try:
+            for one in [pool.submit(all_there.wait) for _ in range(number)]:
+                one.result()
+        except BaseException:
+            all_there.abort()
+            raise
+        yield pool
+
+
 def in_threads(
     look: Callable[[Item], Value],
     items: Sequence[Item],
@@ -86,7 +105,7 @@ def in_threads(
     """
     if not items:
         return []
-    with ThreadPoolExecutor(min(THREADS, len(items)), thread_name_prefix="acidlib-look") as pool:
+    with started_threads(min(THREADS, len(items)), "acidlib-look") as pool:
         try:
             running = [pool.submit(attempt, lambda item, _: look(item), item, "") for item in items]
             for number, one in enumerate(as_completed(running), start=1):

@@ -103,20 +103,25 @@ Place = TypeVar("Place", bound=Looked)
 
 
 def look_at(
-    services: Services, targets: Sequence[Target], idle_seconds: float | None
+    services: Services, targets: Sequence[Target], idle_seconds: float | None, *, shown: bool = True
 ) -> tuple[list[Looked], list[PassedOver]]:
-    """List every target; those that have changed within `idle_seconds` are passed over."""
+    """List every target; those that have changed within `idle_seconds` are passed over.
+
+    shown  whether progress is shown: it is not while other work is
+    """
     if not targets:
         return [], []
-    services.progress.start(f"listing {len(targets)} locations", len(targets))
+    if shown:
+        services.progress.start(f"listing {len(targets)} locations", len(targets))
     try:
         found: list[Done[Listing]] = in_threads(
             lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
             targets,
-            on_progress=services.progress.advance,
+            on_progress=services.progress.advance if shown else lambda _: None,
         )
     finally:
-        services.progress.finish()
+        if shown:
+            services.progress.finish()
     looked, passed_over = [], []
     now = services.clock()
     for target, done in zip(targets, found, strict=True):
@@ -177,6 +182,11 @@ class Spending:
         if self.stopped is None and not is_free:
             self._partitions += 1
             self._bytes += input_bytes
+        return self.stopped is None
+
+    def lets_look_on(self) -> bool:
+        """Whether the budget would let any other place start, so that it is worth a look at more of them."""
+        self.stopped = self._reason(0)
         return self.stopped is None
 
     def unspent(self, input_bytes: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 from judges import merge
 from located import at
 
+from acidlib.engine import compaction, selection
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.points import Point
@@ -243,3 +244,33 @@ def test_a_request_for_a_table_that_was_made_anew_says_nothing_of_the_new_one(jo
     assert jobs.good("major_compact").states == ["refused"]
     assert jobs.good(*asked).document["totals"]["queued"] == 1
     assert jobs.good("major_compact").states == ["ready for cleaning"]
+
+
+@pytest.mark.parametrize("order", ["deltas", "bytes", "name"])
+def test_a_drain_lists_no_more_than_it_needs(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """The initiator has noted what an order goes by; what failed before still comes last, over all that waits."""
+    places = Places(tmp_path / "db.db" / "t", 10)
+    jobs.good("initiator", *places.asked, *OVER)
+    places.damage(*places.names[:2])
+    listed: list[str] = []
+    real = selection.list_location
+
+    def counted(fs, location, **more):
+        listed.append(location.name)
+        return real(fs, location, **more)
+
+    monkeypatch.setattr(selection, "list_location", counted)
+    monkeypatch.setattr(compaction, "LISTED_AHEAD", 3)
+    first = jobs("major_compact", "--order", order, "--max-partitions", "3")
+    assert listed == places.names[:3]
+    assert (ended(first, "failed"), ended(first, "ready for cleaning")) == ({"p=00", "p=01"}, {"p=02"})
+    jobs("initiator", *places.asked, *OVER, "--force")
+    listed.clear()
+    again = jobs("major_compact", "--order", order, "--max-partitions", "7")
+    assert ended(again, "ready for cleaning") == set(places.names[3:])
+    assert len(again.compactions) == 7
+    last = jobs("major_compact", "--order", order)
+    assert ended(last, "failed") == {"p=00", "p=01"}
+    places.check()

@@ -188,7 +188,9 @@ def test_two_partitions_of_one_location(lake: Lake, service: Service) -> None:
     found = lake.hms.partitions(table, ["p=1", "p=2"])
     assert len({one.storage.location for one in found.values()}) == 1
     ran = service("major_compact", "--table", made.full)
-    assert sorted(ran.states) == ["conflict", "ready for cleaning"]
+    assert "ready for cleaning" in ran.states
+    assert set(ran.states) <= {"conflict", "ready for cleaning"}  # who comes later has something to clean only
+    assert len([entry for entry in ran.compactions if entry["output_directories"]]) == 1
     lake.check(made)
     again = service("major_compact", "--table", made.full)
     assert set(again.states) <= {"refused", "ready for cleaning"}

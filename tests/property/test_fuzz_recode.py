@@ -96,7 +96,7 @@ def _check(table: RandomTable, compacted: Compacted, before: Sequence[merge.Row]
             assert not problems, f"{path}: {problems[:5]}"
 
 
-def test_random_tables(java: JavaOrc) -> None:
+def test_random_tables(java: JavaOrc, steady_deflate: None) -> None:
     outcomes: Counter[str] = Counter()
     failures: list[tuple[int, str]] = []
     for seed in seeds(TABLES):

@@ -163,16 +163,24 @@ def interrupted(*_: object) -> Any:
 def test_an_interrupt_gives_back_what_is_under_way(where: str) -> None:
     runner, log = ThreadRunner(), list[str]()
 
+    running = threading.Event()
+
     def held(item: int, _: str) -> int:
+        running.set()
         assert runner.cancelled.wait(SECONDS)
         return item
+
+    def first_one_runs() -> None:
+        assert running.wait(SECONDS)
+        if where == "a step":
+            interrupted()
 
     def source() -> Iterator[Piece[int]]:
         yield Doubled(0, work=held, log=log)
         if where == "the source":
             interrupted()
-        yield Doubled(1, before=interrupted if where == "a step" else lambda: None, log=log,
-                      work=interrupted if where == "a task" else lambda item, _: item)  # fmt: skip
+        work = interrupted if where == "a task" else lambda item, _: item
+        yield Doubled(1, before=first_one_runs, log=log, work=work)
         yield Doubled(2, work=held, log=log)
 
     results = flow(runner, limit=2).run(source())
