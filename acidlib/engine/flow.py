@@ -124,7 +124,7 @@ class Flow(Generic[Result]):
         self._batches_running = 0
         self._under_way: set[_UnderWay[Result]] = set()
         self._ended: deque[Result] = deque()
-        self._futures: set[Future[Any]] = set()
+        self._futures: set[Future[Any]] = set()  # each leaves it in the thread that ends it
         self._stepping: ThreadPoolExecutor | None = None
         self._jobs: ThreadPoolExecutor | None = None
 
@@ -253,7 +253,7 @@ class Flow(Generic[Result]):
         pools = [pool for pool in (self._stepping, self._jobs) if pool is not None]
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
-        while running := {one for one in self._futures if not one.done()}:
+        while running := {one for one in tuple(self._futures) if not one.done()}:
             self._runner.cancel()
             wait(running, timeout=_CANCEL_SECONDS)
         for pool in pools:

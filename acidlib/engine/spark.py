@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ from acidlib.errors import RetryError
 
 _CORES_UNKNOWN = 2
 """Before the first job: so many, and Spark is started with them."""
+_SLOTS_SECONDS = 1.0
+"""For so long Spark is not asked again: with dynamic allocation executors come and go."""
 _LONGEST_MESSAGE = 300
 _MOST_GIVEN_UP = 24
 _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
@@ -38,14 +41,17 @@ class SparkRunner:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
+        self._slots, self._slots_asked = _CORES_UNKNOWN, float("-inf")
         self._cancelled = 0
         self._groups: set[str] = set()
 
     @property
     def slots(self) -> int:
-        """The cores of the executors that are there now."""
-        context = self._session.context
-        return _CORES_UNKNOWN if context is None else max(1, context.defaultParallelism)
+        """The cores of the executors that were there a moment ago."""
+        context, now = self._session.context, time.monotonic()
+        if context is not None and now - self._slots_asked > _SLOTS_SECONDS:
+            self._slots, self._slots_asked = max(1, context.defaultParallelism), now
+        return self._slots
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         """See Runner. What Spark gives up is done again in halves, until a task that it gives up is alone in its job.
