@@ -7,7 +7,8 @@ listed again, and only with nothing left is the request cleaned. What proves tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -49,6 +50,8 @@ def run_cleaner(services: Services, cleaning: Cleaning, options: CleanerOptions)
     found: dict[int, CleaningResult] = {}
     for numbers, results in _at_places(services, "cleaning", clean, list(by_place.values()), pace):
         found.update(zip(numbers, results, strict=True))
+    for number in _in_each_others_way(found):
+        found[number] = _guarded(services, cleaning, ready[number], options, pace)
     cleaned = [found[number] for number in range(len(ready))]
     others: dict[str, tuple[CompactionRequest, Location]] = {}
     seen = {result.location for result in cleaned}
@@ -62,6 +65,16 @@ def run_cleaner(services: Services, cleaning: Cleaning, options: CleanerOptions)
 
     left = _at_places(services, "looking for litter at", tidy, list(others.values()), pace)
     return cleaned + [result for _, result in left if result is not None]
+
+
+def _in_each_others_way(found: Mapping[int, CleaningResult]) -> list[int]:
+    """The requests that met another one of this run: two names, which only a metastore knows, may be of one place."""
+    places = Counter(location for location, _ in {(result.location, result.name) for result in found.values()})
+    return [
+        number
+        for number, result in sorted(found.items())
+        if result.state == "conflict" and not result.removed and places[result.location] > 1
+    ]
 
 
 def _at_places(

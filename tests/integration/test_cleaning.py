@@ -97,14 +97,16 @@ def test_a_dry_run_for_orphans_names_exactly_what_then_goes(jobs: Jobs, tmp_path
 # --- what changes meanwhile -------------------------------------------------------------------------------------------
 
 
-def right_before_removing(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
-    """Let something happen once, between the listing and the removal of what it shows."""
+def right_before_removing(
+    monkeypatch: pytest.MonkeyPatch, action: Callable[[], object], *, place: Path | None = None
+) -> None:
+    """Let something happen once, between the listing (of a place) and the removal of what it shows."""
     real, left = cleaner.remove_named, [action]
 
-    def late(*arguments: Any, **more: Any) -> Any:
-        if left:
+    def late(services: Any, held: Any, *arguments: Any, **more: Any) -> Any:
+        if left and place in (None, Path(str(held.location))):
             left.pop()()
-        return real(*arguments, **more)
+        return real(services, held, *arguments, **more)
 
     monkeypatch.setattr(cleaner, "remove_named", late)
 
@@ -277,7 +279,7 @@ def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
 
     other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
     jobs.good("major_compact", "--location", other, *ALL)
-    right_before_removing(monkeypatch, lambda: appear(crud, "a file"))
+    right_before_removing(monkeypatch, lambda: appear(crud, "a file"), place=crud)
 
     def failing(*arguments: object) -> None:
         raise RetryError("Cannot write to the queue: because no space is left")
