@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from acidlib import __version__
-from acidlib.engine.command import JobCommand, print_notes, print_result, services
+from acidlib.engine.command import JobCommand, print_report, report_of, services
 from acidlib.engine.compaction import CompactionRun, run_compaction
 from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_backend
@@ -23,8 +22,8 @@ from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Interpretation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
-from acidlib.report.results import RunReport, exit_status
-from acidlib.report.text import compactions_text
+from acidlib.report.compaction_text import CompactionsText
+from acidlib.report.results import CompactionTotals, result_document
 from acidlib.storage.discover import name_at
 
 
@@ -86,15 +85,17 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             services(environment, job=job, about=_about(selection)) as found,
             open_backend(environment, found, interpretation) as backend,
         ):
-            results, notes = run_compaction(found, backend, run)
-            run_id = found.worker_id
-        report = RunReport(job=job, version=__version__, run_id=run_id, results=tuple(results), notes=tuple(notes))
-        print_notes(environment, notes)
-        print_result(
-            environment,
-            text=lambda: compactions_text(results, dry_run=dry_run, verbose=dry_run),
-            document=report.document,
-        )
-        raise SystemExit(exit_status(results, named=run.named))
+            totals = CompactionTotals()
+            report = report_of(
+                environment,
+                found,
+                entries="compactions",
+                entry=result_document,
+                totals=totals,
+                text=CompactionsText(totals, dry_run=dry_run, verbose=dry_run),
+            )
+            notes = run_compaction(found, backend, run, report.add)
+        print_report(environment, report, notes)
+        raise SystemExit(totals.exit_status(named=run.named))
 
     return command

@@ -1,7 +1,6 @@
 """Removes what compactions made obsolete: spark-submit jobs/cleaner.py --help"""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,19 +11,19 @@ import jobs  # noqa: F401  # before anything else that may fail
 # isort: split
 import click
 
-from acidlib import __version__
 from acidlib.engine.cleaner import run_cleaner
 from acidlib.engine.cleaning import CleanerOptions
-from acidlib.engine.command import JobCommand, print_notes, print_result, services
+from acidlib.engine.command import JobCommand, print_report, report_of, services
 from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_backend, open_cleaning
 from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, located
 from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 from acidlib.engine.selection import Selection
+from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation
-from acidlib.report.decisions import CleaningResult, cleanings_document
-from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
-from acidlib.report.text import cleaner_text
+from acidlib.report.decision_text import CleanerText
+from acidlib.report.decisions import CleaningResult, CleaningTotals
+from acidlib.report.run_report import RunReport
 
 
 @click.command(
@@ -100,13 +99,14 @@ def main(
         services(environment, job="cleaner", about="cleaner") as found,
         open_cleaning(environment, found, options) as cleaning,
     ):
-        results = run_cleaner(found, cleaning, options)
-        run_id = found.worker_id
+        totals, report = _report(environment, found, dry_run=dry_run)
+        run_cleaner(found, cleaning, options, report.add)
         place = selection.location
-        absent = not results and place is not None and not found.fs(place).exists(str(place))
+        absent = not totals.states and place is not None and not found.fs(place).exists(str(place))
     # it may have been dropped, or its name be wrong
     notes = [f"{place} does not exist, and no request of it awaits cleaning"] if absent else []
-    _finish(environment, results, notes, run_id=run_id, dry_run=dry_run)
+    print_report(environment, report, notes)
+    raise SystemExit(totals.exit_status())
 
 
 def _orphans(
@@ -121,22 +121,21 @@ def _orphans(
         services(environment, job="cleaner", about="orphans") as found,
         open_backend(environment, found, Interpretation()) as backend,
     ):
-        results, notes = run_orphans(found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash)
-        run_id = found.worker_id
-    _finish(environment, results, notes, run_id=run_id, dry_run=not remove)
+        totals, report = _report(environment, found, dry_run=not remove)
+        notes = run_orphans(
+            found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash, tell=report.add
+        )
+    print_report(environment, report, notes)
+    raise SystemExit(totals.exit_status())
 
 
-def _finish(
-    environment: Environment, results: Sequence[CleaningResult], notes: Sequence[str], *, run_id: str, dry_run: bool
-) -> NoReturn:
-    """The result, and the exit status."""
-    print_notes(environment, notes)
-    print_result(
-        environment,
-        text=lambda: cleaner_text(results, dry_run=dry_run),
-        document=lambda: cleanings_document(results, version=__version__, run_id=run_id, notes=notes),
-    )
-    raise SystemExit(EXIT_SOME_FAILED if any(r.state in ("failed", "conflict") for r in results) else EXIT_DONE)
+def _report(
+    environment: Environment, found: Services, *, dry_run: bool
+) -> tuple[CleaningTotals, RunReport[CleaningResult]]:
+    totals = CleaningTotals()
+    text = CleanerText(totals, dry_run=dry_run)
+    entry = CleaningResult.document
+    return totals, report_of(environment, found, entries="cleanings", entry=entry, totals=totals, text=text)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
+from acidlib.report.decisions import CleaningResult, InitiatorResult
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.show import show_document
@@ -90,7 +91,8 @@ class Quickstart:
         """The initiator over the whole warehouse."""
         selection = Selection(warehouse=local_location(str(self.warehouse)))
         with open_backend(self.where, self.found, self._interpretation()) as backend:
-            results, _ = run_initiator(self.found, backend, selection, dry_run=dry_run, force=False)
+            results: list[InitiatorResult] = []
+            run_initiator(self.found, backend, selection, dry_run=dry_run, force=False, tell=results.append)
         self.page.table(
             ("Place", "Decision", "Request", "Why"),
             [(_short(item.name), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
@@ -108,7 +110,8 @@ class Quickstart:
         )
         run = CompactionRun(kind=kind, selection=selection, rewrite=TINY)
         with open_backend(self.where, self.found, self._interpretation()) as backend:
-            results, _ = run_compaction(self.found, backend, run)
+            results: list[CompactionResult] = []
+            run_compaction(self.found, backend, run, results.append)
         self.page.table(
             ("Place", "Result", "Rows in", "Deleted", "Aborted", "Rows out", "Copied", "Rewritten"),
             [_row(result) for result in results],
@@ -132,7 +135,8 @@ class Quickstart:
         """The cleaner, without waiting."""
         options = CleanerOptions(retention_seconds=0)
         with open_cleaning(self.where, self.found, options) as cleaning:
-            results = run_cleaner(self.found, cleaning, options)
+            results: list[CleaningResult] = []
+            run_cleaner(self.found, cleaning, options, results.append)
         self.page.table(
             ("Request", "Place", "State", "Removed", "Bytes"),
             [

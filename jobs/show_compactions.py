@@ -14,11 +14,12 @@ import click
 
 from acidlib import __version__
 from acidlib.engine.blockers import blockers
-from acidlib.engine.command import JobCommand, print_result
+from acidlib.engine.command import JobCommand, print_pieces
 from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_requests
 from acidlib.engine.options import common_options
 from acidlib.report.show import blockers_text, show_document, show_text
+from acidlib.report.text import json_text
 
 
 @click.command(
@@ -36,19 +37,19 @@ def main(*, environment: Environment, show_blockers: bool) -> Any:
         held = None
         if show_blockers and hms is not None:
             held = [one.document() for one in blockers(hms, requests, int(time.time() * 1000))]
+    if not environment.json:
+        print_pieces([show_text(requests, generation) if held is None else blockers_text(held)])
+        return
     rows = show_document(requests, generation)
-    print_result(
-        environment,
-        text=lambda: show_text(requests, generation) if held is None else blockers_text(held),
-        document=lambda: {
-            "job": "show_compactions",
-            "version": __version__,
-            "run_id": None,
-            "compactions": rows,
-            **({} if held is None else {"blockers": held}),
-            "totals": {"compactions": len(rows)},
-        },
-    )
+    document = {
+        "job": "show_compactions",
+        "version": __version__,
+        "run_id": None,
+        "compactions": rows,
+        **({} if held is None else {"blockers": held}),
+        "totals": {"compactions": len(rows)},
+    }
+    print_pieces([json_text(document)])
 
 
 if __name__ == "__main__":

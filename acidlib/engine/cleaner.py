@@ -7,15 +7,14 @@ listed again, and only with nothing left is the request cleaned. What proves tha
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, NotOursError, ReplacedError, recorded_mark
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.removals import Pace, litter_at, litter_of, remove_litter, remove_named, would_go
-from acidlib.engine.runner import in_threads
+from acidlib.engine.runner import as_done
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RetryError
@@ -30,65 +29,64 @@ Place = TypeVar("Place")
 Result = TypeVar("Result")
 
 
-def run_cleaner(services: Services, cleaning: Cleaning, options: CleanerOptions) -> list[CleaningResult]:
+def run_cleaner(
+    services: Services, cleaning: Cleaning, options: CleanerOptions, tell: Callable[[CleaningResult], None]
+) -> None:
     """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there.
 
-    Many places are cleaned at a time, the requests of one place in their order.
+    Many places are cleaned at a time, the requests of one place in their order; `tell` is told of each as it ends.
     """
     if not options.dry_run:
         for line in cleaning.requests.recover():
             services.progress.note(line)
     pace = Pace(services)
-    ready = cleaning.requests.ready()
-    by_place: dict[object, list[int]] = {}
-    for number, request in enumerate(ready):
-        by_place.setdefault(request.facts.location or request.entity, []).append(number)
+    by_place: dict[object, list[CompactionRequest]] = {}
+    for request in cleaning.requests.ready():
+        by_place.setdefault(request.facts.location or request.entity, []).append(request)
+    names: dict[str, set[str]] = {}
+    conflicts: list[tuple[CompactionRequest, CleaningResult]] = []
 
-    def clean(numbers: list[int]) -> list[CleaningResult]:
-        return [_guarded(services, cleaning, ready[number], options, pace) for number in numbers]
+    def clean(requests: Sequence[CompactionRequest]) -> list[tuple[CompactionRequest, CleaningResult]]:
+        return [(request, _guarded(services, cleaning, request, options, pace)) for request in requests]
 
-    found: dict[int, CleaningResult] = {}
-    for numbers, results in _at_places(services, "cleaning", clean, list(by_place.values()), pace):
-        found.update(zip(numbers, results, strict=True))
-    for number in _in_each_others_way(found):
-        found[number] = _guarded(services, cleaning, ready[number], options, pace)
-    cleaned = [found[number] for number in range(len(ready))]
+    for results in _at_places(services, "cleaning", clean, list(by_place.values()), pace):
+        for request, result in results:
+            names.setdefault(result.location, set()).add(result.name)
+            if result.state == "conflict" and not result.removed:
+                conflicts.append((request, result))
+            else:
+                tell(result)
+    for request, result in sorted(conflicts, key=lambda one: one[0].id):
+        # another one of this run may have been in its way: two names, which only a metastore knows, may be of one place
+        again = len(names[result.location]) > 1
+        tell(_guarded(services, cleaning, request, options, pace) if again else result)
     others: dict[str, tuple[CompactionRequest, Location]] = {}
-    seen = {result.location for result in cleaned}
     for request in cleaning.known_places():
         place = request.facts.location
-        if place is not None and str(place) not in seen:
+        if place is not None and str(place) not in names:
             others.setdefault(str(place), (request, place))
 
     def tidy(known: tuple[CompactionRequest, Location]) -> CleaningResult | None:
         return _leftovers(services, cleaning, *known, pace=pace, dry_run=options.dry_run)
 
-    left = _at_places(services, "looking for litter at", tidy, list(others.values()), pace)
-    return cleaned + [result for _, result in left if result is not None]
-
-
-def _in_each_others_way(found: Mapping[int, CleaningResult]) -> list[int]:
-    """The requests that met another one of this run: two names, which only a metastore knows, may be of one place."""
-    places = Counter(location for location, _ in {(result.location, result.name) for result in found.values()})
-    return [
-        number
-        for number, result in sorted(found.items())
-        if result.state == "conflict" and not result.removed and places[result.location] > 1
-    ]
+    for left in _at_places(services, "looking for litter at", tidy, list(others.values()), pace):
+        if left is not None:
+            tell(left)
 
 
 def _at_places(
     services: Services, what: str, work: Callable[[Place], Result], places: Sequence[Place], pace: Pace
-) -> list[tuple[Place, Result]]:
-    """What came of each place."""
+) -> Iterator[Result]:
+    """What came of each place, as it comes."""
     if not places:
-        return []
+        return
     services.progress.start(f"{what} {len(places)} places", len(places))
     try:
-        done = in_threads(work, places, on_progress=services.progress.advance, on_interrupt=pace.stop)
+        for number, (_, done) in enumerate(as_done(work, places, on_interrupt=pace.stop), start=1):
+            services.progress.advance(number)
+            yield done.get()
     finally:
         services.progress.finish()
-    return [(place, one.get()) for place, one in zip(places, done, strict=True)]
 
 
 def _leftovers(

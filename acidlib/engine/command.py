@@ -8,10 +8,10 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -23,9 +23,12 @@ from acidlib.engine.spark import SparkSession, hadoop_properties
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
+from acidlib.report.run_report import Form, JsonForm, RunReport, Totals
 from acidlib.report.text import json_text, one_line
 from acidlib.storage.hadoop import about_stores
 from acidlib.storage.stores import Stores
+
+Result = TypeVar("Result")
 
 
 class Session(Protocol):
@@ -167,11 +170,37 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def print_result(environment: Environment, *, text: Callable[[], str], document: Callable[[], dict[str, Any]]) -> None:
-    """The result on standard output, in the form that was asked for, and nothing else there."""
-    result = json_text(document()) if environment.json else text()
+def report_of(
+    environment: Environment,
+    found: Services,
+    *,
+    entries: str,
+    entry: Callable[[Result], dict[str, Any]],
+    totals: Totals[Result],
+    text: Form[Result],
+) -> RunReport[Result]:
+    """What gathers the results of a run, in the form that was asked for; see `JsonForm`."""
+    if not environment.json:
+        return RunReport(totals, text)
+    job = click.get_current_context().command.name
+    head = {"job": job, "version": __version__, "run_id": found.worker_id}
+    return RunReport(totals, JsonForm(head, entries, entry, totals))
+
+
+def print_report(environment: Environment, report: RunReport[Any], notes: Sequence[str]) -> None:
+    """Notes for people, on standard error, and the result on standard output."""
+    if not environment.json:
+        for note in notes:
+            click.echo(f"note: {one_line(note)}", err=True)
+    print_pieces(report.pieces(notes))
+
+
+def print_pieces(pieces: Iterable[str]) -> None:
+    """The result on standard output, and nothing else there."""
     try:
-        click.echo(result)
+        for piece in pieces:
+            click.echo(piece, nl=False)
+        click.echo()
     except (OSError, ValueError) as error:  # a closed pipe, a full disk, an encoding that lacks a character
         with suppress(OSError, ValueError):
             # or it fails again when the process ends
@@ -184,13 +213,6 @@ def print_result(environment: Environment, *, text: Callable[[], str], document:
 
 class _UnwrittenError(RetryError):
     """Standard output does not take the result."""
-
-
-def print_notes(environment: Environment, notes: Sequence[str]) -> None:
-    """Notes for people, on standard error."""
-    if not environment.json:
-        for note in notes:
-            click.echo(f"note: {one_line(note)}", err=True)
 
 
 def _kind_and_message(error: Exception) -> tuple[str, str]:

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Generic
 
-from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Backend, Taken, Waiting
 from acidlib.engine.compact_place import Job
-from acidlib.engine.selection import (
-    Budget,
-    Looked,
-    Order,
-    PassedOver,
-    Place,
-    Selection,
-    Spending,
-    Unlisted,
-    look_at,
-    ordered,
-)
+from acidlib.engine.progress import RunProgress
+from acidlib.engine.selection import Budget, Order, PassedOver, Selection, Spending, Unlisted, look_at
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
+from acidlib.engine.turns import Asked, Turn, Turns
 from acidlib.engine.worker import Worker
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
 from acidlib.model.location import NOWHERE, Location
-from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.enough import refused_message
 from acidlib.report.results import CompactionResult, Outcome
 
 Entity = tuple[str, str, str | None]
-
-LISTED_AHEAD = 256
-"""Places of the queue that are listed at a time, where it is known which come first."""
+_Place = tuple[str, str, str | None, Location]
+Tell = Callable[[CompactionResult], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,76 +43,119 @@ class CompactionRun:
         return self.selection.location is not None or bool(self.selection.tables)
 
 
-def run_compaction(
-    services: Services, backend: Backend, run: CompactionRun
-) -> tuple[list[CompactionResult], list[str]]:
-    """Carry a run out; results in the order in which they ended, and notes about what was left or passed over."""
+def run_compaction(services: Services, backend: Backend, run: CompactionRun, tell: Tell) -> list[str]:
+    """Carry a run out; returns notes about what was left or passed over.
+
+    tell  is told of each result as it comes
+    """
     worker = Worker(services, backend, settings=run.rewrite)
     spending = Spending(run.budget, services.clock)
+    progress = RunProgress(services.progress, lambda: worker.in_flight)
     notes: list[str] = []
-    early: list[CompactionResult] = []
+    told = 0
+
+    def told_early(result: CompactionResult) -> None:
+        progress.add(result)
+        tell(result)
+
     if not run.dry_run:
         notes += backend.recover()
     if run.named:
-        jobs = _named_jobs(services, backend, run, spending, early, notes)
+        jobs = _named_jobs(services, backend, run, spending, told_early, notes)
     elif backend.in_order:
         notes += backend.cautions()
-        jobs = _jobs_in_order(services, backend, run, spending, early)
+        jobs = _jobs_in_order(services, backend, run, spending, told_early)
     else:
-        jobs = _chosen_jobs(services, backend, run, spending, early)
-    results: list[CompactionResult] = []
+        jobs = _chosen_jobs(services, backend, run, spending, told_early)
     try:
-        results.extend(worker.compact(jobs))
+        for result in worker.compact(jobs, while_waiting=progress.show):
+            told += 1
+            progress.add(result)
+            tell(result)
     except AcidError as error:
-        if not results:
+        if not told:
             raise
         # what was done is reported all the same
         nowhere = Target(database="", table="", partition=None, location=NOWHERE)
-        early.append(ended(nowhere, run.kind, RetryError(f"Cannot go on: because {error}")))
+        tell(ended(nowhere, run.kind, RetryError(f"Cannot go on: because {error}")))
     finally:
         services.progress.finish()
     if spending.stopped is not None:
         notes.append(f"stopped: {spending.stopped}; the rest stays as it is")
     if not run.dry_run:
         backend.purge_history()
-    return early + results, notes
+    return notes
+
+
+def _turns(services: Services, backend: Backend, run: CompactionRun, asked: Asked, spending: Spending) -> Turns:
+    return Turns(
+        services,
+        backend.attempts(),
+        asked,
+        spending,
+        kind=run.kind,
+        order=run.order,
+        idle_seconds=run.selection.idle_seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Places that are named on the command line."""
+
+    run: CompactionRun
+    tell: Tell
+
+    def noted(self, target: Target) -> None:
+        """Nobody has looked at them."""
+        del target
+
+    def is_automatic(self, target: Target) -> bool:
+        """A person asks."""
+        del target
+        return False
+
+    def settles(self, turn: Turn) -> bool:
+        """What cannot be listed, and what holds nothing for a cleaner either."""
+        place = turn.looked
+        if isinstance(place, Unlisted):
+            self.tell(ended(place.target, self.run.kind, place.error))
+        elif turn.done is not None and place.leaves_nothing:
+            self.tell(ended(place.target, self.run.kind, RefusedError(refused_message(turn.done))))
+        else:
+            return False
+        return True
+
+    def pass_over(self, one: PassedOver) -> None:
+        """Somebody named it."""
+        self.tell(skipped(one, self.run.kind))
 
 
 def _named_jobs(
-    services: Services,
-    backend: Backend,
-    run: CompactionRun,
-    spending: Spending,
-    early: list[CompactionResult],
-    notes: list[str],
+    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell, notes: list[str]
 ) -> Iterator[Job]:
     selected = backend.select(run.selection, automatic=False)
     notes += selected.notes
-    looked, passed_over = look_at(services, selected.targets, run.selection.idle_seconds)
-    early += [skipped(one, run.kind) for one in (*selected.passed_over, *passed_over)]
-    early += [ended(one.target, run.kind, one.error) for one in looked if isinstance(one, Unlisted)]
-    wanted = [one for one in looked if isinstance(one, ListedPlace)]
-    found = _in_turn(backend.attempts(), wanted, run, lambda _: False)
-    todo = []
-    for turn in found:
-        if turn.done is None or not turn.looked.leaves_nothing:
-            todo.append(turn)
-        else:
-            early.append(ended(turn.looked.target, run.kind, RefusedError(refused_message(turn.done))))
-    notes += _left(found)
-    _begin(services, run, len(todo))
-    for turn in _within(spending, todo):
+    named = _Named(run, tell)
+    for one in selected.passed_over:
+        named.pass_over(one)
+    turns = _turns(services, backend, run, named, spending)
+    for turn in turns.of(selected.targets, lambda: _begin(services, run, len(selected.targets))):
         place = turn.looked
+        if isinstance(place, Unlisted):
+            continue  # settled
         if run.dry_run:
             yield Job(target=place.target, kind=run.kind, taken=None, named=True, listed=place)
             continue
         try:
             taken = backend.submit(place, run.kind)
-            yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, listed=place)
         except AcidError as error:
-            early.append(ended(place.target, run.kind, error))
+            tell(ended(place.target, run.kind, error))
             if turn.done is None:
                 spending.unspent(place.bytes)
+        else:
+            yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, listed=place)
+    notes += turns.left()
 
 
 def _begin(services: Services, run: CompactionRun, places: int) -> None:
@@ -135,82 +165,46 @@ def _begin(services: Services, run: CompactionRun, places: int) -> None:
         services.progress.start(f"{'planning' if run.dry_run else 'compacting'} {most} places", most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Turn(Generic[Place]):
-    """A place in the order in which it is begun.
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """Requests that wait in a queue, by their places."""
 
-    done   why there is nothing to merge, where there is not: it costs no budget and goes first
-    tried  the request that was not carried out before for what the place still is: it goes last, the oldest first
-    """
+    run: CompactionRun
+    tell: Tell
+    waiting: Mapping[_Place, Waiting]
 
-    looked: Place
-    done: str | None = None
-    tried: CompactionRequest | None = None
+    def at(self, target: Target) -> Waiting:
+        """The request for a place."""
+        return self.waiting[_place(target)]
 
-    @property
-    def key(self) -> tuple[bool, bool, int]:
-        later = self.tried is not None or isinstance(self.looked, Unlisted) or self.looked.is_claimed
-        return self.done is None, later, 0 if self.tried is None else self.tried.id
+    def noted(self, target: Target) -> int | None:
+        """What the initiator noted of it."""
+        facts = self.at(target).request.facts
+        return {Order.DELTAS: facts.deltas, Order.BYTES: facts.bytes}.get(self.run.order)
 
+    def is_automatic(self, target: Target) -> bool:
+        """An initiator gives a reason."""
+        return self.at(target).request.facts.reason is not None
 
-def _in_turn(
-    attempts: Attempts, looked: Sequence[Place], run: CompactionRun, is_automatic: Callable[[Target], bool]
-) -> list[_Turn[Place]]:
-    """The order of a run: repeated, it gets further each time whatever its budget; what always fails comes last."""
-    found: list[_Turn[Place]] = []
-    for one in ordered(looked, run.order):
-        done = tried = None
-        if isinstance(one, ListedPlace):
-            done = one.nothing_to_merge(run.kind, automatic=is_automatic(one.target))
-            tried = None if done else attempts.last(one, run.kind)
-        found.append(_Turn(looked=one, done=done, tried=tried))
-    return sorted(found, key=lambda one: one.key)
+    def settles(self, turn: Turn) -> bool:
+        """Every request is ended by a worker."""
+        del turn
+        return False
 
-
-def _within(spending: Spending, turns: Iterable[_Turn[Place]]) -> Iterator[_Turn[Place]]:
-    """As many places as the budget lets start; those with nothing to merge cost none."""
-    return takewhile(lambda turn: spending.lets_start(turn.looked.bytes, is_free=turn.done is not None), turns)
-
-
-def _left(found: Sequence[_Turn[ListedPlace]]) -> list[str]:
-    """A note when, of many places, none is left that was not done or tried before."""
-    tried = sum(one.tried is not None for one in found)
-    if len(found) < 2 or any(one.done is None and one.tried is None for one in found):
-        return []
-    but = f" but {tried} that could not be done before, and have not changed since" if tried else ""
-    return [f"nothing is left to do of {len(found)} places{but}"]
+    def pass_over(self, one: PassedOver) -> None:
+        """It stays in the queue."""
+        self.tell(skipped(one, self.run.kind))
 
 
 def _chosen_jobs(
-    services: Services, backend: Backend, run: CompactionRun, spending: Spending, early: list[CompactionResult]
+    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell
 ) -> Iterator[Job]:
     """What waits in the queue, in the order that was asked for. Not all of it is listed before the first is begun."""
-    found = _understood(backend, backend.waiting(run.kind), run, early)
-    by_place = {_place(one.target): one for one in found}
-    attempts = backend.attempts()
-
-    def is_automatic(target: Target) -> bool:
-        return by_place[_place(target)].request.facts.reason is not None
-
-    def turns() -> Iterator[_Turn[Looked]]:
-        tried = []
-        for number, some in enumerate(_in_portions(found, run.order)):
-            if number and not spending.lets_look_on():
-                return
-            targets = [one.target for one in some]
-            looked, passed_over = look_at(services, targets, run.selection.idle_seconds, shown=number == 0)
-            if number == 0:
-                _begin(services, run, len(found) - len(passed_over))
-            early.extend(skipped(one, run.kind) for one in passed_over)
-            for turn in _in_turn(attempts, looked, run, is_automatic):
-                if turn.tried is None:
-                    yield turn
-                else:
-                    tried.append(turn)
-        yield from sorted(tried, key=lambda one: one.key)
-
-    for turn in _within(spending, turns()):
-        waiting = by_place[_place(turn.looked.target)]
+    found = _understood(backend, backend.waiting(run.kind), run, tell)
+    queued = _Queued(run, tell, {_place(one.target): one for one in found})
+    turns = _turns(services, backend, run, queued, spending)
+    for turn in turns.of([one.target for one in found], lambda: _begin(services, run, len(found))):
+        waiting = queued.at(turn.looked.target)
         listed = turn.looked if isinstance(turn.looked, ListedPlace) else None
         if run.dry_run:
             yield replace(_job(run.kind, waiting.target, None, waiting.request), listed=listed)
@@ -218,22 +212,8 @@ def _chosen_jobs(
             yield replace(_job(run.kind, taken.target, taken, taken.request), listed=listed)
 
 
-def _in_portions(found: Sequence[Waiting], order: Order) -> list[list[Waiting]]:
-    """What is listed together, the most urgent first, as far as the initiator's figures tell; else all of it."""
-    figures = [_noted(one.request.facts, order) for one in found]
-    if None in figures:
-        return [list(found)]
-    ranked = sorted(zip(figures, found, strict=True), key=lambda one: (-(one[0] or 0), one[1].target.name))
-    return [[one for _, one in ranked[start : start + LISTED_AHEAD]] for start in range(0, len(ranked), LISTED_AHEAD)]
-
-
-def _noted(facts: RequestFacts, order: Order) -> int | None:
-    """What the initiator noted of a place that an order goes by; None where it noted nothing of that kind."""
-    return {Order.DELTAS: facts.deltas, Order.BYTES: facts.bytes, Order.NAME: 0}.get(order)
-
-
 def _jobs_in_order(
-    services: Services, backend: Backend, run: CompactionRun, spending: Spending, early: list[CompactionResult]
+    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell
 ) -> Iterator[Job]:
     """What waits in a queue that hands requests out by their order, of whatever kind, until none of ours waits.
 
@@ -241,7 +221,7 @@ def _jobs_in_order(
     """
     met: set[Entity] = set()
     while fresh := _not_met(backend.waiting(run.kind), met):
-        found = _understood(backend, fresh, run, early) if run.dry_run else fresh
+        found = _understood(backend, fresh, run, tell) if run.dry_run else fresh
         _begin(services, run, len(met) + len(found))
         for one, input_bytes in zip(found, _measured(services, found, run), strict=True):
             if not spending.lets_start(input_bytes):
@@ -271,15 +251,13 @@ def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) 
     return [by_place.get(_place(one.target), 0) for one in found]
 
 
-def _understood(
-    backend: Backend, waiting: Sequence[Waiting], run: CompactionRun, early: list[CompactionResult]
-) -> list[Waiting]:
+def _understood(backend: Backend, waiting: Sequence[Waiting], run: CompactionRun, tell: Tell) -> list[Waiting]:
     found = []
     for one in waiting:
         if one.error is None:
             found.append(one)
             continue
-        early.append(ended(one.target, one.request.type, one.error))
+        tell(ended(one.target, one.request.type, one.error))
         if not run.dry_run:
             backend.refuse(one, str(one.error))
     return found
@@ -289,7 +267,7 @@ def _job(kind: CompactionType, target: Target, taken: Taken | None, request: Com
     return Job(target=target, kind=kind, taken=taken, named=False, why=request.facts.reason)
 
 
-def _place(target: Target) -> tuple[str, str, str | None, Location]:
+def _place(target: Target) -> _Place:
     return target.database, target.table, target.partition, target.location
 
 

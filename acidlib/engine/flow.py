@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.engine.runner import Done, Runner, Task, started_threads
@@ -30,6 +30,7 @@ _OVERLAP = 2
 """Batches that are started for each slot: the next one is there when one has ended."""
 _MOST_JOBS = 64
 _CANCEL_SECONDS = 0.2
+_WAITING_SECONDS = 1.0
 
 Steps = Generator[tuple[Errand, ...], list[Done[Any]], Result]
 """A piece of work: asks for errands, is answered by what became of each, and ends with its result."""
@@ -128,11 +129,18 @@ class Flow(Generic[Result]):
         self._stepping: ThreadPoolExecutor | None = None
         self._jobs: ThreadPoolExecutor | None = None
 
-    def run(self, pieces: Iterator[Piece[Result]]) -> Iterator[Result]:
+    @property
+    def in_flight(self) -> int:
+        """How many pieces are under way."""
+        return len(self._under_way)
+
+    def run(
+        self, pieces: Iterator[Piece[Result]], *, while_waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[Result]:
         """The results, as they come. `pieces` is drawn from as there is room: a budget can stop it.
 
         What an AcidError of `pieces` comes after is done before that is raised. An interrupt, or any other error that
-        is no result, gives back all that is under way.
+        is no result, gives back all that is under way. `while_waiting` is called each second in which nothing happens.
         """
         error: AcidError | None = None
         with ExitStack() as pools:
@@ -158,7 +166,7 @@ class Flow(Generic[Result]):
                         if more:
                             continue
                         break
-                    self._events.get()()
+                    self._next_event(while_waiting)()
                     while not self._events.empty():
                         self._events.get()()
             except BaseException:
@@ -166,6 +174,13 @@ class Flow(Generic[Result]):
                 raise
         if error is not None:
             raise error
+
+    def _next_event(self, while_waiting: Callable[[], None]) -> Callable[[], None]:
+        while True:
+            try:
+                return self._events.get(timeout=_WAITING_SECONDS)
+            except Empty:
+                while_waiting()
 
     def _begin(self, piece: Piece[Result]) -> None:
         one = _UnderWay(piece)

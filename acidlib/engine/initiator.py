@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Backend, Decided
 from acidlib.engine.prepare import prepare
-from acidlib.engine.selection import Looked, Selection, Unlisted, look_at
+from acidlib.engine.selection import Looked, PassedOver, Selection, Unlisted, look_in_portions
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
@@ -31,28 +31,43 @@ ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
 
 def run_initiator(
-    services: Services, backend: Backend, selection: Selection, *, dry_run: bool, force: bool
-) -> tuple[list[InitiatorResult], list[str]]:
-    """Look at everything selected and queue what needs compaction; a dry run queues nothing.
+    services: Services,
+    backend: Backend,
+    selection: Selection,
+    *,
+    dry_run: bool,
+    force: bool,
+    tell: Callable[[InitiatorResult], None],
+) -> list[str]:
+    """Look at everything selected and queue what needs compaction; a dry run queues nothing. Returns notes.
 
     What a worker would refuse is not queued, nor what one refused before and has not changed since.
 
-    force: also past what the history says: that the last compactions failed, or were refused.
+    force  also past what the history says: that the last compactions failed, or were refused
+    tell   is told the result of each place as it comes
     """
     notes: list[str] = []
     if not dry_run:
         notes += backend.recover()
     selected = backend.select(selection, automatic=True)
     attempts = backend.attempts()
-    looked, passed_over = look_at(services, selected.targets, selection.idle_seconds)
-    results = [replace(_result(one.target), reason=one.reason) for one in (*selected.passed_over, *passed_over)]
-    for start in range(0, len(looked), _BATCH):
-        some = [
-            _initiate(services, backend, attempts, one, dry_run=dry_run, force=force)
-            for one in looked[start : start + _BATCH]
-        ]
-        results += _queued(backend, some)
-    return results, [*notes, *selected.notes]
+    for one in selected.passed_over:
+        tell(_left_alone(one))
+    for looked, passed_over in look_in_portions(services, selected.targets, selection.idle_seconds):
+        for one in passed_over:
+            tell(_left_alone(one))
+        for start in range(0, len(looked), _BATCH):
+            some = [
+                _initiate(services, backend, attempts, one, dry_run=dry_run, force=force)
+                for one in looked[start : start + _BATCH]
+            ]
+            for result in _queued(backend, some):
+                tell(result)
+    return [*notes, *selected.notes]
+
+
+def _left_alone(one: PassedOver) -> InitiatorResult:
+    return replace(_result(one.target), reason=one.reason)
 
 
 def _queued(backend: Backend, decisions: Sequence[InitiatorResult | _ToQueue]) -> list[InitiatorResult]:

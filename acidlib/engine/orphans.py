@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from acidlib.engine.backend import Backend
 from acidlib.engine.removals import Pace, is_claimed, remove_named
-from acidlib.engine.runner import Done, in_threads
+from acidlib.engine.runner import as_done
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
@@ -20,33 +20,40 @@ DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
 
 
 def run_orphans(
-    services: Services, backend: Backend, selection: Selection, *, idle_seconds: float, remove: bool, trash: bool
-) -> tuple[list[CleaningResult], list[str]]:
-    """Look at everything selected; a result for each place that has orphans, and notes about what was passed over.
+    services: Services,
+    backend: Backend,
+    selection: Selection,
+    *,
+    idle_seconds: float,
+    remove: bool,
+    trash: bool,
+    tell: Callable[[CleaningResult], None],
+) -> list[str]:
+    """Look at everything selected; returns notes about what was passed over.
 
     idle_seconds  nothing in an orphan was modified for so long
     remove        remove them; else they are only listed
     trash         move them aside instead
+    tell          is told a result for each place that has orphans
     """
     selected = backend.select(selection, automatic=False)
-    notes = [*selected.notes, *(f"{one.target.name}: {one.reason}" for one in selected.passed_over)]
     targets = selected.targets
-    found: list[Done[tuple[Orphan, ...]]] = in_threads(
-        lambda target: _orphans_at(services, target, idle_seconds), targets, on_progress=services.progress.advance
-    )
-    results = []
-    for target, done in zip(targets, found, strict=True):
+    if targets:
+        services.progress.start(f"looking for orphans at {len(targets)} places", len(targets))
+    looks = as_done(lambda target: _orphans_at(services, target, idle_seconds), targets)
+    for number, (place, done) in enumerate(looks, start=1):
+        services.progress.advance(number)
+        target = targets[place]
         try:
             orphans = done.get()
             if orphans:
-                results.append(
-                    _removed(services, target, idle_seconds, trash=trash) if remove else _planned(target, orphans)
-                )
+                tell(_removed(services, target, idle_seconds, trash=trash) if remove else _planned(target, orphans))
         except ConflictError as error:
-            results.append(_result(target, "conflict", str(error)))
+            tell(_result(target, "conflict", str(error)))
         except AcidError as error:
-            results.append(_result(target, "failed", str(error)))
-    return results, notes
+            tell(_result(target, "failed", str(error)))
+    services.progress.finish()
+    return [*selected.notes, *(f"{one.target.name}: {one.reason}" for one in selected.passed_over)]
 
 
 def _planned(target: Target, orphans: Sequence[Orphan]) -> CleaningResult:

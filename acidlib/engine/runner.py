@@ -92,30 +92,35 @@ def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def in_threads(
-    look: Callable[[Item], Value],
-    items: Sequence[Item],
-    *,
-    on_progress: Callable[[int], None],
-    on_interrupt: Callable[[], None] = lambda: None,
-) -> list[Done[Value]]:
-    """What became of each item, in order: for what needs no executor, because it waits more than it works.
+def as_done(
+    work: Callable[[Item], Value], items: Sequence[Item], *, on_interrupt: Callable[[], None] = lambda: None
+) -> Iterator[tuple[int, Done[Value]]]:
+    """Which item is done and what became of it, as they come: for what needs no executor, as it waits more than works.
 
     An interrupt does not wait for what has not begun; `on_interrupt` may shorten what has.
     """
     if not items:
-        return []
+        return
     with started_threads(min(THREADS, len(items)), "acidlib-look") as pool:
         try:
-            running = [pool.submit(attempt, lambda item, _: look(item), item, "") for item in items]
-            for number, one in enumerate(as_completed(running), start=1):
-                one.result()
-                on_progress(number)
+            numbers = {pool.submit(attempt, lambda item, _: work(item), item, ""): n for n, item in enumerate(items)}
+            for one in as_completed(list(numbers)):
+                yield numbers.pop(one), one.result()
         except BaseException:
             on_interrupt()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        return [one.result() for one in running]
+
+
+def in_threads(
+    work: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None]
+) -> list[Done[Value]]:
+    """What became of each item, in order; see `as_done`."""
+    found: dict[int, Done[Value]] = {}
+    for number, done in as_done(work, items):
+        found[number] = done
+        on_progress(len(found))
+    return [found[number] for number in range(len(items))]
 
 
 class LocalRunner:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from functools import partial
 
 from acidlib.engine.runner import Done, in_threads
 from acidlib.engine.services import Services
@@ -17,6 +17,9 @@ from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.settings import duration_text
 from acidlib.storage.listing import list_location
+
+PORTION = 256
+"""Places that are listed at a time, where not all have to be before the first is begun."""
 
 
 class Order(enum.Enum):
@@ -99,29 +102,21 @@ class Unlisted:
 
 
 Looked = ListedPlace | Unlisted
-Place = TypeVar("Place", bound=Looked)
 
 
 def look_at(
-    services: Services, targets: Sequence[Target], idle_seconds: float | None, *, shown: bool = True
+    services: Services,
+    targets: Sequence[Target],
+    idle_seconds: float | None,
+    *,
+    on_progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[list[Looked], list[PassedOver]]:
-    """List every target; those that have changed within `idle_seconds` are passed over.
-
-    shown  whether progress is shown: it is not while other work is
-    """
-    if not targets:
-        return [], []
-    if shown:
-        services.progress.start(f"listing {len(targets)} locations", len(targets))
-    try:
-        found: list[Done[Listing]] = in_threads(
-            lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
-            targets,
-            on_progress=services.progress.advance if shown else lambda _: None,
-        )
-    finally:
-        if shown:
-            services.progress.finish()
+    """List every target; those that have changed within `idle_seconds` are passed over."""
+    found: list[Done[Listing]] = in_threads(
+        lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
+        targets,
+        on_progress=on_progress,
+    )
     looked, passed_over = [], []
     now = services.clock()
     for target, done in zip(targets, found, strict=True):
@@ -134,6 +129,25 @@ def look_at(
         else:
             passed_over.append(PassedOver(target=target, reason=reason))
     return looked, passed_over
+
+
+def look_in_portions(
+    services: Services, targets: Sequence[Target], idle_seconds: float | None
+) -> Iterator[tuple[list[Looked], list[PassedOver]]]:
+    """The same, some at a time, so that what is known of a place can be forgotten before the last is listed."""
+    if not targets:
+        return
+    services.progress.start(f"listing {len(targets)} locations", len(targets))
+    try:
+        for start in range(0, len(targets), PORTION):
+            some = targets[start : start + PORTION]
+            yield look_at(services, some, idle_seconds, on_progress=partial(_advance, services, start))
+    finally:
+        services.progress.finish()
+
+
+def _advance(services: Services, before: int, done: int) -> None:
+    services.progress.advance(before + done)
 
 
 def _listed(target: Target, done: Done[Listing]) -> Looked:
@@ -155,15 +169,20 @@ def _too_young(listing: Listing, idle_seconds: float, now: float) -> str | None:
     return f"something in it is younger than {duration_text(idle_seconds)}: {newest.path}, modified {when}"
 
 
-def ordered(looked: Iterable[Place], order: Order) -> list[Place]:
-    """Most urgent first; equal ones by name, so that the same input gives the same order."""
-    keys: dict[Order, Callable[[Looked], float]] = {
-        Order.DELTAS: lambda one: -one.deltas,
-        Order.BYTES: lambda one: -one.delta_bytes,
-        Order.AGE: lambda one: one.modified,
+def urgency(order: Order, one: Looked) -> float:
+    """The larger the more urgent."""
+    urgencies: dict[Order, Callable[[Looked], float]] = {
+        Order.DELTAS: lambda one: one.deltas,
+        Order.BYTES: lambda one: one.delta_bytes,
+        Order.AGE: lambda one: -one.modified,
         Order.NAME: lambda _: 0,
     }
-    return sorted(looked, key=lambda one: (keys[order](one), one.target.name))
+    return urgencies[order](one)
+
+
+def ordered(looked: Iterable[Looked], order: Order) -> list[Looked]:
+    """Most urgent first; equal ones by name, so that the same input gives the same order."""
+    return sorted(looked, key=lambda one: (-urgency(order, one), one.target.name))
 
 
 class Spending:

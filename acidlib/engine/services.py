@@ -24,8 +24,8 @@ class Progress(Protocol):
     def start(self, what: str, total: int) -> None:
         """A piece of work with a number of parts begins."""
 
-    def advance(self, done: int) -> None:
-        """So many parts are done."""
+    def advance(self, done: int, *, detail: str = "") -> None:
+        """So many parts are done; `detail` is what else there is to say of that."""
 
     def finish(self) -> None:
         """It has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from acidlib.engine.backend import Backend
@@ -38,22 +38,27 @@ class Worker:
     """Carries out compactions with the services of one run."""
 
     def __init__(self, services: Services, backend: Backend, *, settings: RewriteSettings) -> None:
-        self._services = services
-        self._compactor = PlaceCompactor(services, backend, settings)
-
-    def compact(self, jobs: Iterable[Job]) -> Iterator[CompactionResult]:
-        """The results, as they come. `jobs` is drawn from as places end, so a budget can stop it."""
-        services = self._services
         given = services.settings.integer(IN_FLIGHT)
-        flow: Flow[CompactionResult] = Flow(
+        self._compactor = PlaceCompactor(services, backend, settings)
+        self._flow: Flow[CompactionResult] = Flow(
             services.runner,
             limit=lambda slots: given or places_in_flight(slots),
             name=lambda places: f"{services.host}-compactor-{places}",
         )
-        for number, result in enumerate(flow.run(_Compaction(job, self._compactor) for job in jobs), start=1):
-            services.progress.note(f"{result.name}: {result.state.value}, {result.reason}")
-            services.progress.advance(number)
-            yield result
+
+    @property
+    def in_flight(self) -> int:
+        """How many places are under way."""
+        return self._flow.in_flight
+
+    def compact(
+        self, jobs: Iterable[Job], *, while_waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[CompactionResult]:
+        """The results, as they come. `jobs` is drawn from as places end, so a budget can stop it.
+
+        while_waiting  is called now and then while nothing ends
+        """
+        return self._flow.run((_Compaction(job, self._compactor) for job in jobs), while_waiting=while_waiting)
 
 
 def places_in_flight(slots: int) -> int:

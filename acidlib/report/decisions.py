@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
+
+from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,11 @@ class CleaningResult:
         return ".".join(part for part in (self.database, self.table, self.partition) if part)
 
     @property
+    def is_bad(self) -> bool:
+        """Whether it failed, or another was at work there."""
+        return self.state in ("failed", "conflict")
+
+    @property
     def deleted(self) -> tuple[RemovedPath, ...]:
         """What was removed, or would be, without what went to a trash."""
         return tuple(item for item in self.removed if item.moved_to is None)
@@ -114,38 +121,57 @@ class CleaningResult:
         }
 
 
-def decisions_document(
-    results: Sequence[InitiatorResult], *, version: str, run_id: str, notes: Sequence[str]
-) -> dict[str, Any]:
-    """The whole JSON document of an initiator run."""
-    return {
-        "job": "initiator",
-        "version": version,
-        "run_id": run_id,
-        "decisions": [result.document() for result in results],
-        "totals": {
-            "looked_at": len(results),
-            "queued": sum(result.queued is not None for result in results),
-            "failed": sum(result.failed for result in results),
-        },
-        "notes": list(notes),
-    }
+class InitiatorTotals:
+    """How many places the initiator looked at, and what came of them."""
+
+    def __init__(self) -> None:
+        self.looked_at = self.queued = self.failed = self.idle = 0
+        self.due: Counter[str] = Counter()
+
+    def add(self, result: InitiatorResult) -> None:
+        """Count one more place."""
+        self.looked_at += 1
+        self.queued += result.queued is not None
+        if result.failed:
+            self.failed += 1
+        elif result.type is None:
+            self.idle += 1
+        else:
+            self.due[result.type] += 1
+
+    def document(self) -> dict[str, Any]:
+        """`totals` in the JSON document."""
+        return {"looked_at": self.looked_at, "queued": self.queued, "failed": self.failed}
+
+    def exit_status(self) -> int:
+        """Whether every place could be looked at."""
+        return EXIT_SOME_FAILED if self.failed else EXIT_DONE
 
 
-def cleanings_document(
-    results: Sequence[CleaningResult], *, version: str, run_id: str, notes: Sequence[str]
-) -> dict[str, Any]:
-    """The whole JSON document of a cleaner run."""
-    return {
-        "job": "cleaner",
-        "version": version,
-        "run_id": run_id,
-        "cleanings": [result.document() for result in results],
-        "totals": {
-            "requests": len(results),
-            "succeeded": sum(result.state == "succeeded" for result in results),
-            "bytes_removed": sum(result.bytes_removed for result in results),
-            "bytes_moved": sum(result.bytes_moved for result in results),
-        },
-        "notes": list(notes),
-    }
+class CleaningTotals:
+    """How many requests and places a cleaner saw to, and what was removed."""
+
+    def __init__(self) -> None:
+        self.states: Counter[str] = Counter()
+        self.paths_removed = self.bytes_removed = self.paths_moved = self.bytes_moved = 0
+
+    def add(self, result: CleaningResult) -> None:
+        """Count one more result."""
+        self.states[result.state] += 1
+        self.paths_removed += len(result.deleted)
+        self.bytes_removed += result.bytes_removed
+        self.paths_moved += len(result.moved)
+        self.bytes_moved += result.bytes_moved
+
+    def document(self) -> dict[str, Any]:
+        """`totals` in the JSON document."""
+        return {
+            "requests": self.states.total(),
+            "succeeded": self.states["succeeded"],
+            "bytes_removed": self.bytes_removed,
+            "bytes_moved": self.bytes_moved,
+        }
+
+    def exit_status(self) -> int:
+        """Whether nothing failed or conflicts."""
+        return EXIT_SOME_FAILED if self.states["failed"] or self.states["conflict"] else EXIT_DONE

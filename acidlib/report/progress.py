@@ -17,9 +17,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from acidlib.report.text import one_line
+from acidlib.report.text import duration_words, one_line
 
-_REFRESH_SECONDS = 0.1
+_REFRESH_SECONDS, _LOG_SECONDS = 0.1, 30.0
+_RATE_SECONDS = 1.0
+"""A rate is not known before."""
 _BAR, _FIGURES, _LEAST_NAME = 24, 28, 16
 
 
@@ -30,7 +32,7 @@ class _Console(Console):
 
 
 class TerminalProgress:
-    """A bar on a terminal; elsewhere one plain line when a piece of work has ended, and the notes.
+    """A bar on a terminal; elsewhere a plain line each half minute and when a piece of work has ended, and the notes.
 
     stream  where to show it; standard error when None
     clock   seconds, of any origin, for how long a piece took
@@ -43,6 +45,7 @@ class TerminalProgress:
         self._broken = False
         self._what: str | None = None
         self._total = self._done = 0
+        self._detail = ""
         self._began = self._drawn = 0.0
         console = _Console(file=self._stream, highlight=False, markup=False, emoji=False)
         moves = self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
@@ -63,16 +66,17 @@ class TerminalProgress:
         """A piece of work with a number of parts begins; one that is still under way has ended."""
         with self._lock:
             self.finish()
-            self._what, self._total, self._done, self._began = one_line(what), total, 0, self._clock()
+            self._what, self._total, self._done, self._detail = one_line(what), total, 0, ""
+            self._began = self._drawn = self._clock()
             self._show(self._open_bar)
 
-    def advance(self, done: int) -> None:
-        """So many parts, counted from the start of the piece, are done."""
+    def advance(self, done: int, *, detail: str = "") -> None:
+        """So many parts, counted from the start of the piece, are done; `detail` is what else there is to say."""
         with self._lock:
             if self._what is None:
                 return
-            self._done = done
-            self._show(self._move_bar)
+            self._done, self._detail = done, detail
+            self._show(self._move)
 
     def finish(self) -> None:
         """The piece has ended, whether all of it is done or not. Without one nothing happens."""
@@ -110,7 +114,8 @@ class TerminalProgress:
             return
         room = max(_LEAST_NAME, self._console.width - _BAR - _FIGURES)
         name = TextColumn("{task.description}", markup=False, table_column=Column(max_width=room, no_wrap=True))
-        columns = (name, BarColumn(bar_width=_BAR), MofNCompleteColumn(), TimeElapsedColumn())
+        figures = TextColumn("{task.fields[figures]}", markup=False, table_column=Column(no_wrap=True))
+        columns = (name, BarColumn(bar_width=_BAR), MofNCompleteColumn(), TimeElapsedColumn(), figures)
         self._bar = Progress(
             *columns,
             console=self._console,
@@ -122,17 +127,28 @@ class TerminalProgress:
             redirect_stderr=False,
             get_time=self._clock,
         )
-        self._task = self._bar.add_task(self._what or "", total=self._total)
+        self._task = self._bar.add_task(self._what or "", total=self._total, figures="")
         self._bar.start()
         self._drawn = self._clock()
 
-    def _move_bar(self) -> None:
-        if self._bar is None or self._task is None:
-            return
+    def _move(self) -> None:
         now = self._clock()
-        due = now - self._drawn >= _REFRESH_SECONDS
-        self._bar.update(self._task, completed=self._done, refresh=due)
+        due = now - self._drawn >= (_LOG_SECONDS if self._console is None else _REFRESH_SECONDS)
         self._drawn = now if due else self._drawn
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._done, figures=self._figures(), refresh=due)
+        elif due and self._console is None:
+            self._write(f"{self._what}: {self._done:,} of {self._total:,}, {self._figures()}")
+
+    def _figures(self) -> str:
+        """What is known beside how many are done: the rate, and how long the rest takes at it."""
+        seconds = self._clock() - self._began
+        parts = [self._detail] if self._detail else []
+        if self._done and seconds >= _RATE_SECONDS:
+            parts.append(f"{self._done / seconds:,.1f}/s")
+            if self._done < self._total:
+                parts.append(f"{duration_words((self._total - self._done) * seconds / self._done)} left")
+        return ", ".join([*parts, duration_words(seconds)]) if self._console is None else ", ".join(parts)
 
     def _close_bar(self) -> None:
         bar, self._bar, self._task = self._bar, None, None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from acidlib.model.units import UnitResult
@@ -70,6 +70,9 @@ class CompactionResult:
         figures = [getattr(unit, figure) for unit in self.units]
         return None if None in figures else sum(figures)
 
+
+EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
+"""2 is what a wrong command line ends with (click)."""
 
 FIGURES = (
     "rows_in",
@@ -141,50 +144,42 @@ def _unit_document(unit: UnitResult) -> dict[str, Any]:
     }
 
 
-def totals(results: Sequence[CompactionResult]) -> dict[str, Any]:
-    """Sums over all results, and how many ended in which state."""
-    states = {outcome.value: sum(result.state is outcome for result in results) for outcome in Outcome}
-    figures = {figure: _sum(result.total(figure) for result in results) for figure in FIGURES}
-    return {"compactions": len(results), "states": states, **figures}
+class CompactionTotals:
+    """Sums over the results of a run, and how many ended in which state."""
 
+    def __init__(self) -> None:
+        self.states: Counter[Outcome] = Counter()
+        self.figures: Counter[str] = Counter()
+        self.is_counted = False
 
-def _sum(values: Iterable[int | None]) -> int:
-    return sum(value for value in values if value is not None)
+    def add(self, result: CompactionResult) -> None:
+        """Count one more result."""
+        self.states[result.state] += 1
+        self.is_counted = self.is_counted or result.units is not None
+        for figure in FIGURES:
+            self.figures[figure] += result.total(figure) or 0
+
+    @property
+    def compactions(self) -> int:
+        """How many results there are."""
+        return self.states.total()
+
+    @property
+    def bad(self) -> int:
+        """How many of them failed or conflict."""
+        return self.states[Outcome.FAILED] + self.states[Outcome.CONFLICT]
+
+    def document(self) -> dict[str, Any]:
+        """`totals` in the JSON document."""
+        states = {outcome.value: self.states[outcome] for outcome in Outcome}
+        return {"compactions": self.compactions, "states": states, **{name: self.figures[name] for name in FIGURES}}
+
+    def exit_status(self, *, named: bool) -> int:
+        """0 done, refused or skipped; 1 when the only named table failed or conflicts; 3 when some of several did."""
+        if not self.bad:
+            return EXIT_DONE
+        return EXIT_NOT_DONE if named and self.compactions == 1 else EXIT_SOME_FAILED
 
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
-
-
-EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
-"""2 is what a wrong command line ends with (click)."""
-
-
-def exit_status(results: Sequence[CompactionResult], *, named: bool) -> int:
-    """0 done, refused or skipped; 1 when the only named table failed or conflicts; 3 when some failed or conflicted."""
-    bad = [result for result in results if result.state in (Outcome.FAILED, Outcome.CONFLICT)]
-    if not bad:
-        return EXIT_DONE
-    return EXIT_NOT_DONE if named and len(results) == 1 else EXIT_SOME_FAILED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport:
-    """All of one run of a compaction job."""
-
-    job: str
-    version: str
-    run_id: str
-    results: tuple[CompactionResult, ...]
-    notes: tuple[str, ...] = field(default=())
-
-    def document(self) -> dict[str, Any]:
-        """The whole JSON document."""
-        return {
-            "job": self.job,
-            "version": self.version,
-            "run_id": self.run_id,
-            "compactions": [result_document(result) for result in self.results],
-            "totals": totals(self.results),
-            "notes": list(self.notes),
-        }

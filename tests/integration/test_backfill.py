@@ -12,7 +12,7 @@ import pytest
 from judges import merge
 from located import at
 
-from acidlib.engine import compaction, selection
+from acidlib.engine import selection, turns
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.points import Point
@@ -246,6 +246,41 @@ def test_a_request_for_a_table_that_was_made_anew_says_nothing_of_the_new_one(jo
     assert jobs.good("major_compact").states == ["ready for cleaning"]
 
 
+def test_a_named_run_in_the_order_of_names_lists_while_it_compacts(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Places(tmp_path / "db.db" / "t", 10)
+    listed: list[str] = []
+    real = selection.list_location
+
+    def counted(fs, location, **more):
+        listed.append(location.name)
+        return real(fs, location, **more)
+
+    monkeypatch.setattr(selection, "list_location", counted)
+    monkeypatch.setattr(turns, "PORTION", 3)
+    first = jobs("major_compact", *places.asked, "--order", "name", "--max-partitions", "4")
+    assert ended(first, "ready for cleaning") == set(places.names[:4])
+    assert sorted(listed) == places.names[:6]
+    again = jobs("major_compact", *places.asked, "--order", "name")
+    assert ended(again, "ready for cleaning") == set(places.names[4:])
+    places.check()
+
+
+@pytest.mark.parametrize("order", ["deltas", "bytes", "age"])
+def test_of_many_places_no_listing_is_kept_and_the_order_is_the_same(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    places = Places(tmp_path / "db.db" / "t", 7)
+    asked = (*places.asked, "--order", order, "--dry-run")
+    before = [one["partition"] for one in jobs.good("major_compact", *asked).compactions]
+    monkeypatch.setattr(turns, "LISTINGS_KEPT", 6)
+    monkeypatch.setattr(turns, "PORTION", 2)
+    assert [one["partition"] for one in jobs.good("major_compact", *asked).compactions] == before
+    jobs.good("major_compact", *places.asked, "--order", order)
+    places.check()
+
+
 @pytest.mark.parametrize("order", ["deltas", "bytes", "name"])
 def test_a_drain_lists_no_more_than_it_needs(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
@@ -262,7 +297,7 @@ def test_a_drain_lists_no_more_than_it_needs(
         return real(fs, location, **more)
 
     monkeypatch.setattr(selection, "list_location", counted)
-    monkeypatch.setattr(compaction, "LISTED_AHEAD", 3)
+    monkeypatch.setattr(turns, "PORTION", 3)
     first = jobs("major_compact", "--order", order, "--max-partitions", "3")
     assert listed == places.names[:3]
     assert (ended(first, "failed"), ended(first, "ready for cleaning")) == ({"p=00", "p=01"}, {"p=02"})

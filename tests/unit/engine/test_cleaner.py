@@ -20,7 +20,7 @@ from unit.engine.test_catalog import storage, table
 
 from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.cleaner import run_cleaner
-from acidlib.engine.cleaning import CleanerOptions
+from acidlib.engine.cleaning import CleanerOptions, Cleaning
 from acidlib.engine.hive3.cleaning import hive3_cleaning
 from acidlib.engine.hive3.metastore import Hive3Metastore
 from acidlib.engine.services import Services
@@ -152,12 +152,18 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlQueue]:
         yield opened
 
 
+def cleaned(services: Services, cleaning: Cleaning) -> list[CleaningResult]:
+    results: list[CleaningResult] = []
+    run_cleaner(services, cleaning, OPTIONS, results.append)
+    return results
+
+
 @pytest.mark.parametrize("queue", ["our own"], indirect=True)
 def test_without_a_metastore_each_request_asks_of_its_own_place(
     services: Services, queue: SqlQueue, places: list[Path]
 ) -> None:
     asked = compacted(queue, places)
-    judge(run_cleaner(services, standalone_cleaning(services, queue, OPTIONS), OPTIONS), asked)
+    judge(cleaned(services, standalone_cleaning(services, queue, OPTIONS)), asked)
 
 
 def test_with_a_metastore_each_request_asks_of_its_own_place(
@@ -166,7 +172,7 @@ def test_with_a_metastore_each_request_asks_of_its_own_place(
     own = {"metastore": METASTORE} if queue.schema_version is None else {}
     asked = compacted(queue, places, **own)
     cleaning = hive3_cleaning(services, metastore(queue, places), OPTIONS)
-    judge(run_cleaner(services, cleaning, OPTIONS), asked)
+    judge(cleaned(services, cleaning), asked)
 
 
 def judge(results: list[CleaningResult], asked: Asked) -> None:

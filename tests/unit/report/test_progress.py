@@ -82,6 +82,28 @@ def test_a_log_gets_one_plain_line_per_piece_and_the_notes() -> None:
     assert stream.getvalue() == "a note of two lines\nsales.orders: bucket files: 1,200 of 1,200, 2.5 s\n"
 
 
+def test_a_log_gets_a_line_each_half_minute_with_the_rate_and_what_is_left() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with TerminalProgress(stream, clock) as progress:
+        progress.start("compacting 10000 places", 10_000)
+        for _ in range(31):
+            clock.now += 2
+            progress.advance(int(clock.now - 100) * 20, detail="32 in flight, 3 failed, 1.0 GiB")
+        assert stream.getvalue() == (
+            "compacting 10000 places: 600 of 10,000, 32 in flight, 3 failed, 1.0 GiB, 20.0/s, 8 min left, 30 s\n"
+            "compacting 10000 places: 1,200 of 10,000, 32 in flight, 3 failed, 1.0 GiB, 20.0/s, 7 min left, 60 s\n"
+        )
+
+
+def test_a_terminal_gets_them_beside_the_bar(terminal: Terminal) -> None:
+    clock = Clock()
+    with TerminalProgress(terminal.stream, clock) as progress:
+        progress.start("one", 200)
+        clock.now += 10
+        progress.advance(50, detail="3 in flight")
+        assert "3 in flight, 5.0/s, 30 s left" in terminal.written()
+
+
 def test_a_piece_that_was_broken_off_says_how_far_it_came() -> None:
     stream = io.StringIO()
     with pytest.raises(KeyError), TerminalProgress(stream, Clock()) as progress:  # noqa: PT012 - the error is inside

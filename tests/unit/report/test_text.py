@@ -1,25 +1,21 @@
 """Results as text: what a person has to find in it, the right words for one and for many, and lines that fit."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.report.decisions import CleaningResult, InitiatorResult, RemovedPath
-from acidlib.report.results import CompactionResult, Outcome
-from acidlib.report.text import (
-    WIDTH,
-    aligned,
-    cleaner_text,
-    compactions_text,
-    human_bytes,
-    initiator_text,
-    json_text,
-    one_line,
-    plural,
-)
+from acidlib.report.compaction_text import CompactionsText
+from acidlib.report.decision_text import CleanerText, InitiatorText
+from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.results import CompactionResult, CompactionTotals, Outcome
+from acidlib.report.run_report import RunReport
+from acidlib.report.text import WIDTH, aligned, duration_words, human_bytes, json_text, one_line, plural
 
+Result = TypeVar("Result")
 MIB = 1 << 20
 LOCATION = "/data/warehouse/sales.db/orders/ds=2026-01-01"
 
@@ -99,6 +95,28 @@ FAILED = result(
     publication=None,
     seconds=None,
 )
+
+
+def compactions_text(results: Sequence[CompactionResult], *, dry_run: bool, verbose: bool) -> str:
+    totals = CompactionTotals()
+    report = RunReport(totals, CompactionsText(totals, dry_run=dry_run, verbose=verbose))
+    return told(report, results)
+
+
+def initiator_text(results: Sequence[InitiatorResult]) -> str:
+    totals = InitiatorTotals()
+    return told(RunReport(totals, InitiatorText(totals)), results)
+
+
+def cleaner_text(results: Sequence[CleaningResult], *, dry_run: bool = False, verbose: bool = False) -> str:
+    totals = CleaningTotals()
+    return told(RunReport(totals, CleanerText(totals, dry_run=dry_run, verbose=verbose)), results)
+
+
+def told(report: RunReport[Result], results: Sequence[Result]) -> str:
+    for one in results:
+        report.add(one)
+    return "".join(report.pieces(["a note is none of it"]))
 
 
 def lines_of(text: str) -> list[str]:
@@ -241,10 +259,10 @@ def test_lines_fit_and_carry_no_terminal_commands() -> None:
 
 @pytest.mark.parametrize("state", list(Outcome))
 @pytest.mark.parametrize("count", [20, 21, 22, 10_000])
-def test_of_many_places_that_are_left_alone_the_first_are_told(state: Outcome, count: int) -> None:
+def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(state: Outcome, count: int) -> None:
     many = [result(partition=f"p={number}", units=None, state=state) for number in range(count)]
     text = compactions_text([*many, FAILED], dry_run=True, verbose=True)
-    few = count > 21 and state in (Outcome.REFUSED, Outcome.SKIPPED)
+    few = count > 21 and state not in (Outcome.FAILED, Outcome.CONFLICT)
     assert text.count(f"major, {state.value}") == (20 if few else count + (state is FAILED.state))
     assert (f"and {count - 20:,} more {state.value}; --output json tells of each" in text) == few
     assert FAILED.reason in text
@@ -253,18 +271,20 @@ def test_of_many_places_that_are_left_alone_the_first_are_told(state: Outcome, c
 
 @pytest.mark.parametrize("count", [21, 10_000])
 def test_the_initiator_too(count: int) -> None:
-    many = [replace(LEFT, partition=f"p={number}") for number in range(count)]
-    text = initiator_text([*many, LOOKED_AT])
-    assert text.count(LEFT.reason) == (20 if count > 21 else count)
-    assert (f"and {count - 20:,} more left alone; --output json tells of each" in text) == (count > 21)
-    assert LOOKED_AT.reason in text
-    assert f"{count + 1:,} places looked at" in text
+    many = [replace(one, partition=f"p={number}") for number in range(count) for one in (LEFT, LOOKED_AT)]
+    failed = replace(LEFT, failed=True, reason="Cannot list it: because of the test")
+    text = initiator_text([*many, *[failed] * count])
+    for one, kind in ((LEFT, "left alone"), (LOOKED_AT, f"for a {LOOKED_AT.type} compaction")):
+        assert text.count(one.reason) == (20 if count > 21 else count)
+        assert (f"and {count - 20:,} more {kind}; --output json tells of each" in text) == (count > 21)
+    assert text.count(failed.reason) == count
+    assert f"{3 * count:,} places looked at" in text
 
 
 def test_nothing_at_all() -> None:
     assert compactions_text([], dry_run=False, verbose=False) == "Nothing to compact."
     assert initiator_text([]) == "Nothing to look at: no table was found."
-    assert cleaner_text([], False) == "Nothing to clean."
+    assert cleaner_text([]) == "Nothing to clean."
 
 
 # --- initiator --------------------------------------------------------------------------------------------------------
@@ -336,7 +356,7 @@ CLEANED = CleaningResult(
 
 
 def test_the_cleaner_tells_what_went_and_what_stays() -> None:
-    assert cleaner_text([CLEANED], False).splitlines() == [
+    assert cleaner_text([CLEANED]).splitlines() == [
         "sales.orders: ready for cleaning (request 12)",
         "  reason       something is left",
         "  location     /orders",
@@ -352,7 +372,7 @@ def test_the_cleaner_tells_what_went_and_what_stays() -> None:
 
 def test_what_went_to_the_trash_is_no_space_that_was_won() -> None:
     moved = replace(CLEANED.removed[0], moved_to="/orders/_acidlib_trash/1-2/delta_0000001_0000001_0000")
-    text = cleaner_text([replace(CLEANED, removed=(moved, CLEANED.removed[1]), blocked=())], False)
+    text = cleaner_text([replace(CLEANED, removed=(moved, CLEANED.removed[1]), blocked=())])
     assert lines_of(text)[3:] == [
         "removed      1 path, 1 byte",
         "1 byte  _tmp_1: litter of a dead run",
@@ -374,10 +394,10 @@ def test_a_dry_clean_says_what_would_go() -> None:
 def test_many_paths_are_shortened_unless_all_is_wanted() -> None:
     removed = tuple(RemovedPath(path=f"/orders/d{n}", bytes=MIB, reason="covered") for n in range(50))
     many = replace(CLEANED, removed=removed, blocked=tuple(f"b{n}" for n in range(50)))
-    short = lines_of(cleaner_text([many], False))
+    short = lines_of(cleaner_text([many]))
     assert "and 30 more paths, 30.0 MiB" in short
     assert "and 30 more" in short
-    whole = cleaner_text([many], False, verbose=True)
+    whole = cleaner_text([many], verbose=True)
     assert "d49: covered" in whole
     assert "more" not in whole
 
@@ -450,3 +470,18 @@ def test_rows_that_are_not_counted_are_told_so() -> None:
     assert "base_0000005/000000_0.csv: rows not counted" in lines_of(text)
     assert "rows         not counted" in lines_of(text)
     assert "delta_0000001_0000001_0000/data.csv, rows not counted: unchanged" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("state", ["succeeded", "ready for cleaning", "planned", "failed", "conflict"])
+@pytest.mark.parametrize("count", [21, 22])
+def test_the_cleaner_too(state: str, count: int) -> None:
+    text = cleaner_text([replace(CLEANED, partition=f"p={number}", state=state) for number in range(count)])
+    few = count > 21 and state not in ("failed", "conflict")
+    assert text.count(f": {state} (request") == (20 if few else count)
+    assert (f"and {count - 20:,} more {state}; --output json tells of each" in text) == few
+
+
+def test_how_long_something_takes_is_as_exact_as_people_want_it() -> None:
+    assert [duration_words(seconds) for seconds in (0.4, 99.4, 100, 5999, 6000, 90_000)] == [
+        "0 s", "99 s", "2 min", "100 min", "1.7 h", "25.0 h"
+    ]  # fmt: skip

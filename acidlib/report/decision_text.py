@@ -1,0 +1,160 @@
+"""What the initiator decided and what the cleaner did, as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.text import (
+    First,
+    aligned,
+    by_state,
+    field,
+    human_bytes,
+    one_line,
+    plural,
+    relative,
+    shortened,
+    wrapped,
+)
+
+_PATHS_SHOWN = 20
+
+
+class InitiatorText:
+    """A table of the places that were looked at, with the reason and the threshold below each, and a line of totals.
+
+    Of many places that are decided alike the first are listed and the others counted; each that failed is listed.
+    """
+
+    def __init__(self, totals: InitiatorTotals) -> None:
+        self._totals = totals
+        self._rows: First[InitiatorResult] = First()
+
+    def add(self, result: InitiatorResult) -> None:
+        """One more place."""
+        kind = "left alone" if result.type is None else f"for a {result.type} compaction"
+        self._rows.add(None if result.failed else kind, lambda: result)
+
+    def pieces(self, notes: Sequence[str]) -> Iterator[str]:
+        """The text; notes are none of it."""
+        del notes
+        if not self._totals.looked_at:
+            yield "Nothing to look at: no table was found."
+            return
+        listed = self._rows.items()
+        header = ("Decision", "Request", "Deltas", "Delta bytes", "Base bytes", "Ratio", "Place")
+        table = aligned([header, *(_initiator_row(result) for result in listed)], right=(1, 2, 3, 4, 5))
+        lines = [table[0]]
+        for row, result in zip(table[1:], listed, strict=True):
+            lines += [row, *wrapped(_why(result), "    ")]
+        yield "\n".join([*lines, *self._rows.others(), "", *wrapped(self._last_line())])
+
+    def _last_line(self) -> str:
+        totals = self._totals
+        due = by_state(dict(sorted(totals.due.items())))
+        failed = f"{totals.failed:,} failed" if totals.failed else ""
+        parts = [due or "none to compact", f"{totals.idle:,} left alone", failed]
+        outcomes = ", ".join(part for part in parts if part)
+        looked_at = plural(totals.looked_at, "place")
+        return f"{looked_at} looked at: {outcomes}; {plural(totals.queued, 'request')} queued"
+
+
+class CleanerText:
+    """A block per request, or per partition with litter: what went (or would go) and why, what stays and why.
+
+    Of many that ended alike the first have a block and the others are counted; each that failed has one.
+    """
+
+    def __init__(self, totals: CleaningTotals, *, dry_run: bool, verbose: bool = False) -> None:
+        self._totals = totals
+        self._dry_run = dry_run
+        self._verbose = verbose
+        self._blocks: First[str] = First()
+
+    def add(self, result: CleaningResult) -> None:
+        """One more request or partition."""
+        self._blocks.add(
+            None if result.is_bad else result.state,
+            lambda: "\n".join(_cleaning(result, dry_run=self._dry_run, verbose=self._verbose)),
+        )
+
+    def pieces(self, notes: Sequence[str]) -> Iterator[str]:
+        """The text; notes are none of it."""
+        del notes
+        if not self._totals.states:
+            yield "Nothing to clean."
+            return
+        for block in (*self._blocks.items(), *self._blocks.others()):
+            yield f"{block}\n\n"
+        yield self._last_line()
+
+    def _last_line(self) -> str:
+        totals = self._totals
+        paths, size = plural(totals.paths_removed, "path"), human_bytes(totals.bytes_removed)
+        text = f"{plural(totals.states.total(), 'place')}: {by_state(totals.states)}; {paths}, {size}"
+        text = f"Dry run, nothing was changed. {text} would go" if self._dry_run else f"{text} removed"
+        if totals.paths_moved:
+            moved, size = plural(totals.paths_moved, "path"), human_bytes(totals.bytes_moved)
+            text += f"; {moved}, {size} moved to the trash"
+        return "\n".join(wrapped(text, "", "    "))
+
+
+# --- initiator --------------------------------------------------------------------------------------------------------
+
+
+def _initiator_row(result: InitiatorResult) -> tuple[str, ...]:
+    def bytes_or_dash(size: int | None) -> str:
+        return "-" if size is None else human_bytes(size)
+
+    return (
+        "failed" if result.failed else result.type or "none",
+        "-" if result.queued is None else str(result.queued),
+        "-" if result.deltas is None else f"{result.deltas:,}",
+        bytes_or_dash(result.delta_bytes),
+        bytes_or_dash(result.base_bytes),
+        "-" if result.ratio is None else f"{result.ratio:,.2%}",
+        one_line(result.name),
+    )
+
+
+def _why(result: InitiatorResult) -> str:
+    if result.threshold_key is None or result.threshold is None:
+        return result.reason
+    limit = int(result.threshold) if float(result.threshold).is_integer() else result.threshold
+    source = f", {result.threshold_source}" if result.threshold_source else ""
+    return f"{result.reason} ({result.threshold_key} = {limit}{source})"
+
+
+# --- cleaner ----------------------------------------------------------------------------------------------------------
+
+
+def _cleaning(result: CleaningResult, *, dry_run: bool, verbose: bool) -> list[str]:
+    request = "" if result.id is None else f" (request {result.id})"
+    lines = wrapped(f"{result.name}: {result.state}{request}", "", "    ")
+    lines += field("reason", result.reason)
+    lines += field("location", result.location)
+    if result.deleted:
+        what = f"{plural(len(result.deleted), 'path')}, {human_bytes(result.bytes_removed)}"
+        lines += field("would go" if dry_run else "removed", what)
+        lines += _removed(result.deleted, result.location, verbose=verbose)
+    if result.moved:
+        what = f"{plural(len(result.moved), 'path')}, {human_bytes(result.bytes_moved)}"
+        where = (result.moved[0].moved_to or "").rpartition("/")[0]
+        lines += field("moved", f"{what}, to {where}; they take space until that is emptied")
+        lines += _removed(result.moved, result.location, verbose=verbose)
+    blocked = list(result.blocked) if verbose else shortened(result.blocked, _PATHS_SHOWN)
+    for number, reason in enumerate(blocked):
+        lines += field("" if number else "blocked", reason)
+    return lines
+
+
+def _removed(removed: Sequence[RemovedPath], location: str, *, verbose: bool) -> list[str]:
+    shown = removed if verbose or len(removed) <= _PATHS_SHOWN + 1 else removed[:_PATHS_SHOWN]
+    lines = []
+    for item in shown:
+        text = f"{relative(item.path, location)}: {item.reason}"
+        lines += wrapped(text, f"    {human_bytes(item.bytes):>10}  ", " " * 16)
+    if rest := removed[len(shown) :]:
+        lines.append(f"    and {plural(len(rest), 'more path')}, {human_bytes(sum(item.bytes for item in rest))}")
+    return lines

@@ -1,0 +1,94 @@
+"""What a run tells at its end, gathered while it goes on in little memory however many places it has."""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from acidlib.report.text import json_text
+
+Result = TypeVar("Result", contravariant=True)
+Given = TypeVar("Given")
+
+
+class Totals(Protocol[Result]):
+    """Sums over all results."""
+
+    def add(self, result: Result) -> None:
+        """Count one more result."""
+
+    def document(self) -> dict[str, Any]:
+        """`totals` in the JSON document."""
+
+
+class Form(Protocol[Result]):
+    """Text for people, or a document for programs."""
+
+    def add(self, result: Result) -> None:
+        """One more result."""
+
+    def pieces(self, notes: Sequence[str]) -> Iterator[str]:
+        """All of it, piece by piece, without a line break at the end."""
+
+
+class JsonForm(Generic[Given]):
+    """A JSON document: `head`, an entry for each result under the name `entries`, the totals and the notes.
+
+    The entries are kept compressed until the document is asked for.
+    """
+
+    def __init__(
+        self, head: Mapping[str, Any], entries: str, entry: Callable[[Given], dict[str, Any]], totals: Totals[Given]
+    ) -> None:
+        self._head = head
+        self._entries = entries
+        self._entry = entry
+        self._totals = totals
+        self._compressor = zlib.compressobj(level=1)
+        self._kept: list[bytes] = []
+        self._is_empty = True
+
+    def add(self, result: Given) -> None:
+        """One more entry."""
+        text = json_text({"entries": [self._entry(result)]})
+        start, end = text.index("\n    {"), text.rindex("\n  ]")
+        separator = "" if self._is_empty else ","
+        self._is_empty = False
+        self._keep(self._compressor.compress(f"{separator}{text[start:end]}".encode()))
+
+    def pieces(self, notes: Sequence[str]) -> Iterator[str]:
+        """The document, as `json_text` writes one. To be asked for once."""
+        whole = json_text({**self._head, self._entries: [], "totals": self._totals.document(), "notes": list(notes)})
+        if self._is_empty:
+            yield whole
+            return
+        before, empty, after = whole.partition(f'\n  "{self._entries}": []')
+        yield before + empty.removesuffix("]")
+        self._keep(self._compressor.flush())
+        decompressor, decoder = zlib.decompressobj(), codecs.getincrementaldecoder("utf-8")()
+        for piece in self._kept:
+            yield decoder.decode(decompressor.decompress(piece))
+        yield "\n  ]" + after
+
+    def _keep(self, piece: bytes) -> None:
+        if piece:
+            self._kept.append(piece)
+
+
+class RunReport(Generic[Given]):
+    """The results of one run, told one by one."""
+
+    def __init__(self, totals: Totals[Given], form: Form[Given]) -> None:
+        self._totals = totals
+        self._form = form
+
+    def add(self, result: Given) -> None:
+        """One more result."""
+        self._totals.add(result)
+        self._form.add(result)
+
+    def pieces(self, notes: Sequence[str]) -> Iterator[str]:
+        """What is written to standard output. To be asked for once."""
+        return self._form.pieces(notes)
