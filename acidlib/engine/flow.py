@@ -10,27 +10,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.engine.runner import Done, Runner, Task, started_threads
+from acidlib.engine.hands import Hands, HandsForARun, at_once, in_threads_of_the_driver
+from acidlib.engine.runner import Done, Runner, Task
 from acidlib.engine.units import Errand
 from acidlib.errors import AcidError
 from acidlib.planning.batches import alike, batches
 
 Result = TypeVar("Result", covariant=True)
-Found = TypeVar("Found")
 
-THREADS = 16
-"""Pieces that take a step in the driver at a time: it is the answers of stores and queues that are waited for."""
 _OVERLAP = 2
 """Batches that are started for each slot: the next one is there when one has ended."""
-_MOST_JOBS = 64
-_CANCEL_SECONDS = 0.2
-_WAITING_SECONDS = 1.0
 
 Steps = Generator[tuple[Errand, ...], list[Done[Any]], Result]
 """A piece of work: asks for errands, is answered by what became of each, and ends with its result."""
@@ -108,6 +100,7 @@ class Flow(Generic[Result]):
 
     limit  how many are under way at a time, by the number of slots that the runner has then
     name   what a job is called, by its first piece
+    hands  who does it; by default threads, and with a runner that has no slots the caller's
     """
 
     def __init__(
@@ -116,18 +109,16 @@ class Flow(Generic[Result]):
         *,
         limit: Callable[[int], int],
         name: Callable[[str], str],
+        hands: HandsForARun | None = None,
     ) -> None:
         self._runner = runner
         self._limit = limit
         self._name = name
-        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._hands = hands
         self._waiting: deque[_Waiting] = deque()
         self._batches_running = 0
         self._under_way: set[_UnderWay[Result]] = set()
         self._ended: deque[Result] = deque()
-        self._futures: set[Future[Any]] = set()  # each leaves it in the thread that ends it
-        self._stepping: ThreadPoolExecutor | None = None
-        self._jobs: ThreadPoolExecutor | None = None
 
     @property
     def in_flight(self) -> int:
@@ -143,10 +134,8 @@ class Flow(Generic[Result]):
         is no result, gives back all that is under way. `while_waiting` is called each second in which nothing happens.
         """
         error: AcidError | None = None
-        with ExitStack() as pools:
-            if self._runner.slots:
-                self._stepping = pools.enter_context(started_threads(THREADS, "acidlib-place"))
-                self._jobs = pools.enter_context(started_threads(_MOST_JOBS, "acidlib-job"))
+        default = in_threads_of_the_driver if self._runner.slots else at_once
+        with (self._hands or default)() as hands:
             try:
                 more = True
                 while True:
@@ -158,40 +147,33 @@ class Flow(Generic[Result]):
                         if piece is None:
                             more = False
                         else:
-                            self._begin(piece)
-                    self._start_tasks()
+                            self._begin(hands, piece)
+                    self._start_tasks(hands)
                     while self._ended:
                         yield self._ended.popleft()
                     if not self._under_way:
                         if more:
                             continue
                         break
-                    self._next_event(while_waiting)()
-                    while not self._events.empty():
-                        self._events.get()()
+                    hands.next_ended(while_waiting)
             except BaseException:
-                self._give_up()
+                hands.give_up(self._runner.cancel)
+                for one in self._under_way:
+                    one.give_up()
                 raise
         if error is not None:
             raise error
 
-    def _next_event(self, while_waiting: Callable[[], None]) -> Callable[[], None]:
-        while True:
-            try:
-                return self._events.get(timeout=_WAITING_SECONDS)
-            except Empty:
-                while_waiting()
-
-    def _begin(self, piece: Piece[Result]) -> None:
+    def _begin(self, hands: Hands, piece: Piece[Result]) -> None:
         one = _UnderWay(piece)
         self._under_way.add(one)
-        self._go_on(one, None)
+        self._go_on(hands, one, None)
 
-    def _go_on(self, one: _UnderWay[Result], answers: list[Done[Any]] | None) -> None:
+    def _go_on(self, hands: Hands, one: _UnderWay[Result], answers: list[Done[Any]] | None) -> None:
         """Let a piece take its next step."""
-        self._submit(self._stepping, lambda: one.step(answers), lambda asked: self._stepped(one, asked))
+        hands.step(lambda: one.step(answers), lambda asked: self._stepped(hands, one, asked))
 
-    def _stepped(self, one: _UnderWay[Result], asked: tuple[Errand, ...]) -> None:
+    def _stepped(self, hands: Hands, one: _UnderWay[Result], asked: tuple[Errand, ...]) -> None:
         if one.ended:
             self._under_way.discard(one)
             if one.result is not None:
@@ -199,9 +181,9 @@ class Flow(Generic[Result]):
             return
         one.answers = [None] * len(asked)
         for place, errand in enumerate(asked):
-            self._ask(_Running(owner=one, place=place, errand=errand, answers=[]), None)
+            self._ask(hands, _Running(owner=one, place=place, errand=errand, answers=[]), None)
 
-    def _ask(self, running: _Running, answers: list[Done[Any]] | None) -> None:
+    def _ask(self, hands: Hands, running: _Running, answers: list[Done[Any]] | None) -> None:
         """Let an errand ask for its next tasks, or end."""
         try:
             tasks = next(running.errand) if answers is None else running.errand.send(answers)
@@ -209,12 +191,12 @@ class Flow(Generic[Result]):
             one = running.owner
             one.answers[running.place] = end.value
             if None not in one.answers:
-                self._go_on(one, [answer for answer in one.answers if answer is not None])
+                self._go_on(hands, one, [answer for answer in one.answers if answer is not None])
             return
         running.answers = [None] * len(tasks)
         self._waiting.extend(_Waiting(task, running, place) for place, task in enumerate(tasks))
 
-    def _start_tasks(self) -> None:
+    def _start_tasks(self, hands: Hands) -> None:
         """Start what waits, as far as the runner has room."""
         slots = self._runner.slots
         free = _OVERLAP * slots - self._batches_running if slots else len(self._waiting)
@@ -225,53 +207,21 @@ class Flow(Generic[Result]):
         started = {number for batch in chosen for number in batch}
         self._waiting = deque(one for number, one in enumerate(waiting) if number not in started)
         for job in alike([sum(waiting[number].task.length for number in batch) for batch in chosen]):
-            self._start_job([[waiting[number] for number in chosen[place]] for place in job])
+            self._start_job(hands, [[waiting[number] for number in chosen[place]] for place in job])
 
-    def _start_job(self, job: Sequence[Sequence[_Waiting]]) -> None:
+    def _start_job(self, hands: Hands, job: Sequence[Sequence[_Waiting]]) -> None:
         names = list(dict.fromkeys(one.errand.owner.piece.name for batch in job for one in batch))
         group = self._name(names[0] + (f" and {len(names) - 1} more" if names[1:] else ""))
         self._batches_running += len(job)
-        self._submit(
-            self._jobs,
+        hands.job(
             lambda: self._runner.run([[one.task for one in batch] for batch in job], group=group),
-            lambda found: self._answered(job, found),
+            lambda found: self._answered(hands, job, found),
         )
 
-    def _answered(self, job: Sequence[Sequence[_Waiting]], found: list[list[Done[Any]]]) -> None:
+    def _answered(self, hands: Hands, job: Sequence[Sequence[_Waiting]], found: list[list[Done[Any]]]) -> None:
         self._batches_running -= len(job)
         for batch, answers in zip(job, found, strict=True):
             for one, answer in zip(batch, answers, strict=True):
                 one.errand.answers[one.place] = answer
                 if None not in one.errand.answers:
-                    self._ask(one.errand, [done for done in one.errand.answers if done is not None])
-
-    def _submit(
-        self, pool: ThreadPoolExecutor | None, work: Callable[[], Found], then: Callable[[Found], None]
-    ) -> None:
-        """Do something in a thread, or at once, and then something with what came of it in the caller's."""
-        if pool is None:
-            found = work()
-            self._events.put(lambda: then(found))
-            return
-
-        def ended(future: Future[Found]) -> None:
-            self._futures.discard(future)
-            if not future.cancelled():
-                self._events.put(lambda: then(future.result()))
-
-        future = pool.submit(work)
-        self._futures.add(future)
-        future.add_done_callback(ended)
-
-    def _give_up(self) -> None:
-        """End what runs, wait for the steps that are being taken, and give back all that is under way."""
-        pools = [pool for pool in (self._stepping, self._jobs) if pool is not None]
-        for pool in pools:
-            pool.shutdown(wait=False, cancel_futures=True)
-        while running := {one for one in tuple(self._futures) if not one.done()}:
-            self._runner.cancel()
-            wait(running, timeout=_CANCEL_SECONDS)
-        for pool in pools:
-            pool.shutdown(wait=True)
-        for one in self._under_way:
-            one.give_up()
+                    self._ask(hands, one.errand, [done for done in one.errand.answers if done is not None])
