@@ -229,7 +229,7 @@ class PlaceCompactor:
     def _units(self, plan: Prepared) -> Part[tuple[Unit, ...] | tuple[JoinUnit, ...]]:
         """The files to make, once has been looked into what decides them."""
         looks = plan.looks()
-        answers = yield tuple(one_task(Task(look_task, look, look.file.length)) for look in looks)
+        answers = yield tuple(one_task(Task(look_task, look, look.file.length, "look")) for look in looks)
         values = {look.file.path: done.get() for look, done in zip(looks, answers, strict=True)}
         return plan.units(values, self._settings, self._services.settings)
 

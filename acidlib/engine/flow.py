@@ -99,7 +99,7 @@ class Flow(Generic[Result]):
     """Carries pieces out on a runner.
 
     limit  how many are under way at a time, by the number of slots that the runner has then
-    name   what a job is called, by its first piece
+    name   what a job is called, by its first piece and what is done
     hands  who does it; by default threads, and with a runner that has no slots the caller's
     """
 
@@ -211,7 +211,8 @@ class Flow(Generic[Result]):
 
     def _start_job(self, hands: Hands, job: Sequence[Sequence[_Waiting]]) -> None:
         names = list(dict.fromkeys(one.errand.owner.piece.name for batch in job for one in batch))
-        group = self._name(names[0] + (f" and {len(names) - 1} more" if names[1:] else ""))
+        steps = dict.fromkeys(one.task.step for batch in job for one in batch)
+        group = self._name(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {', '.join(steps)}")
         self._batches_running += len(job)
         hands.job(
             lambda: self._runner.run([[one.task for one in batch] for batch in job], group=group),

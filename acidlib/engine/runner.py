@@ -17,11 +17,15 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function, what it is given (besides a text that is unique to each attempt), and its input bytes."""
+    """A function, what it is given (besides a text that is unique to each attempt), and its input bytes.
+
+    step  what it does, for people
+    """
 
     work: Callable[[Any, str], Any]
     item: Any
     length: int
+    step: str = "task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

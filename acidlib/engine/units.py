@@ -25,6 +25,7 @@ from acidlib.storage.store import Attempt, Stage
 Errand = Generator[tuple[Task, ...], list[Done[Any]], Done[Any]]
 """Asks for tasks, is answered by what became of each, and ends with what became of the whole."""
 
+REWRITE = "rewrite"
 # what planning a bucket and joining its parts take of the time of rewriting it (bench.shared_bucket)
 PLANNING, JOINING = 0.04, 0.07
 
@@ -39,23 +40,24 @@ def make_file(one: UnitTask) -> Errand:
     """What became of a unit. A bucket that is worth it is planned, rewritten by several tasks, and joined."""
     large = _large_bucket(one)
     if large is None:
-        return (yield from one_task(Task(run_unit_task, one, one.length)))
+        return (yield from one_task(Task(run_unit_task, one, one.length, REWRITE)))
     unit, staging = large
-    plan: Done[BucketPlan] = yield from one_task(Task(plan_bucket_task, one, int(one.length * PLANNING)))
+    plan: Done[BucketPlan] = yield from one_task(Task(plan_bucket_task, one, int(one.length * PLANNING), "plan parts"))
     if plan.error is not None:
         return plan
     parts = _parts(plan.get(), unit.settings.part_bytes)
     if not parts:
-        return (yield from one_task(Task(run_unit_task, one, one.length)))
+        return (yield from one_task(Task(run_unit_task, one, one.length, REWRITE)))
     results = yield tuple(
-        Task(run_part_task, PartTask(part=part, staging=staging, stores=one.stores), part.length) for part in parts
+        Task(run_part_task, PartTask(part=part, staging=staging, stores=one.stores), part.length, REWRITE)
+        for part in parts
     )
     failed = next((result for result in results if result.error is not None), None)
     if failed is not None:
         return failed
     join = BucketJoin(plan=plan.get(), parts=tuple(result.get() for result in results))
     task = BucketJoinTask(join=join, staging=staging, stores=one.stores)
-    return (yield from one_task(Task(join_parts_task, task, int(one.length * JOINING))))
+    return (yield from one_task(Task(join_parts_task, task, int(one.length * JOINING), "join parts")))
 
 
 def collect_results(

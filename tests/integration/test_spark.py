@@ -137,7 +137,7 @@ def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, mon
     monkeypatch.setattr(units, "run_unit_task", spark_tasks.described)
     spark_jobs.good("major_compact", *NAMED, crud)
     description, group = (crud / "_described").read_text().splitlines()
-    assert description.endswith("-compactor-db.crud")
+    assert description.endswith("-compactor-db.crud: rewrite")
     assert group.startswith(description)
 
 
