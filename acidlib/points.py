@@ -43,6 +43,7 @@ class Point(StrEnum):
     CLEANING_CLAIMED = "the place is claimed for cleaning"
     CLEANING_PLANNED = "what may go is known"
     REMOVED_ONE = "a directory is removed"
+    REMOVED_HIDDEN = "a directory that was out of sight is removed"
     REMOVED_ALL = "everything obsolete is removed"
     LITTER_REMOVED = "litter is removed"
     CLEANED = "the request is marked as cleaned"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 
 from acidlib.engine.services import Services
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
 from acidlib.planning.clean import Removal
+from acidlib.points import Point, passing
 from acidlib.report.decisions import RemovedPath
 from acidlib.storage.held import Claim
 from acidlib.storage.litter import Litter, find_litter
-from acidlib.storage.removing import measure, remove_paths
+from acidlib.storage.removing import OUT_OF_SIGHT, measure, remove_paths
 from acidlib.storage.staging import made_as
 
 
@@ -69,15 +69,26 @@ def remove_named(
     trash: bool,
     pace: Pace,
     known: Collection[ListedFile] | None = None,
+    is_seen: bool = True,
 ) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """Remove paths at a claimed place, each with its reason; what went, and what did not.
 
-    known  the files that a look at the place has shown: what holds another one stays
+    Where the store can, all go out of readers' sight first: however long it takes to remove them, nobody who lists the
+    place meanwhile finds one that is gone when he opens it. What of them a run that dies leaves is litter.
+
+    known    the files that a look at the place has shown: what holds another one stays
+    is_seen  whether readers see them until then
     """
     store, location = services.store(held.location), held.location
-    remove: Callable[[str], str | None] = partial(store.remove, location)
-    if trash:
-        remove = store.trash(location, f"{int(services.clock())}-{services.unique()}").move
+    hidden: dict[str, str] = {}
+
+    def remove(path: str) -> str | None:
+        name = store.take_out_of_sight(location, path, f"{held.token}-{len(hidden)}") if is_seen else None
+        if name is None:
+            store.remove(location, path)
+        else:
+            hidden[path] = name
+        return None
 
     def still_ours() -> None:
         pace.assert_not_stopped()
@@ -87,22 +98,33 @@ def remove_named(
         services.fs(location),
         location,
         tuple(wanted),
-        remove=remove,
+        remove=store.trash(location, f"{int(services.clock())}-{services.unique()}").move if trash else remove,
         known=known,
         before_each=still_ours,
-        after_each=lambda item: pace.after(item.files),
+        after_each=lambda item: None if item.path in hidden else pace.after(item.files),
     )
+    problems = {item.path: item.reason for item in report.failed}
+    for item in report.removed:
+        if item.path in hidden:
+            pace.assert_not_stopped()
+            try:
+                store.remove(location, hidden[item.path])
+            except AcidError as error:
+                problems[item.path] = str(error)
+            passing(Point.REMOVED_HIDDEN)
+            pace.after(item.files)
     removed = tuple(
         RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path], moved_to=item.moved_to)
         for item in report.removed
+        if item.path not in problems
     )
-    return removed, tuple(f"{item.path}: {item.reason}" for item in report.failed)
+    return removed, tuple(f"{path}: {reason}" for path, reason in problems.items())
 
 
 def remove_litter(services: Services, held: Claim, pace: Pace) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
     """Remove what dead runs left at a claimed place; what went, and what did not."""
     wanted = {litter.name: _reason(litter) for litter in litter_of(services, held.location, held.token)}
-    return remove_named(services, held, wanted, trash=False, pace=pace)
+    return remove_named(services, held, wanted, trash=False, pace=pace, is_seen=False)
 
 
 def litter_of(services: Services, location: Location, own_token: str | None = None) -> tuple[Litter, ...]:
@@ -111,7 +133,10 @@ def litter_of(services: Services, location: Location, own_token: str | None = No
         return ()
     unfinished = services.store(location).unfinished(location)
     found = find_litter(services.fs(location), location, now=services.clock())
-    return tuple(litter for litter in found if f"{location}/{litter.name}" not in unfinished)
+    own = f"{OUT_OF_SIGHT}{own_token}-"  # what could not be removed a moment ago
+    return tuple(
+        litter for litter in found if f"{location}/{litter.name}" not in unfinished and not litter.name.startswith(own)
+    )
 
 
 def is_claimed(services: Services, location: Location, own_token: str | None = None) -> bool:

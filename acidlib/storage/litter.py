@@ -16,7 +16,7 @@ from acidlib.model.names import parse_directory
 from acidlib.model.txnids import ValidTxnList
 from acidlib.storage.claims import CLAIM_DIRECTORY, read_claim
 from acidlib.storage.filesystem import Entry, FileSystem
-from acidlib.storage.removing import TRASH
+from acidlib.storage.removing import OUT_OF_SIGHT, TRASH
 from acidlib.storage.staging import PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
 
 LITTER_SECONDS = 86_400.0
@@ -67,16 +67,24 @@ def find_litter(
     """Staging directories and unfinished claims of dead runs in a partition that may be removed.
 
     Only what carries our marker or the name of a claim, or is empty, and in which nothing was modified for
-    `LITTER_SECONDS`. Never one with a publication record (that is finished first). The caller has made sure that nobody
-    else holds a live claim on the partition.
+    `LITTER_SECONDS`; and what a cleaner took out of sight, at once. Never one with a publication record (that is
+    finished first). The caller has made sure that nobody else holds a live claim on the partition.
     """
     found = (_as_litter(fs, location, entry, now) for entry in fs.list_directory(str(location), missing=ConflictError))
-    return tuple(litter for litter in found if litter is not None and litter.idle_seconds > LITTER_SECONDS)
+    return tuple(
+        litter
+        for litter in found
+        if litter is not None and (litter.idle_seconds > LITTER_SECONDS or litter.name.startswith(OUT_OF_SIGHT))
+    )
 
 
 def _as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> Litter | None:
     if entry.is_symlink:
         return None
+    if entry.name.startswith(OUT_OF_SIGHT):
+        found = _contents(fs, location, entry) if entry.is_directory else None
+        size, modified = (entry.length, entry.modified) if found is None else (found.bytes, found.modified)
+        return Litter(name=entry.name, bytes=size, idle_seconds=now - modified)
     if entry.name == CLAIM_DIRECTORY or entry.name.startswith(f"{CLAIM_DIRECTORY}."):
         return _claim_as_litter(fs, location, entry, now)
     if entry.is_directory and _UNFINISHED_TRASH.fullmatch(entry.name):

@@ -11,6 +11,8 @@ from acidlib.points import Point, passing
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem, TreeEntry, safe_parts
 
 TRASH = "_acidlib_trash"
+OUT_OF_SIGHT = "_acidlib_removed."
+"""Begins the names of what is about to be removed, which readers pass over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from acidlib.errors import ConflictError
 from acidlib.model.location import Location
 from acidlib.storage.claims import claim, read_claim
-from acidlib.storage.filesystem import RenameFileSystem
+from acidlib.storage.filesystem import RenameFileSystem, safe_parts
 from acidlib.storage.held import Claim
 from acidlib.storage.publishing import Published, publish, publish_hidden
 from acidlib.storage.records import StagedDirectory, StagedFile
-from acidlib.storage.removing import Trash, TrashDirectory
+from acidlib.storage.removing import OUT_OF_SIGHT, Trash, TrashDirectory
 from acidlib.storage.staging import (
     PUBLISH_RECORD,
     accept_attempt,
@@ -49,6 +50,12 @@ class RenameStore:
         trash = TrashDirectory(fs=self._fs, location=location, name=name)
         trash.make()
         return trash
+
+    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str:
+        parts = safe_parts(str(location), relative)
+        hidden = f"{OUT_OF_SIGHT}{unique}.{parts[-1]}"
+        self._fs.rename_noreplace("/".join((str(location), *parts)), f"{location}/{hidden}", missing=ConflictError)
+        return hidden
 
     def remove(self, location: Location, relative: str) -> None:
         self._fs.remove_tree(str(location), relative)

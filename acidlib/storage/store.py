@@ -110,6 +110,12 @@ class Store(Protocol):
         The name is unique; ConflictError where a link or a file has the name of the trash.
         """
 
+    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str | None:
+        """Have readers pass over a file or directory of a place at once; its relative path from then on, to remove.
+
+        None, and nothing has changed, where nothing can be renamed. ConflictError when it is gone.
+        """
+
     def remove(self, location: Location, relative: str) -> None:
         """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
 

@@ -199,8 +199,10 @@ def test_what_may_not_be_removed_is_told_and_tried_again(
     rows = merge.read(crud)
     other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
     jobs.good("major_compact", "--location", other, *ALL)
-    for number in (1, 2):  # its files may not be unlinked; nor may it be moved, for that changes its own ..
-        (crud / f"delta_000000{number}_000000{number}_0000").chmod(0o555)
+    # their files may not be unlinked; nor may they be moved elsewhere, for that changes their own ..
+    stay = [OBSOLETE, "delta_0000002_0000002_0000"]
+    for name in stay:
+        (crud / name).chmod(0o555)
     for attempt in range(3):
         with monkeypatch.context() as patch:
             at_time(patch, attempt * DAY)
@@ -209,7 +211,8 @@ def test_what_may_not_be_removed_is_told_and_tried_again(
         found = {Path(entry["location"]).name: entry for entry in ran.document["cleanings"]}
         assert found["crud"]["state"] == "failed"
         assert found["crud"]["reason"].count("the permission is missing") == 2
-        assert [name for name in visible(crud) if name.startswith("del")] == [OBSOLETE, "delta_0000002_0000002_0000"]
+        assert [name for name in visible(crud) if name.startswith("del")] == (stay if more else [])
+        assert sorted(path.name.rpartition(".")[2] for path in crud.glob("*delta_*")) == stay
         assert len(found["crud"]["removed"]) == (3 if attempt == 0 else 0)
         assert merge.read(crud, strict=True) == rows
         if attempt == 0:
@@ -217,12 +220,13 @@ def test_what_may_not_be_removed_is_told_and_tried_again(
             assert visible(other) == ["base_0000004"]
     states = [row["state"] for row in jobs.shown().values() if row["table"] == "crud"]
     assert states == ["ready for cleaning"]
-    for path in crud.glob("delta_*"):
+    for path in crud.glob("*delta_*"):
         path.chmod(0o755)
     with monkeypatch.context() as patch:
         at_time(patch, 9 * DAY)
         assert jobs.good("cleaner", *NOW, *more).document["cleanings"][0]["state"] == "succeeded"
     assert visible(crud) == ["base_0000004"]
+    assert list(crud.glob("_acidlib_removed*")) == []
 
 
 def test_after_so_many_failures_it_is_failed_and_never_succeeded(

@@ -39,6 +39,7 @@ CLEANING = [
     Point.CLEANING_PLANNED,
     Point.REMOVED_ONE,
     f"{Point.REMOVED_ONE}:3",
+    Point.REMOVED_HIDDEN,
     Point.REMOVED_ALL,
     Point.LITTER_REMOVED,
     Point.CLEANED,
@@ -107,8 +108,15 @@ def test_killed_while_it_compacts(jobs: Jobs, tmp_path: Path, way: str, run: str
         assert left == ["delete_delta_0000001_0000004", "delta_0000001_0000004"]
 
 
-@pytest.mark.parametrize("point", CLEANING)
-@pytest.mark.parametrize("more", [(), ("--trash",)], ids=["deleted", "to the trash"])
+@pytest.mark.parametrize(
+    ("point", "more"),
+    [
+        pytest.param(point, more, id=f"{point}-{'to the trash' if more else 'deleted'}")
+        for point in CLEANING
+        for more in ((), ("--trash",))
+        if not (more and point is Point.REMOVED_HIDDEN)
+    ],
+)
 def test_killed_while_it_cleans(jobs: Jobs, tmp_path: Path, point: str, more: tuple[str, ...]) -> None:
     place = fixture("hive3/a_crud", tmp_path / "t")
     rows = read(place, strict=False)
@@ -121,6 +129,7 @@ def test_killed_while_it_cleans(jobs: Jobs, tmp_path: Path, point: str, more: tu
     assert read(place) == rows
     (base,) = visible(place)
     assert base.startswith("base_")
+    assert list(place.glob("_acidlib_removed*")) == []
     assert {row["state"] for row in jobs.shown().values()} == {"succeeded"}
 
 

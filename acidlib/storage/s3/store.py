@@ -52,6 +52,10 @@ class S3Store:
             "removed, and a bucket with versions keeps it"
         )
 
+    def take_out_of_sight(self, location: Location, relative: str, unique: str) -> None:
+        """Nothing can be renamed in a bucket."""
+        del location, relative, unique
+
     def remove(self, location: Location, relative: str) -> None:
         """Of what a run has staged the uploads, too."""
         if relative.startswith(STAGING_PREFIX) and "/" not in relative:
