@@ -110,8 +110,15 @@ class Client:
                 self.server.locks[lock_id] = replace(found, heartbeat_ms=None if found.txn_id else self.server.now_ms)
 
     def lock(
-        self, components: Sequence[LockComponent], *, txn_id: int | None, agent: str, zero_wait: bool = False
+        self,
+        components: Sequence[LockComponent],
+        *,
+        txn_id: int | None,
+        agent: str,
+        zero_wait: bool = False,
+        may_have_committed: bool = True,
     ) -> tuple[int, LockState]:
+        del may_have_committed
         with self._call("lock"):
             (one,) = components
             assert one.table is not None

@@ -105,6 +105,14 @@ class LocksAndTransactions:
         with pytest.raises(ConflictError):
             hms.lock([read], txn_id=txn_id, agent="contract test")
 
+    def test_an_aborted_transaction_gets_no_lock_though_nobody_asks_before(self, hms: Hms, table: str) -> None:
+        txn_id = hms.open_txn(TxnType.COMPACTION, "contract test")
+        hms.abort_txn(txn_id, TxnType.COMPACTION)
+        read = LockComponent(type=LockType.SHARED_READ, database="default", table=table, transactional=True)
+        with pytest.raises(ConflictError):
+            hms.lock([read], txn_id=txn_id, agent="contract test", may_have_committed=False)
+        assert hms.show_locks("default", table) == ()
+
     def test_zero_wait(self, hms: Hms, table: str) -> None:
         writer, _ = lock_of(hms, LockType.EXCLUSIVE, table)
         txn_id = hms.open_txn(TxnType.DEFAULT, "contract test")

@@ -90,8 +90,11 @@ class HeldPlace(Protocol):
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Around the moments in which results become visible. ConflictError when the place cannot be had for them."""
 
-    def assert_mine(self, high_water_mark: int) -> ValidTxnList:
-        """Right before publishing: raises ConflictError unless all is still ours; the transactions as they are now."""
+    def assert_mine(self, high_water_mark: int) -> None:
+        """Right before publishing: raises ConflictError unless all is still ours that `published` does not ask for."""
+
+    def transactions_now(self) -> ValidTxnList:
+        """The transactions as they are now."""
 
     def published(self, directories: tuple[str, ...]) -> None:
         """The results stand under their names: make them count, and have what they replace cleaned.

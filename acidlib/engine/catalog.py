@@ -40,6 +40,7 @@ class Catalog:
     def __init__(self, services: Services, hms: Hms) -> None:
         self._services = services
         self._hms = hms
+        self._known_databases: dict[str, Database] = {}
 
     def select(self, selection: Selection, *, automatic: bool, busy: Collection[Entity] = ()) -> Selected:
         """What is selected, as of one snapshot.
@@ -74,17 +75,23 @@ class Catalog:
         targets = tuple(target for target, _ in self._as_of_now(chosen))
         return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
 
-    def places(self, requests: Sequence[CompactionRequest]) -> list[Target | AcidError]:
-        """What each request is about, understood as of now, or why there is none: in Hive's own words where it has."""
+    def places(
+        self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None
+    ) -> list[Target | AcidError]:
+        """What each request is about, understood as of a snapshot or of now, or why there is none: in Hive's own words
+        where it has.
+        """
         found: dict[Entity, Target | AcidError] = {}
-        by_table: dict[tuple[str, str], set[str | None]] = {}
+        wanted: dict[str, dict[str, set[str | None]]] = {}
         for request in requests:
-            by_table.setdefault((request.database, request.table), set()).add(request.partition)
-        for (database, table), partitions in by_table.items():
-            for partition, place in self._of_table(database, table, partitions).items():
-                found[database, table, partition] = place
+            wanted.setdefault(request.database, {}).setdefault(request.table, set()).add(request.partition)
+        for database, tables in wanted.items():
+            known = {table.name: table for table in self._hms.tables(database, list(tables))}
+            for name, partitions in tables.items():
+                for partition, place in self._of_table(database, name, known.get(name.lower()), partitions).items():
+                    found[database, name, partition] = place
         good = [place for place in found.values() if isinstance(place, Target)]
-        for place, _ in self._as_of_now(good):
+        for place, _ in self._as_of_now(good, txns):
             found[place.database, place.table, place.partition] = place
         return [found[request.entity] for request in requests]
 
@@ -99,20 +106,33 @@ class Catalog:
         self, request: CompactionRequest, txns: ValidTxnList | None = None
     ) -> tuple[Target, ValidWriteIdList]:
         """See `place`; with it the list of committed write ids by which it is understood."""
-        found = self._of_table(request.database, request.table, {request.partition})[request.partition]
-        if isinstance(found, AcidError):
-            raise found
-        ((target, write_ids),) = self._as_of_now([found], txns)
+        ((target, write_ids),) = self._as_of_now([self.whereabouts(request)], txns)
         return replace(target, request_properties=dict(request.properties)), write_ids
 
+    def whereabouts(self, request: CompactionRequest) -> Target:
+        """See `place`, without what is committed there: which table it is, and where it lies."""
+        table = self._hms.table(request.database, request.table)
+        found = self._of_table(request.database, request.table, table, {request.partition})[request.partition]
+        if isinstance(found, AcidError):
+            raise found
+        return found
+
+    def _database(self, name: str) -> Database | None:
+        """A database, asked for once in a run: its properties are settings, and say nothing of what lies where."""
+        found = self._known_databases.get(name)
+        if found is None:
+            found = self._hms.database(name)
+            if found is not None:
+                self._known_databases[name] = found
+        return found
+
     def _of_table(
-        self, database: str, name: str, partitions: Collection[str | None]
+        self, database: str, name: str, table: Table | None, partitions: Collection[str | None]
     ) -> dict[str | None, Target | AcidError]:
-        table = self._hms.table(database, name)
         if table is None:
             gone = GoneError(f"Unable to find table {database}.{name}, assuming it was dropped and moving on.")
             return dict.fromkeys(partitions, gone)
-        owner = self._hms.database(database) or Database(name=database)
+        owner = self._database(table.database) or Database(name=table.database)
         reason = self._why_not(table, owner, automatic=False)
         if reason is not None:
             return dict.fromkeys(partitions, RefusedError(reason))
@@ -154,7 +174,7 @@ class Catalog:
 
     def _tables(self, selection: Selection) -> Iterator[tuple[Database, Table]]:
         for name in self._databases(selection):
-            database = self._hms.database(name)
+            database = self._database(name)
             if database is None:
                 continue  # dropped meanwhile, or never there: the caller tells
             names = [table for table in self._hms.table_names(name) if selection.wants_table(name, table)]

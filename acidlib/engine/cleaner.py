@@ -158,9 +158,11 @@ def _clean(
     if not options.dry_run and waits is not None:
         return _result(request, "ready for cleaning", waits)
     request, target = cleaning.proof.place(request)
-    if target is not None:
-        so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
-    if target is None or not services.fs(target.location).exists(str(target.location)):
+    is_there = _is_there(services, request, target, so_far)
+    if target is not None and not is_there:
+        request, target = cleaning.proof.place(request, anew=True)
+        is_there = _is_there(services, request, target, so_far)
+    if target is None or not is_there:
         if waits is not None:
             return _result(request, "planned", waits)
         return _gone(services, cleaning, request, target, dry_run=options.dry_run)
@@ -182,6 +184,7 @@ def _clean(
         removed: tuple[RemovedPath, ...] = ()
         problems: tuple[str, ...] = ()
         if plan.remove:
+            cleaning.unmoved(request, target)
             if cleaning.check is not None:
                 cleaning.check(request, target)
             wanted = {removal.path: removal.reason for removal in plan.remove}
@@ -200,11 +203,21 @@ def _clean(
     if left:
         waiting = plan.blocked[0].reason if plan.blocked else f"{left[0]} is still there"
         return replace(result, reason=f"{len(left)} obsolete left: {waiting}")
+    if not plan.remove:
+        cleaning.unmoved(request, target)
     stays = cleaning.history.cleaned(request, target, listing)
     if stays is not None:
         return replace(result, reason=stays)
     passing(Point.CLEANED)
     return replace(result, state="succeeded", reason="nothing obsolete is left")
+
+
+def _is_there(services: Services, request: CompactionRequest, target: Target | None, so_far: _ResultSoFar) -> bool:
+    """Whether there is anything at the place of a request, which its result tells from now on."""
+    if target is None:
+        return False
+    so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
+    return services.fs(target.location).exists(str(target.location))
 
 
 def _would_clean(

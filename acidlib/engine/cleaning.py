@@ -55,10 +55,11 @@ class ReadyRequests(Protocol):
 class Proof(Protocol):
     """What proves that nobody reads any more what a request made obsolete."""
 
-    def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target | None]:
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
         """The request as the queue has it now, for its table may have been renamed, and its place, understood as the
         cleaning has to; None when the table or partition does not exist any more.
 
+        anew  it was not found where it was said to be
         NotOursError where it is left to Hive's own cleaner, ConflictError when another cleaner has ended the request.
         """
 
@@ -88,6 +89,8 @@ class Cleaning:
     note_failure     has a failed cleaning tried again later, or gives the request up; None: nothing can be noted
     check            right before something is removed: raises ConflictError when another works there; None: the claim
                      on the place says that already
+    unmoved          right before something is removed or called cleaned: raises ConflictError when the table is another
+                     one than was looked at, or lies elsewhere
     without_readers  around the completion of a publication that an earlier run began at the place of a request
     known_places     a request for each place that is known, to look for what dead runs left there
     """
@@ -98,6 +101,7 @@ class Cleaning:
     must_exist: bool
     note_failure: Callable[[CompactionRequest, AcidError], None] | None = None
     check: Callable[[CompactionRequest, Target], None] | None = None
+    unmoved: Callable[[CompactionRequest, Target], None] = lambda *_: None
     without_readers: Callable[[CompactionRequest], AbstractContextManager[None]] = lambda _: nullcontext()
     known_places: Callable[[], list[CompactionRequest]] = list
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from acidlib.engine.attempts import fingerprint, note_of
@@ -269,9 +270,12 @@ class PlaceCompactor:
         passing(Point.ACCEPTED)
 
         def last_check() -> None:
-            txns = held.assert_mine(inputs.high_water_mark)
+            held.assert_mine(inputs.high_water_mark)
             now = list_location(fs, location, missing=ConflictError)
-            reason = overlapping_outputs(now, inputs, plan.place.state, generation=plan.place.generation, txns=txns)
+            overlapping = partial(overlapping_outputs, now, inputs, plan.place.state, generation=plan.place.generation)
+            reason = overlapping()
+            if reason is not None:  # unless that is of a transaction that was aborted, which is not asked in vain
+                reason = overlapping(txns=held.transactions_now())
             if reason is not None:
                 raise ConflictError(f"Cannot publish {held.target.name}: because {reason}")
 

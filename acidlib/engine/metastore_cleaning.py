@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
-from acidlib.engine.catalog import Catalog, GoneError
+from acidlib.engine.catalog import Catalog, Entity, GoneError, require_unchanged
 from acidlib.engine.cleaning import CleanerOptions, NotOursError
 from acidlib.engine.target import Target
-from acidlib.errors import ConflictError, RefusedError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.txnids import ValidTxnList
@@ -19,37 +20,82 @@ that the metastore forgets what was aborted there.
 """
 
 
-def place_now(
-    catalog: Catalog,
-    request: CompactionRequest,
-    txns: ValidTxnList | None,
-    find: Callable[[int], CompactionRequest | None],
-) -> tuple[CompactionRequest, Target | None]:
-    """A request as the queue has it now, and its place as of a snapshot or of now; None when it was dropped.
+class CleaningPlaces:
+    """The places of the requests that one run of the cleaner is about: asked for together, as of one snapshot.
 
-    Hive renames requests with their table; `find` reads the one of an id that is still ready for cleaning.
+    That is an older one than each place could have, which only keeps more; but where a place lies is asked again before
+    anything goes or is called cleaned: see `require_unmoved`.
     """
-    place = cleaning_place(catalog, request, txns)
-    if place is not None:
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        snapshot: Callable[[], ValidTxnList | None],
+        find: Callable[[int], CompactionRequest | None],
+    ) -> None:
+        """`snapshot` gives the one to go by, None = of now; `find` reads a request that is still ready for cleaning."""
+        self._catalog = catalog
+        self._snapshot = snapshot
+        self._find = find
+        self._expected: Sequence[CompactionRequest] = ()
+        self._found: dict[Entity, Target] | None = None
+        self._mutex = threading.Lock()
+
+    def expect(self, requests: Sequence[CompactionRequest]) -> None:
+        """The requests whose places will be wanted."""
+        with self._mutex:
+            self._expected, self._found = requests, None
+
+    def of(self, request: CompactionRequest, *, anew: bool) -> tuple[CompactionRequest, Target | None]:
+        """A request as the queue has it now, and its place; None when it was dropped.
+
+        anew  it is asked for again, for it was not found where it was said to be
+
+        Hive renames requests with their table. NotOursError where it is left to Hive's own cleaner.
+        """
+        try:
+            known = None if anew else self._known(request)
+            place = known or self._catalog.place(request, self._snapshot())
+        except GoneError:
+            now = self._find(request.id)
+            if now is None:
+                raise ConflictError(
+                    f"Cannot clean {request.full_name}: because another cleaner has ended the request"
+                ) from None
+            return (request, None) if now.entity == request.entity else self.of(now, anew=True)
+        except RefusedError as error:
+            raise NotOursError(f"left to Hive's own cleaner: {error}") from None
+        _require_allowed(place)
         return request, place
-    now = find(request.id)
-    if now is None:
-        raise ConflictError(f"Cannot clean {request.full_name}: because another cleaner has ended the request")
-    return (request, None) if now.entity == request.entity else place_now(catalog, now, txns, find)
+
+    def require_unmoved(self, request: CompactionRequest, target: Target) -> None:
+        """Its table is still that one, lies where it lay, and may be cleaned; ConflictError or NotOursError if not."""
+        try:
+            now = self._catalog.whereabouts(request)
+        except GoneError as error:
+            raise ConflictError(f"Cannot clean {target.name}: because it was changed meanwhile: {error}") from None
+        require_unchanged(target, now, "clean")
+        _require_allowed(now)
+
+    def _known(self, request: CompactionRequest) -> Target | None:
+        with self._mutex:
+            if self._found is None:
+                self._found = self._all()
+            return self._found.get(request.entity)
+
+    def _all(self) -> dict[Entity, Target]:
+        try:
+            places = self._catalog.places(self._expected, self._snapshot())
+        except AcidError:
+            return {}  # each is asked for alone: what is wrong with one of them costs no other
+        found = zip(self._expected, places, strict=True)
+        return {request.entity: place for request, place in found if isinstance(place, Target)}
 
 
-def cleaning_place(catalog: Catalog, request: CompactionRequest, txns: ValidTxnList | None) -> Target | None:
-    """The place of a request as of a snapshot, or of now; None when it was dropped, NotOursError where it is Hive's."""
-    try:
-        place = catalog.place(request, txns)
-    except GoneError:
-        return None
-    except RefusedError as error:
-        raise NotOursError(f"left to Hive's own cleaner: {error}") from None
+def _require_allowed(place: Target) -> None:
     reason = place.cleaning_forbidden()
     if reason is not None:
         raise NotOursError(f"Cannot clean {place.name}: because {reason}")
-    return place
 
 
 def why_not_forgotten(aborted: Sequence[int]) -> str | None:

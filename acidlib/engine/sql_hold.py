@@ -99,11 +99,14 @@ class SqlHeldPlace:
         del publication
         return nullcontext()
 
-    def assert_mine(self, high_water_mark: int) -> ValidTxnList:
+    def assert_mine(self, high_water_mark: int) -> None:
         """The claim and the request are still ours."""
         del high_water_mark
         self._claim.assert_mine()
         self._queue.assert_owned(self._request.id, self._services.worker_id)
+
+    def transactions_now(self) -> ValidTxnList:
+        """None has to do with what lies there."""
         return ALL_COMMITTED
 
     def published(self, directories: tuple[str, ...]) -> None:

@@ -174,7 +174,7 @@ def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: st
 
     It names no operation that writes: that would make the table a candidate for the next compaction.
     """
-    lock_id, state = hms.lock([wanted], txn_id=txn_id, agent=agent, zero_wait=True)
+    lock_id, state = hms.lock([wanted], txn_id=txn_id, agent=agent, zero_wait=True, may_have_committed=False)
     if state is LockState.ACQUIRED:
         return lock_id
     try:

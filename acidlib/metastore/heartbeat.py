@@ -162,10 +162,10 @@ class HeartbeatSchedule:
         self._order = count()
         self._due: list[tuple[float, int, Lease]] = []  # a heap; the one that is being sent stays on its top
 
-    def add(self, lease: Lease) -> None:
-        """A heartbeat for this lease is due at once. May be called from any thread."""
+    def add(self, lease: Lease, *, since: float) -> None:
+        """Transaction and lock were alive at `since`: a heartbeat is due an interval later. For any thread."""
         with self._mutex:
-            heappush(self._due, (self._clock(), next(self._order), lease))
+            heappush(self._due, (since + self._interval, next(self._order), lease))
 
     def send_due(self) -> float | None:
         """Send the heartbeat that is due and return 0; else return the seconds until one is, None without any lease."""
@@ -273,21 +273,23 @@ class Heartbeater:
     def register(self, *, txn_id: int | None, lock_id: int | None, name: str, since: float | None = None) -> Lease:
         """Keep a transaction, a lock, or a transaction with its lock alive; `name` is what messages call it.
 
-        `since` is `now` as it was before the metastore was asked for it. The first heartbeat is sent at once.
-        Raises DefectError after `close`.
+        `since` is `now` as it was before the metastore was asked for it: opening and locking count as heartbeats
+        (Hive `TxnHandler.openTxns`, `lock`), so the first one follows an interval later. Raises DefectError after
+        `close`.
         """
+        since = self._clock() if since is None else since
         lease = Lease(
             name=name,
             txn_id=txn_id,
             lock_id=lock_id,
-            since=self._clock() if since is None else since,
+            since=since,
             timeout_seconds=self.timeout_seconds,
             clock=self._clock,
         )
         with self._mutex:
             if self._ended is not None:
                 raise DefectError(f"Cannot keep {name} alive: because {self._ended}")
-            self._schedule.add(lease)
+            self._schedule.add(lease, since=since)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="acidlib-heartbeat", daemon=True)
                 self._thread.start()

@@ -19,20 +19,27 @@ class LockCalls(Calls):
     """Locks. All calls but `lock` are repeated when a connection is lost."""
 
     def lock(
-        self, components: Sequence[LockComponent], *, txn_id: int | None, agent: str, zero_wait: bool = False
+        self,
+        components: Sequence[LockComponent],
+        *,
+        txn_id: int | None,
+        agent: str,
+        zero_wait: bool = False,
+        may_have_committed: bool = True,
     ) -> tuple[int, LockState]:
         """Asks for locks, all or none, and gives the id of the request and what became of it.
 
         A request that is WAITING holds its place: ask again with `check_lock`, or give it up with `unlock`. With
-        `zero_wait` (Hive 4; no effect on 3.1) a SHARED_READ that would have to wait is NOT_ACQUIRED instead. Raises
+        `zero_wait` (Hive 4; no effect on 3.1) a SHARED_READ that would have to wait is NOT_ACQUIRED instead. Whoever
+        has just opened the transaction knows that nobody `may_have_committed` it, and saves a question. Raises
         RefusedError for a type of lock that Hive 3.1 does not have, ConflictError when the transaction has ended,
         UnknownOutcomeError when the answer is lost: the locks may then be held until a timeout without heartbeats.
         """
         action = f"lock {_description(components)}"
         if not self._is_hive4 and any(component.type is LockType.EXCL_WRITE for component in components):
             raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no EXCL_WRITE locks")
-        if txn_id is not None and self._is_hive4:
-            # Hive 4 grants locks to a committed transaction, and then nothing ever ends them
+        if txn_id is not None and self._is_hive4 and may_have_committed:
+            # Hive 4 refuses one that was aborted, but grants locks to a committed one, and nothing ever ends them
             self._read(action, "heartbeat", self._types.HeartbeatRequest(txnid=txn_id))
         request = self._types.LockRequest(
             component=[self._component(component) for component in components],

@@ -1,4 +1,4 @@
-"""A claim that this process holds, whatever its store: renewed by a thread until it is released."""
+"""A claim that this process holds, whatever its store: renewed until it is released."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Self
 
 from acidlib.errors import AcidError, ConflictError
 from acidlib.model.location import Location
+from acidlib.storage.beats import BEATS
 
 BEAT_SECONDS = 30.0
 
@@ -24,12 +25,9 @@ class Claim(ABC):
         """
         self.location = location
         self.token = token
-        self._beat_seconds = beat_seconds
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
         self._lost: str | None = None
-        self._thread = threading.Thread(target=self._beat_until_stopped, name="acidlib-claim", daemon=True)
-        self._thread.start()
+        BEATS.add(self, beat_seconds)
 
     @abstractmethod
     def renew(self) -> bool:
@@ -49,10 +47,8 @@ class Claim(ABC):
 
     def release(self) -> None:
         """Stops renewing and gives the claim up, unless it is no longer ours. May be called again."""
-        self._stopped.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        with self._lock:
+        BEATS.remove(self)
+        with self._lock:  # a renewal that is under way ends before
             if self._lost is None:
                 self._lost = "it was released"
                 self.give_up()
@@ -71,11 +67,12 @@ class Claim(ABC):
             if error is None:
                 raise  # else the first error is the one to report; the claim goes stale by itself
 
-    def _beat_until_stopped(self) -> None:
-        while not self._stopped.wait(self._beat_seconds):
-            try:
-                self.assert_mine()
-            except ConflictError:
-                return
-            except AcidError:  # it may be out of reach for a while: the next renewal, or assert_mine, will show it
-                continue
+    def beat(self) -> bool:
+        """Renews it; False once it is lost or released."""
+        try:
+            self.assert_mine()
+        except ConflictError:
+            return False
+        except AcidError:
+            pass  # it may be out of reach for a while: the next renewal, or assert_mine, will show it
+        return True

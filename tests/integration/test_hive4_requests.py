@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,9 +13,9 @@ from thread_runner import ThreadRunner
 
 from acidlib.engine import compact_place
 from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
+from acidlib.engine.hive4.hold import Hive4HeldPlace
 from acidlib.engine.hive4.recovery import recover
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
-from acidlib.metastore.failover import FailoverClient
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.idl import interface
 from acidlib.metastore.values import TxnType
@@ -358,19 +357,26 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
             lake.hms.abort_txn(txn.id, TxnType.COMPACTION)
 
 
-def test_calls_per_partition_are_few(lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = lake.table("calls", partitions=[str(number) for number in range(8)])
-    count: Counter[str] = Counter()
-    real = FailoverClient._call
+def test_only_a_directory_of_an_aborted_transaction_may_appear_meanwhile(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {ended: lake.table(ended) for ended in ("aborted", "open")}
+    real = Hive4HeldPlace.assert_mine
 
-    def counted(self, action, name, *given, **more):
-        count[name] += 1
-        return real(self, action, name, *given, **more)
+    def another(self: Hive4HeldPlace, high_water_mark: int) -> None:
+        txn = lake.open()
+        if self.target.table == "aborted":
+            lake.hms.abort_txn(txn, TxnType.DEFAULT)
+        Path(self.target.location.path, f"base_0000003_v{txn:07d}").mkdir()
+        real(self, high_water_mark)
 
-    monkeypatch.setattr(FailoverClient, "_call", counted)
-    service("major_compact", "--table", made.full)
-    service.clean("--table", made.full)
-    assert count.total() <= 8 * 40 + 40, count
+    monkeypatch.setattr(Hive4HeldPlace, "assert_mine", another)
+    ran = service("major_compact", "--table", f"{lake.database}.*")
+    assert {entry["table"]: entry["state"] for entry in ran.compactions} == {
+        "aborted": "ready for cleaning", "open": "conflict",
+    }  # fmt: skip
+    assert [name for name in made["open"].place.directories() if name.startswith("base_")][1:] == []
+    lake.check(made["aborted"])
 
 
 def test_a_table_renamed_before_its_turn_is_cleaned_under_its_new_name(

@@ -48,8 +48,9 @@ class RetentionProof:
         given = options.retention_seconds
         self._retention = services.settings.integer("acidlib.retention") / 1000 if given is None else given
 
-    def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target]:
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target]:
         """The place as the request describes it; without a metastore nothing is renamed."""
+        del anew
         return request, target_of(request)
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:

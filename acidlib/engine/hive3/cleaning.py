@@ -10,12 +10,12 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from acidlib.engine.catalog import Catalog, require_unchanged
+from acidlib.engine.catalog import Catalog
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, recorded_mark
 from acidlib.engine.hive3.evidence import concerns, evidence_now, still_to_end, table_id
 from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
 from acidlib.engine.hive3.recovery import recover
-from acidlib.engine.metastore_cleaning import DROPPED, is_wanted, place_now, retention_of, why_not_forgotten
+from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of, why_not_forgotten
 from acidlib.engine.queueing import SqlReadyRequests
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
@@ -33,27 +33,28 @@ MOST_NOTED = 20
 def hive3_cleaning(services: Services, metastore: Hive3Metastore, options: CleanerOptions) -> Cleaning:
     """The requests of a Hive 3.1 metastore, in its own queue or in ours."""
     catalog = Catalog(services, metastore.hms)
-    requests = Hive3ReadyRequests(services, metastore, catalog, options)
+    places = CleaningPlaces(catalog, lambda: None, lambda request_id: _find(metastore, request_id))
+    requests = Hive3ReadyRequests(services, metastore, catalog, options, places)
 
     def without_readers(request: CompactionRequest) -> AbstractContextManager[None]:
         """As the publication itself: nobody reads or writes the table between two renames."""
         return alone_with(services, metastore, *request.entity)
 
     def check(request: CompactionRequest, target: Target) -> None:
-        """Hive's own compactor must not be at work there, and the place must be where it was."""
+        """Hive's own compactor must not be at work there."""
         shown = metastore.hms.show_compactions() if metastore.own_queue else metastore.queue.of_entity(request)
         for row in shown:
             if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
                 raise ConflictError(f"Cannot clean {target.name}: because request {row.id} for it is {row.state.label}")
-        require_unchanged(target, catalog.place(request), "clean")
 
     return Cleaning(
         requests=requests,
-        proof=EvidenceProof(services, metastore, catalog, options),
+        proof=EvidenceProof(services, metastore, places, options),
         history=Hive3History(services, metastore),
         must_exist=True,
         note_failure=requests.note_failure,
         check=check,
+        unmoved=places.require_unmoved,
         without_readers=without_readers,
         known_places=requests.known_places if metastore.own_queue else list,
     )
@@ -63,7 +64,12 @@ class Hive3ReadyRequests(SqlReadyRequests):
     """The requests of this metastore, where the queue holds those of others too."""
 
     def __init__(
-        self, services: Services, metastore: Hive3Metastore, catalog: Catalog, options: CleanerOptions
+        self,
+        services: Services,
+        metastore: Hive3Metastore,
+        catalog: Catalog,
+        options: CleanerOptions,
+        places: CleaningPlaces,
     ) -> None:
         super().__init__(
             services,
@@ -72,30 +78,33 @@ class Hive3ReadyRequests(SqlReadyRequests):
             recover=lambda: recover(services, metastore, catalog),
         )
         self._metastore = metastore
+        self._places = places
 
     def ready(self) -> list[CompactionRequest]:
         """The requests of this metastore, an earlier mark of a place before a later one."""
         for line in self._metastore.passed_over():
             self._services.progress.note(line)
-        return [_with_mark(row) for row in super().ready()]
+        rows = [_with_mark(row) for row in super().ready()]
+        self._places.expect(rows)
+        return rows
 
 
 class EvidenceProof:
     """That every transaction and lock has ended that existed when something was published or first seen."""
 
     def __init__(
-        self, services: Services, metastore: Hive3Metastore, catalog: Catalog, options: CleanerOptions
+        self, services: Services, metastore: Hive3Metastore, places: CleaningPlaces, options: CleanerOptions
     ) -> None:
         self._services = services
         self._metastore = metastore
         self._hms = metastore.hms
-        self._catalog = catalog
+        self._places = places
         self._dry_run = options.dry_run
         self._retention_ms = int(retention_of(services.settings, options) * 1000)
 
-    def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target | None]:
-        """The place as the metastore knows it now."""
-        return place_now(self._catalog, request, None, self._find)
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
+        """The place as of a snapshot of this run."""
+        return self._places.of(request, anew=anew)
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
         """What is obsolete for the recorded mark, and which of it somebody may still read.
@@ -155,10 +164,6 @@ class EvidenceProof:
                     seen[name] = evidence.newer(seen.get(name))
         return seen
 
-    def _find(self, request_id: int) -> CompactionRequest | None:
-        row = self._metastore.queue.find(request_id)
-        return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
-
 
 class Hive3History:
     """The history of a SQL queue; in the metastore's, cleaned means that aborted write ids up to the mark go."""
@@ -186,6 +191,12 @@ class Hive3History:
     def dropped(self, request: CompactionRequest) -> None:
         """End the request as refused."""
         self._queue.mark_refused(request.id, DROPPED, self._services.now_ms(), worker_id=None)
+
+
+def _find(metastore: Hive3Metastore, request_id: int) -> CompactionRequest | None:
+    """The request of an id, where it is still ready for cleaning."""
+    row = metastore.queue.find(request_id)
+    return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
 
 
 def _with_mark(row: CompactionRequest) -> CompactionRequest:

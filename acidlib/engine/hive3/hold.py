@@ -16,7 +16,6 @@ from acidlib.errors import AcidError, ConflictError
 from acidlib.metastore.compactor_locks import CompactorLock, lock_place, publication_lock
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.storage.held import Claim
 
@@ -33,7 +32,6 @@ class Hive3Hold(SqlHold):
     def begin(self) -> Hive3HeldPlace:
         """Lock, claim, and take the snapshot by which everything is understood from here on."""
         request = self._taken.request
-        self._catalog.place(request)  # what does not exist is refused before anything is locked
         lock = self._lock = lock_place(
             self._metastore.hms,
             self._metastore.beats,
@@ -114,15 +112,14 @@ class Hive3HeldPlace(SqlHeldPlace):
                 # what was published stays published
                 self._services.progress.note(f"{self.target.name}: {error}")
 
-    def assert_mine(self, high_water_mark: int) -> ValidTxnList:
+    def assert_mine(self, high_water_mark: int) -> None:
         """Lock, claim and request are ours, and table and place are what they were."""
         self._lock.assert_alive()
         if self._publication is not None:
             self._publication.assert_alive()
         super().assert_mine(high_water_mark)
         _leave_to_hive(self._metastore, self._request)
-        require_unchanged(self.target, self._catalog.place(self._request), "publish")
-        return ALL_COMMITTED
+        require_unchanged(self.target, self._catalog.whereabouts(self._request), "publish")
 
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """What the cleaner needs: which transactions and locks existed once the results were visible."""

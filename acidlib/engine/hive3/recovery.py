@@ -32,7 +32,7 @@ def recover(services: Services, metastore: Hive3Metastore, catalog: Catalog) -> 
     notes += give_back_dead(
         metastore.queue,
         is_dead,
-        finish=lambda row: finish_alone(services, metastore, row.entity, catalog.place(row).location),
+        finish=lambda row: finish_alone(services, metastore, row.entity, catalog.whereabouts(row).location),
     )
     dead = release_dead_locks(metastore.hms, timeout_seconds=metastore.beats.timeout_seconds, agent=services.worker_id)
     return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
@@ -50,7 +50,7 @@ def _is_dead(services: Services, metastore: Hive3Metastore, catalog: Catalog, ro
         return True
     now_ms = metastore.queue.now_ms(services.now_ms())
     try:
-        return is_dead_at(services, catalog.place(row).location, row, now_ms=now_ms)
+        return is_dead_at(services, catalog.whereabouts(row).location, row, now_ms=now_ms)
     except RefusedError:
         # the table is gone: whoever takes the request says so
         return took_long(row, now_ms)

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from acidlib.engine.catalog import Catalog, require_unchanged
+from acidlib.engine.catalog import Catalog
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, recorded_mark
 from acidlib.engine.hive4.metastore import MIN_HISTORY
 from acidlib.engine.hive4.recovery import recover
-from acidlib.engine.metastore_cleaning import DROPPED, is_wanted, place_now, retention_of, why_not_forgotten
+from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of, why_not_forgotten
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import ConflictError, RefusedError
@@ -37,22 +37,24 @@ def hive4_cleaning(services: Services, hms: Hms, options: CleanerOptions) -> Cle
     at hand are not known without a look at all tables.
     """
     refuse_unless_ours(hms, force=options.force)
-    catalog = Catalog(services, hms)
     retention = retention_of(services.settings, options)
     watermark = Watermark(hms)
+    places = CleaningPlaces(
+        Catalog(services, hms), lambda: below(watermark.txns), lambda request_id: _find(hms, request_id)
+    )
 
     def check(request: CompactionRequest, target: Target) -> None:
-        """The request is still there, and the place where it was."""
+        """The request is still there."""
         if _find(hms, request.id) is None:
             raise ConflictError(f"Cannot clean {target.name}: because request {request.id} was cleaned by another")
-        require_unchanged(target, catalog.place(request), "clean")
 
     return Cleaning(
-        requests=Hive4ReadyRequests(services, hms, watermark, options, retention),
-        proof=WatermarkProof(services, hms, catalog, watermark, retention),
+        requests=Hive4ReadyRequests(services, hms, watermark, options, retention, places),
+        proof=WatermarkProof(services, places, retention),
         history=Hive4History(hms),
         must_exist=True,
         check=check,
+        unmoved=places.require_unmoved,
     )
 
 
@@ -72,13 +74,20 @@ class Hive4ReadyRequests:
     """The requests that the metastore shows as ready for cleaning."""
 
     def __init__(
-        self, services: Services, hms: Hms, watermark: Watermark, options: CleanerOptions, retention: float
+        self,
+        services: Services,
+        hms: Hms,
+        watermark: Watermark,
+        options: CleanerOptions,
+        retention: float,
+        places: CleaningPlaces,
     ) -> None:
         self._services = services
         self._hms = hms
         self._watermark = watermark
         self._options = options
         self._retention = retention
+        self._places = places
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
@@ -95,6 +104,7 @@ class Hive4ReadyRequests:
             for row in self._hms.show_compactions()
             if row.state is State.READY_FOR_CLEANING and is_wanted(self._options, row)
         ]
+        self._places.expect([row for row in rows if self._options.dry_run or self.waits(row) is None])
         return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
 
     def waits(self, request: CompactionRequest) -> str | None:
@@ -119,16 +129,14 @@ class Hive4ReadyRequests:
 class WatermarkProof:
     """That no transaction is open any more that existed when the compaction committed; `waits` has judged that."""
 
-    def __init__(self, services: Services, hms: Hms, catalog: Catalog, watermark: Watermark, retention: float) -> None:
+    def __init__(self, services: Services, places: CleaningPlaces, retention: float) -> None:
         self._services = services
-        self._hms = hms
-        self._catalog = catalog
-        self._watermark = watermark
+        self._places = places
         self._retention = retention
 
-    def place(self, request: CompactionRequest) -> tuple[CompactionRequest, Target | None]:
+    def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
         """The place as of a snapshot below the watermark."""
-        return place_now(self._catalog, request, below(self._watermark.txns), lambda number: _find(self._hms, number))
+        return self._places.of(request, anew=anew)
 
     def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
         """Obsolete and aborted, as every transaction that is open now sees it; there is nothing to note."""

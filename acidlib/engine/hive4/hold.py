@@ -90,7 +90,6 @@ class Hive4Hold:
                 f"Cannot compact {request.full_name}: because a {request.type.label} is not done by this engine, only "
                 "by Hive's own worker; give this engine a pool of its own"
             )
-        self._catalog.place(request)  # what does not exist is refused before a transaction is opened for it
         txn = self._txn = begin_compaction(
             self._hms,
             self._metastore.beats,
@@ -224,8 +223,11 @@ class Hive4HeldPlace:
         del publication
         return nullcontext()
 
-    def assert_mine(self, high_water_mark: int) -> ValidTxnList:
-        """Transaction, claim and request are ours, and the server does not take us for dead before we have ended."""
+    def assert_mine(self, high_water_mark: int) -> None:
+        """Transaction and claim are ours, and the server does not take us for dead before we have ended.
+
+        Whose the request is, `published` asks: what is renamed before is seen by nobody without a commit.
+        """
         del high_water_mark
         self._txn.assert_alive()
         self._claim.assert_mine()
@@ -235,7 +237,9 @@ class Hive4HeldPlace:
                 f"Cannot publish {self._row.request.full_name}: because it took more than 90 % of "
                 f"hive.compactor.worker.timeout ({limit:g} s), after which the request is given to another worker"
             )
-        self._row.assert_ours()
+
+    def transactions_now(self) -> ValidTxnList:
+        """As the metastore has them."""
         return self._hms.open_txns().txns
 
     def published(self, directories: tuple[str, ...]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,10 @@ from located import at
 
 from acidlib.engine.catalog import Catalog
 from acidlib.engine.cleaning import NotOursError
-from acidlib.engine.metastore_cleaning import cleaning_place
+from acidlib.engine.metastore_cleaning import CleaningPlaces
 from acidlib.engine.selection import Selection
-from acidlib.errors import AcidError, MissingError, RefusedError
+from acidlib.engine.target import Target
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
 from acidlib.metastore.values import OpenTxns
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType
@@ -91,6 +93,13 @@ def catalog(hms: Metastore) -> Catalog:
     return Catalog(services, given)
 
 
+def cleaning_place(catalog: Catalog, request: CompactionRequest) -> Target | None:
+    """What a cleaner takes for the place of a request that is still in the queue as it was."""
+    places = CleaningPlaces(catalog, lambda: None, lambda _: request)
+    places.expect([request])
+    return places.of(request, anew=False)[1]
+
+
 def part(location: str | Path, **properties: str) -> Partition:
     return Partition(values=("1",), storage=storage(location), properties=properties)
 
@@ -129,14 +138,14 @@ def test_an_aborted_dynamic_partition_write_is_left_to_hive(tmp_path: Path, gene
     """Such a request names the table alone; obsolete of a whole table of partitions would be every partition."""
     hms = Metastore(table(tmp_path, partitioned=True), generation=generation)
     with pytest.raises(NotOursError, match=r"left to Hive's own cleaner: .*it is partitioned and the request names no"):
-        cleaning_place(catalog(hms), request(), None)
+        cleaning_place(catalog(hms), request())
 
 
 def test_what_was_dropped_is_gone(tmp_path: Path) -> None:
     hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
-    assert cleaning_place(catalog(hms), request("p=2"), None) is None
-    assert cleaning_place(catalog(hms), request(name="u"), None) is None
-    there = cleaning_place(catalog(hms), request("p=1"), None)
+    assert cleaning_place(catalog(hms), request("p=2")) is None
+    assert cleaning_place(catalog(hms), request(name="u")) is None
+    there = cleaning_place(catalog(hms), request("p=1"))
     assert there is not None
     assert there.location == at(tmp_path / "p=1")
 
@@ -147,7 +156,7 @@ def test_no_cleanup(tmp_path: Path, flag: str, owner: str) -> None:
     found = table(tmp_path, partitioned=True, properties=FULL | ({flag: "TRUE"} if owner == "table" else {}))
     partition = part(tmp_path / "p=1", **({flag: "TRUE"} if owner == "partition" else {}))
     with pytest.raises(NotOursError, match=f"NO_CLEANUP is set on the {owner}"):
-        cleaning_place(catalog(Metastore(found, {"p=1": partition})), request("p=1"), None)
+        cleaning_place(catalog(Metastore(found, {"p=1": partition})), request("p=1"))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +164,40 @@ def test_no_cleanup(tmp_path: Path, flag: str, owner: str) -> None:
 )
 def test_what_became_something_else_is_left_to_hive(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(NotOursError, match="left to Hive's own cleaner"):
-        cleaning_place(catalog(Metastore(table(tmp_path, **changes))), request(), None)
+        cleaning_place(catalog(Metastore(table(tmp_path, **changes))), request())
+
+
+class Failing(Metastore):
+    """Does not answer when it is asked for several tables."""
+
+    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+        raise RetryError("Cannot read them: because one is damaged")
+
+
+def test_what_cannot_be_asked_for_together_is_asked_for_alone(tmp_path: Path) -> None:
+    assert cleaning_place(catalog(Failing(table(tmp_path))), request()) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "told"),
+    [
+        ({}, None, ""),
+        ({"created": 2}, ConflictError, "Cannot clean d.t: because it was dropped and made again meanwhile"),
+        ({"properties": FULL | {"no_cleanup": "true"}}, NotOursError, "NO_CLEANUP is set on the table"),
+        (None, ConflictError, "Cannot clean d.t: because it was changed meanwhile: Unable to find table d.t"),
+    ],
+    ids=lambda one: str(one),
+)
+def test_before_anything_goes_the_table_is_asked_for_again(
+    tmp_path: Path, changes: dict[str, Any] | None, error: type[AcidError] | None, told: str
+) -> None:
+    hms = Metastore(table(tmp_path))
+    places = CleaningPlaces(catalog(hms), lambda: None, lambda _: None)
+    _, target = places.of(request(), anew=False)
+    assert target is not None
+    hms.table_of = None if changes is None else replace(table(tmp_path), **changes)
+    with nullcontext() if error is None else pytest.raises(error, match=told):
+        places.require_unmoved(request(), target)
 
 
 # --- where a place lies -----------------------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -173,6 +174,36 @@ def test_with_a_metastore_each_request_asks_of_its_own_place(
     asked = compacted(queue, places, **own)
     cleaning = hive3_cleaning(services, metastore(queue, places), OPTIONS)
     judge(cleaned(services, cleaning), asked)
+
+
+@pytest.mark.parametrize("obsolete", [True, False], ids=["something goes", "nothing is left to go"])
+@pytest.mark.parametrize("queue", ["our own"], indirect=True)
+def test_a_place_that_was_moved_since_they_were_asked_for_together_is_left_alone(
+    services: Services, queue: SqlQueue, places: list[Path], tmp_path: Path, obsolete: bool
+) -> None:
+    some = places[:3]
+    compacted(queue, some, metastore=METASTORE)
+    of = metastore(queue, some)
+    tables, asked = of.hms._tables, []
+    original = tables.partitions
+
+    def partitions(table: object, names: Sequence[str]) -> Mapping[str, Partition]:
+        asked.append(list(names))
+        if len(asked) > 1:
+            tables.parts["p=1"] = Partition(values=("1",), storage=storage(tmp_path / "elsewhere"))
+        return original(table, names)
+
+    tables.partitions = partitions
+    if not obsolete:
+        for place in some:
+            shutil.rmtree(place / "delta_0000001_0000001_0000")
+    options = replace(OPTIONS, dry_run=False)
+    results = run_cleaner(services, hive3_cleaning(services, of, options), options)
+    assert [result.state for result in results] == ["succeeded", "conflict", "succeeded"]
+    assert "was moved meanwhile" in results[1].reason
+    assert [len(list(place.iterdir())) for place in some] == [1, 2 if obsolete else 1, 1]
+    assert sorted(asked[0]) == ["p=0", "p=1", "p=2"]
+    assert sorted(asked[1:]) == [["p=0"], ["p=1"], ["p=2"]]
 
 
 def judge(results: list[CleaningResult], asked: Asked) -> None:

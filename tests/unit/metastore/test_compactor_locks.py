@@ -104,7 +104,8 @@ def test_a_whole_table_and_its_partition_exclude_each_other(processes: tuple[Pro
 def test_a_lost_place_is_told(server: LockServer, process: Process) -> None:
     held = process.hold()
     server.locks.clear()
-    beat = process.beats.register(txn_id=None, lock_id=held.lock_id, name="the same lock")
+    since = process.beats.now - 100
+    beat = process.beats.register(txn_id=None, lock_id=held.lock_id, name="the same lock", since=since)
     wait_until_lost(beat)
     with pytest.raises(ConflictError, match=r"No such lock lockid:1"):
         beat.assert_alive()

@@ -64,7 +64,7 @@ class Bench:
             self.connection, interval_seconds=INTERVAL, timeout_seconds=TIMEOUT, clock=self.clock
         )
 
-    def add(self, txn_id: int | None = None, lock_id: int | None = None) -> Lease:
+    def add(self, txn_id: int | None = None, lock_id: int | None = None, *, due: bool = True) -> Lease:
         beat = Lease(
             name=f"transaction {txn_id}",
             txn_id=txn_id,
@@ -73,7 +73,7 @@ class Bench:
             timeout_seconds=TIMEOUT,
             clock=self.clock,
         )
-        self.schedule.add(beat)
+        self.schedule.add(beat, since=self.clock.now - INTERVAL * due)
         return beat
 
     def run(self, seconds: float) -> None:
@@ -95,10 +95,12 @@ def failing(error: Exception, *ids: int) -> Callable[[int | None], None]:
     return answer
 
 
-def test_a_beat_comes_at_once_and_then_every_interval() -> None:
+def test_a_beat_comes_every_interval_since_it_was_known_to_be_alive() -> None:
     bench = Bench()
-    beat = bench.add(7)
-    bench.run(0)
+    beat = bench.add(7, due=False)
+    bench.run(99)
+    assert bench.connection.beats == []
+    bench.run(1)
     assert bench.connection.beats == [7]
     bench.run(99)
     assert bench.connection.beats == [7]
@@ -304,17 +306,18 @@ def test_one_thread_and_one_connection_when_first_needed(beats: Heartbeater, con
         beat.assert_alive()
 
 
-def test_what_is_registered_while_the_thread_waits_is_beaten_at_once(connection: Connection) -> None:
+def test_what_is_registered_late_while_the_thread_waits_is_beaten_at_once(connection: Connection) -> None:
     with Heartbeater(connection, interval_seconds=1000, timeout_seconds=3000, clock=time.monotonic) as beats:
-        beats.register(txn_id=1, lock_id=None, name="x")
+        beats.register(txn_id=1, lock_id=None, name="x", since=beats.now - 1000)
         wait_for(lambda: connection.beats == [1])
-        beats.register(txn_id=2, lock_id=None, name="y")
+        beats.register(txn_id=3, lock_id=None, name="z")
+        beats.register(txn_id=2, lock_id=None, name="y", since=beats.now - 1000)
         wait_for(lambda: connection.beats == [1, 2])
 
 
 def test_the_end_closes_the_connection_and_fences_what_is_left(connection: Connection) -> None:
     beats = Heartbeater(connection, interval_seconds=1000, timeout_seconds=3000, clock=time.monotonic)
-    beat = beats.register(txn_id=1, lock_id=None, name="transaction 1")
+    beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.now - 1000)
     wait_for(lambda: connection.beats == [1])
     began = time.monotonic()
     beats.close()
@@ -350,7 +353,7 @@ def test_a_thread_that_dies_is_told_at_once(connection: Connection) -> None:
 
     with Heartbeater(connection, interval_seconds=10, timeout_seconds=30, clock=time.monotonic) as beats:
         connection.answer = die
-        beat = beats.register(txn_id=1, lock_id=None, name="transaction 1")
+        beat = beats.register(txn_id=1, lock_id=None, name="transaction 1", since=beats.now - 10)
         wait_for(lambda: raises(beat, DefectError))
         with pytest.raises(DefectError, match="its heartbeats ended by an unexpected SystemExit: out of here"):
             beat.assert_alive()

@@ -1,0 +1,190 @@
+"""What the jobs ask a metastore, counted: so much for each run, table and place, as docs/operations.md says."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from integration.harness import ROOT, Ran
+from integration.hive3_site import NOW, Site
+from integration.hive4_jobs import Service
+from integration.hive4_model import Lake
+from integration.hive4_proxy import Proxy
+
+pytestmark = pytest.mark.live
+
+LOW = ("--set", "hive.compactor.delta.num.threshold=1")
+PARTITIONS = (2, 3)
+"""Of the two tables. For each call so many more are asked for a run, a table and a place as to tell them apart."""
+
+Numbers = tuple[int, int, int]
+"""For each run, table and place."""
+
+TAKEN_4 = {
+    "open_txns": (0, 0, 1),
+    "lock": (0, 0, 1),
+    "get_table_req": (0, 0, 1),
+    "find_next_compact2": (0, 0, 1),
+    "update_compactor_state": (0, 0, 1),
+    "mark_compacted": (0, 0, 1),
+    "commit_txn": (0, 0, 1),
+    "get_config_value": (2, 0, 0),
+    "get_database_req": (1, 0, 0),
+    "get_table_objects_by_name_req": (1, 0, 0),
+    "get_open_txns_req": (2, 0, 1),
+    "get_valid_write_ids": (1, 0, 1),
+}
+HIVE4: dict[str, dict[str, Numbers]] = {
+    "initiator": {
+        "get_config_value": (2, 0, 0),
+        "show_compact": (3, 0, 0),
+        "get_open_txns_req": (2, 0, 0),
+        "get_database_req": (1, 0, 0),
+        "get_all_tables": (1, 0, 0),
+        "get_table_objects_by_name_req": (1, 0, 0),
+        "get_valid_write_ids": (1, 0, 0),
+        "fetch_partition_names_req": (0, 1, 0),
+        "get_partitions_by_names_req": (0, 1, 0),
+        "compact2": (0, 0, 1),
+    },
+    "compaction of the queue": TAKEN_4 | {"show_compact": (3, 0, 2), "get_partitions_by_names_req": (0, 1, 1)},
+    "compaction by name": TAKEN_4
+    | {
+        "show_compact": (2, 0, 2),
+        "get_all_tables": (1, 0, 0),
+        "fetch_partition_names_req": (0, 1, 0),
+        "get_partitions_by_names_req": (0, 1, 1),
+        "compact2": (0, 0, 1),
+    },
+    "cleaner": {
+        "get_config_value": (3, 0, 0),
+        "get_open_txns_req": (2, 0, 0),
+        "get_database_req": (1, 0, 0),
+        "get_table_objects_by_name_req": (1, 0, 0),
+        "get_valid_write_ids": (1, 0, 0),
+        "show_compact": (2, 0, 1),
+        "get_table_req": (0, 0, 1),
+        "get_partitions_by_names_req": (0, 1, 1),
+        "mark_cleaned": (0, 0, 1),
+    },
+}
+EVERY_3: dict[str, Numbers] = {
+    "get_config_value": (1, 0, 0),
+    "get_database": (1, 0, 0),
+    "get_table_objects_by_name_req": (1, 0, 0),
+    "get_open_txns": (1, 0, 0),
+    "get_valid_write_ids": (1, 0, 0),
+    "lock": (1, 0, 0),
+    "show_locks": (1, 0, 0),
+    "unlock": (1, 0, 0),
+}
+NAMED_3 = {"get_all_tables": (1, 0, 0), "get_partition_names": (0, 1, 0)}
+TAKEN_3 = EVERY_3 | {
+    "lock": (1, 0, 2),
+    "unlock": (1, 0, 2),
+    "show_locks": (1, 0, 1),
+    "get_table_req": (0, 0, 2),
+    "get_partitions_by_names": (0, 1, 2),
+    "get_open_txns": (1, 0, 2),
+    "get_valid_write_ids": (1, 0, 1),
+}
+HIVE3: dict[str, dict[str, Numbers]] = {
+    "initiator": EVERY_3 | NAMED_3 | {"get_partitions_by_names": (0, 1, 0), "show_compact": (1, 0, 0)},
+    "compaction of the queue": TAKEN_3,
+    "compaction by name": TAKEN_3 | NAMED_3,
+    "cleaner": EVERY_3
+    | {
+        "get_open_txns": (1, 0, 1),
+        "show_locks": (1, 0, 1),
+        "get_table_req": (0, 0, 1),
+        "get_partitions_by_names": (0, 1, 1),
+    },
+}
+HIVES_OWN_REQUESTS: dict[str, Numbers] = {
+    "compaction of the queue": (0, 0, 2),
+    "compaction by name": (0, 0, 2),
+    "cleaner": (0, 0, 1),
+}
+"""How often Hive 3.1 is asked for its own requests where the queue is not its own."""
+
+
+def asked(proxy: Proxy) -> Counter[str]:
+    """What was asked since the last time, but for the calls by which a connection begins."""
+    calls, connections = Counter(proxy.calls), proxy.calls["set_ugi"]
+    for name in ("set_ugi", "getVersion", "get_database_req"):
+        calls[name] -= connections
+    if "get_database" in calls or "get_open_txns" in calls:  # Hive 3.1 is told by another call that it has
+        calls["get_valid_write_ids"] -= connections
+    proxy.calls.clear()
+    return +calls
+
+
+def expected(table: dict[str, Numbers]) -> Counter[str]:
+    tables, places = len(PARTITIONS), sum(PARTITIONS)
+    return Counter({name: run + tables * each + places * place for name, (run, each, place) in table.items()})
+
+
+def require_done(ran: Ran) -> None:
+    """Every place was queued, compacted or cleaned: what is counted is the whole of it."""
+    document = ran.document
+    if "decisions" in document:
+        done = [entry["queued"] is not None for entry in document["decisions"]]
+    elif "cleanings" in document:
+        done = [entry["state"] == "succeeded" for entry in document["cleanings"]]
+    else:
+        done = [state == "ready for cleaning" for state in ran.states]
+    assert done == [True] * sum(PARTITIONS), ran
+
+
+def values(number: int) -> list[str]:
+    return [f"{value:02d}" for value in range(number)]
+
+
+def test_at_hive_4(lake: Lake, service: Service, proxy: Proxy) -> None:
+    def good(job: str, *arguments: str) -> Counter[str]:
+        require_done(service.good(job, *arguments, uri=proxy.uri))
+        return asked(proxy)
+
+    for number, partitions in enumerate(PARTITIONS):
+        lake.table(f"t{number}", partitions=values(partitions))
+    every = ("--table", f"{lake.database}.t*")
+    assert good("initiator", *every, *LOW) == expected(HIVE4["initiator"])
+    assert good("major_compact") == expected(HIVE4["compaction of the queue"])
+    assert good("cleaner", *NOW) == expected(HIVE4["cleaner"])
+    made = [lake.table(f"n{number}", partitions=values(partitions)) for number, partitions in enumerate(PARTITIONS)]
+    asked(proxy)
+    assert good("minor_compact", "--table", f"{lake.database}.n*") == expected(HIVE4["compaction by name"])
+    for one in made:
+        lake.check(one)
+
+
+def test_at_hive_3(both: Site) -> None:
+    def good(job: str, *arguments: str) -> Counter[str]:
+        require_done(both.jobs.good(job, "--metastore-uri", proxy.uri, *arguments))
+        return asked(proxy)
+
+    def wanted(job: str) -> Counter[str]:
+        more = {"show_compact": HIVES_OWN_REQUESTS.get(job, (0, 0, 0))} if not both.hives_queue else {}
+        return +expected(more | HIVE3[job])
+
+    for number, partitions in enumerate(PARTITIONS):
+        both.lay("f_abort", name=f"t{number}", keys=("p",), values=[(value,) for value in values(partitions)])
+    every = ("--table", f"{both.database}.t*")
+    with Proxy(both.metastore) as proxy:
+        assert good("initiator", *every, *LOW) == wanted("initiator")
+        assert good("major_compact") == wanted("compaction of the queue")
+        assert good("cleaner", *NOW) == wanted("cleaner")
+        for number, partitions in enumerate(PARTITIONS):
+            both.lay("f_abort", name=f"n{number}", keys=("p",), values=[(value,) for value in values(partitions)])
+        assert good("minor_compact", "--table", f"{both.database}.n*") == wanted("compaction by name")
+
+
+@pytest.mark.parametrize(("version", "found"), [("4", HIVE4), ("3.1", HIVE3)])
+def test_what_is_documented(version: str, found: dict[str, dict[str, Numbers]]) -> None:
+    text = Path(ROOT, "docs/operations.md").read_text()
+    rows = re.findall(rf"^\| Hive {re.escape(version)}, (.*?) \| (\d+) \| (\d+) \| (\d+)[^|]* \|", text, re.MULTILINE)
+    told = {job: tuple(map(int, numbers)) for job, *numbers in rows}
+    assert told == {job: tuple(map(sum, zip(*calls.values(), strict=True))) for job, calls in found.items()}
