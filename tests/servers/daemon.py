@@ -58,8 +58,12 @@ class Daemon(Startable):
         main: Sequence[str],
         heap: str,
         properties: Mapping[str, str],
+        archived: bool = True,
     ) -> None:
-        """Starts nothing yet. ``main`` is the main class; ``properties`` win over those of ``properties``."""
+        """Starts nothing yet. ``main`` is the main class; ``properties`` win over those of ``properties``.
+
+        ``archived``: whether so many are started that an archive of its classes pays.
+        """
         self.generation = generation
         self.port = free_port()
         self.conf_dir = directory / "conf"
@@ -71,6 +75,7 @@ class Daemon(Startable):
         self._main = list(main)
         self._heap = heap
         self._given = dict(properties)
+        self._archived = archived
         self._process: ServerProcess | None = None
         self._archive: ClassArchive | None = None
 
@@ -133,13 +138,14 @@ class Daemon(Startable):
 
     def _new_process(self) -> ServerProcess:
         jars = self._jars()
-        kind = f"{self._main[0].rpartition('.')[2]}-{self.generation.value}"
-        self._archive = ClassArchive(kind, jars, _JVM_OPTIONS)
+        if self._archived:
+            kind = f"{self._main[0].rpartition('.')[2]}-{self.generation.value}"
+            self._archive = ClassArchive(kind, jars, _JVM_OPTIONS)
         java = java_command(
             heap=self._heap,
             options=(
                 *_JVM_OPTIONS,
-                *self._archive.arguments(self._classes),
+                *(self._archive.arguments(self._classes) if self._archive is not None else ()),
                 *log_options(self.conf_dir),
                 f"-Djava.io.tmpdir={self.work_dir}",
             ),

@@ -44,6 +44,7 @@ class HiveServer(Daemon):
             directory=directory,
             main=[MAIN],
             heap=HEAP,
+            archived=False,  # to make one takes more processor time than a few starts without it
             properties={
                 "hive.metastore.runworker.in": "hs2",
                 "hive.compactor.worker.threads": str(worker_threads),
@@ -65,6 +66,7 @@ class HiveServer(Daemon):
         own = {
             "hadoop.tmp.dir": str(work),
             "fs.file.impl": LOCAL_FILES.stem,
+            "fs.AbstractFileSystem.file.impl": f"{LOCAL_FILES.stem}$Abstract",
             "hive.exec.scratchdir": (work / "scratch").as_uri(),
             "hive.exec.local.scratchdir": str(work / "local"),
             "hive.downloaded.resources.dir": str(work / "resources"),

@@ -14,7 +14,8 @@ from servers.errors import ServerError
 
 OLDEST_JAVA = 17
 # start fast and stay small: no optimising compiler, one collecting thread, released jars are not verified;
-# and collect seldom: not for more classes, and of young objects half of the heap at a time
+# and collect seldom: not for more classes, and of young objects half of the heap at a time;
+# and start a command without a helper program before it
 SMALL = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
@@ -23,6 +24,7 @@ SMALL = (
     "-XX:-BytecodeVerificationRemote",
     "-XX:MetaspaceSize=256m",
     "-XX:NewRatio=1",
+    "-Djdk.lang.Process.launchMechanism=VFORK",
     "-Dfile.encoding=UTF-8",
 )
 
