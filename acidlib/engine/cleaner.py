@@ -162,6 +162,7 @@ def _clean(
     request, target = cleaning.proof.place(request)
     if target is not None:
         so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
+        services.stores.require_changeable(target.location)
     if target is None or not services.fs(target.location).exists(str(target.location)):
         if waits is not None:
             return _result(request, "planned", waits)
