@@ -40,7 +40,9 @@ def run_orphans(
             orphans = done.get()
             if orphans:
                 results.append(
-                    _removed(services, target, idle_seconds, trash=trash) if remove else _planned(target, orphans)
+                    _removed(services, target, idle_seconds, trash=trash)
+                    if remove
+                    else _planned(services, target, orphans, trash=trash)
                 )
         except ConflictError as error:
             results.append(_result(target, "conflict", str(error)))
@@ -49,8 +51,9 @@ def run_orphans(
     return results, notes
 
 
-def _planned(target: Target, orphans: Sequence[Orphan]) -> CleaningResult:
-    return replace(_result(target, "planned", _count(len(orphans))), removed=tuple(map(_path, orphans)))
+def _planned(services: Services, target: Target, orphans: Sequence[Orphan], *, trash: bool) -> CleaningResult:
+    where = f", to move to {services.store(target.location).trash_place(target.location)}" if trash else ""
+    return replace(_result(target, "planned", _count(len(orphans)) + where), removed=tuple(map(_path, orphans)))
 
 
 def _removed(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:

@@ -10,7 +10,7 @@ from acidlib.storage.filesystem import RenameFileSystem
 from acidlib.storage.held import Claim
 from acidlib.storage.publishing import Published, publish, publish_hidden
 from acidlib.storage.records import StagedDirectory, StagedFile
-from acidlib.storage.removing import Trash, TrashDirectory
+from acidlib.storage.removing import TRASH, Trash, TrashDirectory
 from acidlib.storage.staging import (
     PUBLISH_RECORD,
     accept_attempt,
@@ -49,6 +49,9 @@ class RenameStore:
         trash = TrashDirectory(fs=self._fs, location=location, name=name)
         trash.make()
         return trash
+
+    def trash_place(self, location: Location) -> str:
+        return f"{location}/{TRASH}"
 
     def remove(self, location: Location, relative: str) -> None:
         self._fs.remove_tree(str(location), relative)

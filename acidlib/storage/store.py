@@ -110,6 +110,9 @@ class Store(Protocol):
         The name is unique; ConflictError where a link or a file has the name of the trash.
         """
 
+    def trash_place(self, location: Location) -> str:
+        """Where that is, in words; RefusedError as for `trash`. Makes nothing."""
+
     def remove(self, location: Location, relative: str) -> None:
         """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
 

@@ -36,6 +36,9 @@ class ListedOnlyStore:
     def trash(self, location: Location, *_: object, **__: object) -> NoReturn:
         raise refusal(location)
 
+    def trash_place(self, location: Location) -> NoReturn:
+        raise refusal(location)
+
     def remove(self, location: Location, *_: object, **__: object) -> NoReturn:
         raise refusal(location)
 
