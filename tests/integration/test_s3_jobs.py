@@ -78,7 +78,7 @@ def test_a_place_that_is_gone_is_not_taken_for_an_empty_one(s3_server: S3Server,
     for options in (("--dry-run",), ()):
         (entry,) = jobs("cleaner", "--location", str(remote), *NOW, *options).document["cleanings"]
         assert (entry["state"], told in entry["reason"]) == ("failed", True)
-    assert [row["state"] for row in jobs.shown().values()] == ["ready for cleaning", "failed"]
+    assert {number: row["state"] for number, row in jobs.shown().items()} == {1: "ready for cleaning", 2: "failed"}
     assert not any("Contents" in client.list_objects_v2(Bucket=place.authority) for place in (remote, queued))
 
 
