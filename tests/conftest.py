@@ -29,7 +29,7 @@ TOGETHER = {
     # waits more than it works: beside the others from the start
     "HDFS": (
         *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
-        "hdfs_trash",
+        *("hdfs_trash", "through_hadoop"),
     ),
     "HiveServer2": (
         *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),

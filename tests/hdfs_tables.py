@@ -47,9 +47,9 @@ def mount_table(hdfs: Hdfs) -> dict[str, str]:
     return {"fs.viewfs.mounttable.view.link./some/where": f"{hdfs.uri}/tests"}
 
 
-def viewed(place: Location) -> Location:
+def viewed(place: Location) -> str:
     """The name that a location on HDFS has by the mount table."""
-    return parse_location(_VIEW + place.path.removeprefix("/tests"))
+    return _VIEW + place.path.removeprefix("/tests")
 
 
 def names(hdfs: Hdfs, place: Location) -> list[str]:

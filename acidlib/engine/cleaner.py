@@ -17,13 +17,14 @@ from acidlib.engine.removals import Pace, litter_at, litter_of, remove_litter, r
 from acidlib.engine.runner import as_done
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
-from acidlib.errors import AcidError, ConflictError, RetryError
-from acidlib.model.location import Location
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.listing import list_location
+from acidlib.storage.store import Store
 
 Place = TypeVar("Place")
 Result = TypeVar("Result")
@@ -167,12 +168,9 @@ def _clean(
             return _result(request, "planned", waits)
         return _gone(services, cleaning, request, target, dry_run=options.dry_run)
     fs, store = services.fs(target.location), services.store(target.location)
+    trash = _trash_place(store, target.location) if options.trash else None
     if options.dry_run:
-        return _would_clean(services, cleaning, request, target, so_far.result, waits)
-    if options.trash and not store.shows_at_once:
-        raise NotOursError(
-            f"Cannot move aside in {target.location}: because nothing can be moved in a bucket; leave --trash out"
-        )
+        return _would_clean(services, cleaning, request, target, so_far.result, waits, trash=trash)
     with services.claim(target.location) as held:
         passing(Point.CLEANING_CLAIMED)
         finish_claimed(store, target.location, lambda: cleaning.without_readers(request))
@@ -217,6 +215,7 @@ def _is_there(services: Services, request: CompactionRequest, target: Target | N
     if target is None:
         return False
     so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
+    services.stores.require_changeable(target.location)
     return services.fs(target.location).exists(str(target.location))
 
 
@@ -227,8 +226,10 @@ def _would_clean(
     target: Target,
     result: CleaningResult,
     waits: str | None,
+    *,
+    trash: str | None,
 ) -> CleaningResult:
-    """What a run would remove now, or what it waits for."""
+    """What a run would remove now, or move to a `trash`, or what it waits for."""
     if services.store(target.location).unfinished(target.location):
         return replace(result, state="planned", reason="a publication there is unfinished; the run finishes it first")
     listing = list_location(services.fs(target.location), target.location, missing=ConflictError)
@@ -237,9 +238,18 @@ def _would_clean(
         later = tuple(f"{removal.path}: {waits}" for removal in plan.remove)
         return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))
     removed, stays = would_go(services, target.location, plan.remove, listing)
-    reason = f"{len(removed)} to remove, {len(stays) + len(plan.blocked)} wait"
+    what = "to remove" if trash is None else f"to move to {trash}"
+    reason = f"{len(removed)} {what}, {len(stays) + len(plan.blocked)} wait"
     gone = removed + litter_at(services, target.location)
     return replace(result, state="planned", reason=reason, removed=gone, blocked=stays + _waiting(plan))
+
+
+def _trash_place(store: Store, location: Location) -> str:
+    """Where things would be moved, in words; NotOursError, with which the request waits, where nothing can be."""
+    try:
+        return store.trash_place(location)
+    except RefusedError as error:
+        raise NotOursError(str(error)) from error
 
 
 def _waiting(plan: CleanPlan) -> tuple[str, ...]:
@@ -265,7 +275,9 @@ def _dropped(cleaning: Cleaning, request: CompactionRequest, reason: str, *, dry
 
 
 def _missing(target: Target, what: str) -> RetryError:
-    return RetryError(f"Cannot clean {target.location}: because {what}; a mount may be missing")
+    is_local = target.location.kind == LOCAL
+    may_be = "a mount may be missing" if is_local else "what is configured may lead to another store than it did"
+    return RetryError(f"Cannot clean {target.location}: because {what}; {may_be}")
 
 
 def _result(request: CompactionRequest, state: str, reason: str) -> CleaningResult:

@@ -19,13 +19,14 @@ from acidlib import __version__
 from acidlib.engine.environment import ROOT, Environment
 from acidlib.engine.runner import Runner
 from acidlib.engine.services import Services
-from acidlib.engine.spark import SparkSession, hadoop_properties
+from acidlib.engine.spark import SparkSession, hadoop_in_jvm, hadoop_properties
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.run_report import Form, JsonForm, RunReport, Totals
 from acidlib.report.text import json_text, one_line
 from acidlib.storage.hadoop import about_stores
+from acidlib.storage.jvm.hadoop import Hadoop
 from acidlib.storage.stores import Stores
 
 Result = TypeVar("Result")
@@ -44,12 +45,14 @@ class Machine:
 
     session  where tasks run
     hadoop   what Spark's configuration says of Hadoop
+    jvm      py4j's view of the JVM of Spark, and the configuration of Hadoop in it
     clock    epoch seconds
     pause    waits for so many seconds
     """
 
     session: Session = SparkSession
     hadoop: Callable[[], Mapping[str, str]] = hadoop_properties
+    jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep
 
@@ -120,7 +123,8 @@ class JobCommand(click.Command):
 
 def stores_of(environment: Environment) -> Stores:
     """What opens the stores of tables, by Hadoop's configuration and Spark's, which wins."""
-    return Stores(configuration=environment.hadoop | about_stores(Machine.current().hadoop()))
+    machine = Machine.current()
+    return Stores(configuration=environment.hadoop | about_stores(machine.hadoop()), hadoop=Hadoop(machine.jvm))
 
 
 @contextmanager
@@ -183,8 +187,10 @@ def report_of(
     if not environment.json:
         return RunReport(totals, text)
     job = click.get_current_context().command.name
-    head = {"job": job, "version": __version__, "run_id": found.worker_id}
-    return RunReport(totals, JsonForm(head, entries, entry, totals))
+    return RunReport(
+        totals,
+        JsonForm(job=job, version=__version__, run_id=found.worker_id, entries=entries, entry=entry, totals=totals),
+    )
 
 
 def print_report(environment: Environment, report: RunReport[Any], notes: Sequence[str]) -> None:

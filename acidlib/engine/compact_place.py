@@ -188,6 +188,7 @@ class PlaceCompactor:
     def _held(self, found: _Found, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
         services, before = self._services, found.job.listed
+        services.stores.require_changeable(found.target.location)
         if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
             before = None
         held = hold.begin()

@@ -47,7 +47,11 @@ def run_orphans(
         try:
             orphans = done.get()
             if orphans:
-                tell(_removed(services, target, idle_seconds, trash=trash) if remove else _planned(target, orphans))
+                tell(
+                    _removed(services, target, idle_seconds, trash=trash)
+                    if remove
+                    else _planned(services, target, orphans, trash=trash)
+                )
         except ConflictError as error:
             tell(_result(target, "conflict", str(error)))
         except AcidError as error:
@@ -56,8 +60,9 @@ def run_orphans(
     return [*selected.notes, *(f"{one.target.name}: {one.reason}" for one in selected.passed_over)]
 
 
-def _planned(target: Target, orphans: Sequence[Orphan]) -> CleaningResult:
-    return replace(_result(target, "planned", _count(len(orphans))), removed=tuple(map(_path, orphans)))
+def _planned(services: Services, target: Target, orphans: Sequence[Orphan], *, trash: bool) -> CleaningResult:
+    where = f", to move to {services.store(target.location).trash_place(target.location)}" if trash else ""
+    return replace(_result(target, "planned", _count(len(orphans)) + where), removed=tuple(map(_path, orphans)))
 
 
 def _removed(services: Services, target: Target, idle_seconds: float, *, trash: bool) -> CleaningResult:

@@ -129,6 +129,22 @@ def hadoop_properties() -> dict[str, str]:
     return {key.removeprefix(_HADOOP): value for key, value in given if key.startswith(_HADOOP)}
 
 
+def hadoop_in_jvm() -> tuple[Any, Any]:
+    """py4j's view of the driver's JVM, and the configuration of Hadoop in it; starts the JVM, but no context.
+
+    Raises `RetryError` where there is none to be had.
+    """
+    try:
+        SparkContext._ensure_initialized()
+        jvm: Any = SparkContext._jvm
+        configuration = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(SparkConf()._jconf)
+    except Exception as error:
+        raise RetryError(
+            f"Cannot ask Hadoop: because Spark's JVM could not be started: {_first_line(error)}"
+        ) from error
+    return jvm, configuration
+
+
 class SparkSession:
     """A Spark context for one run of a job, started when something has to run on it.
 

@@ -10,18 +10,28 @@ from acidlib.errors import RefusedError
 LOCAL, HDFS, VIEWFS, S3 = "local", "hdfs", "viewfs", "s3"
 """Kinds of stores."""
 
-KINDS = {"file": LOCAL, "hdfs": HDFS, "viewfs": VIEWFS, "s3a": S3, "s3": S3, "s3n": S3}
+LISTED_ONLY = {"abfs": "Azure Data Lake Storage", "ofs": "Apache Ozone", "o3fs": "Apache Ozone"}
+"""Kinds of stores that Hadoop lists for us, and what they are called: nothing here reads and writes files there."""
+
+KINDS = {
+    "file": LOCAL,
+    "hdfs": HDFS,
+    "viewfs": VIEWFS,
+    "s3a": S3,
+    "s3": S3,
+    "s3n": S3,
+    "abfs": "abfs",
+    "abfss": "abfs",
+    "ofs": "ofs",
+    "o3fs": "o3fs",
+}
 """The kind of store that a scheme of a URI stands for."""
 
 _OTHERS = {
     "webhdfs": "HDFS over HTTP",
     "gs": "Google Cloud Storage",
-    "abfs": "Azure Data Lake Storage",
-    "abfss": "Azure Data Lake Storage",
     "wasb": "Azure Blob Storage",
     "wasbs": "Azure Blob Storage",
-    "ofs": "Apache Ozone",
-    "o3fs": "Apache Ozone",
 }
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -31,7 +41,7 @@ class Location:
     """A directory of one store; `str` gives its text: a bare path for local disks, else a URI.
 
     kind       of the store, see `KINDS`
-    authority  host and port or name service of HDFS, a mount table, the bucket of S3; empty for local disks
+    authority  host and port or name service of HDFS, the bucket of S3, …; empty for local disks
     path       absolute, with forward slashes, none at the end: the root of a store is "/" locally, else ""
     scheme     as it was given; two of the same kind are the same store
     """
@@ -116,8 +126,8 @@ def parse_location(uri: str) -> Location:
         return Location(kind, "", rest, scheme)
     if rest and not rest.startswith("/"):
         raise RefusedError(f"Cannot open {uri}: because a {scheme}: URI needs an absolute path")
-    if kind == S3 and not authority:
-        raise RefusedError(f"Cannot open {uri}: because it names no bucket")
+    if not authority and (kind == S3 or kind in LISTED_ONLY):
+        raise RefusedError(f"Cannot open {uri}: because it names no {'bucket' if kind == S3 else 'server'}")
     parts = [part for part in rest.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise RefusedError(f"Cannot open {uri}: because a path with . or .. is not taken")

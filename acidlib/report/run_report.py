@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.report.text import json_text
@@ -34,15 +34,22 @@ class Form(Protocol[Result]):
 
 
 class JsonForm(Generic[Given]):
-    """A JSON document: `head`, an entry for each result under the name `entries`, the totals and the notes.
+    """A JSON document: of which run it is, an entry for each result under the name `entries`, the totals, the notes.
 
     The entries are kept compressed until the document is asked for.
     """
 
     def __init__(
-        self, head: Mapping[str, Any], entries: str, entry: Callable[[Given], dict[str, Any]], totals: Totals[Given]
+        self,
+        *,
+        job: str | None,
+        version: str,
+        run_id: str,
+        entries: str,
+        entry: Callable[[Given], dict[str, Any]],
+        totals: Totals[Given],
     ) -> None:
-        self._head = head
+        self._head = {"job": job, "version": version, "run_id": run_id}
         self._entries = entries
         self._entry = entry
         self._totals = totals

@@ -11,7 +11,7 @@ from acidlib.storage.filesystem import RenameFileSystem, safe_parts
 from acidlib.storage.held import Claim
 from acidlib.storage.publishing import Published, publish, publish_hidden
 from acidlib.storage.records import StagedDirectory, StagedFile
-from acidlib.storage.removing import OUT_OF_SIGHT, Trash, TrashDirectory
+from acidlib.storage.removing import OUT_OF_SIGHT, TRASH, Trash, TrashDirectory
 from acidlib.storage.staging import (
     PUBLISH_RECORD,
     accept_attempt,
@@ -56,6 +56,9 @@ class RenameStore:
         hidden = f"{OUT_OF_SIGHT}{unique}.{parts[-1]}"
         self._fs.rename_noreplace("/".join((str(location), *parts)), f"{location}/{hidden}", missing=ConflictError)
         return hidden
+
+    def trash_place(self, location: Location) -> str:
+        return f"{location}/{TRASH}"
 
     def remove(self, location: Location, relative: str) -> None:
         self._fs.remove_tree(str(location), relative)

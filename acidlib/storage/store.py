@@ -116,6 +116,9 @@ class Store(Protocol):
         None, and nothing has changed, where nothing can be renamed. ConflictError when it is gone.
         """
 
+    def trash_place(self, location: Location) -> str:
+        """Where that is, in words; RefusedError as for `trash`. Makes nothing."""
+
     def remove(self, location: Location, relative: str) -> None:
         """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
 

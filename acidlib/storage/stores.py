@@ -8,15 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acidlib.errors import RefusedError
-from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
+from acidlib.model.location import HDFS, LISTED_ONLY, LOCAL, S3, VIEWFS, Location, local_location, parse_location
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
-from acidlib.storage.hdfs.configuration import about_hdfs, default_authority, whole_authority
+from acidlib.storage.hdfs.configuration import about_hdfs, default_authority, require_no_view, whole_authority
 from acidlib.storage.hdfs.files import HdfsDataFiles
 from acidlib.storage.hdfs.filesystem import HdfsFileSystem
-from acidlib.storage.hdfs.mounts import default_table, mount_of
 from acidlib.storage.hdfs.store import HdfsStore
+from acidlib.storage.jvm.filesystem import JvmFileSystem
+from acidlib.storage.jvm.hadoop import Hadoop
+from acidlib.storage.jvm.store import ListedOnlyStore, refusal
 from acidlib.storage.local import LocalFileSystem
+from acidlib.storage.mounts import behind_mounts
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store, TaskFiles
 from acidlib.storage.unanswered import Unanswered
@@ -28,7 +31,7 @@ class _Opened:
 
     fs: FileSystem
     store: Store
-    data: TaskFiles
+    data: TaskFiles | None  # where nothing here reads and writes data files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +40,18 @@ class Stores:
 
     configuration  Hadoop's properties, as core-site.xml, hdfs-site.xml and Spark tell them
     unanswered     the servers that were waited for in vain
+    hadoop         Hadoop itself, for what nothing else can open; the driver's alone
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
     unanswered: Unanswered = field(default_factory=Unanswered, compare=False, repr=False)
+    hadoop: Hadoop = field(default_factory=Hadoop, compare=False, repr=False)
 
     def locate(self, uri: str) -> Location:
         """The location of a URI or a bare path, which is local; RefusedError for one that cannot be opened.
 
-        Symbolic links in a local path itself are resolved here, once, so that everything below can refuse them.
+        Symbolic links in a local path itself are resolved here, once, so that everything below can refuse them. So are
+        the names of mount tables: what is known by several names has one here, in the queue and in results.
         """
         return _resolved(self._named(uri))
 
@@ -74,16 +80,26 @@ class Stores:
         return self._opened(location).store
 
     def data(self, location: Location) -> TaskFiles:
-        """What opens and creates data files there, for one task."""
-        return self._opened(location).data
+        """What opens and creates data files there, for one task; RefusedError where nothing does."""
+        data = self._opened(location).data
+        if data is None:
+            raise refusal(location)
+        return data
+
+    def require_changeable(self, location: Location) -> None:
+        """Raises `RefusedError` for a location where files are only listed."""
+        if location.kind in LISTED_ONLY:
+            raise refusal(location)
 
     def _named(self, uri: str) -> Location:
         found = parse_location(uri)
+        if found.kind == VIEWFS:
+            found = behind_mounts(found, self.configuration, self.hadoop.resolve)
         if found.kind == HDFS:
             authority = found.authority or default_authority(self.configuration)
             found = replace(found, authority=whole_authority(authority, self.configuration))
-        if found.kind == VIEWFS and not found.authority:
-            found = replace(found, authority=default_table(self.configuration))
+        if found.kind in LISTED_ONLY:
+            self.hadoop.require(str(found))
         if found.kind != LOCAL:
             self._opened(found)  # or what cannot be opened would be noticed late
             return found
@@ -95,18 +111,21 @@ class Stores:
         return LocalFileSystem() if location.kind == LOCAL else self._hdfs(location)
 
     def _hdfs(self, location: Location) -> HdfsFileSystem:
-        mount = mount_of(location, self.configuration)
-        return HdfsFileSystem(mount.authority, about_hdfs(self.configuration), self.unanswered, mount=mount)
+        require_no_view(location, self.configuration)
+        return HdfsFileSystem(location.authority, about_hdfs(self.configuration), self.unanswered)
 
     def _opened(self, location: Location) -> _Opened:
-        if location.kind == S3:
-            return self._bucket(location)
         if location.kind == LOCAL:
             local = LocalFileSystem()
             return _Opened(fs=local, store=RenameStore(local), data=LocalDataFiles())
-        fs, mount = self._hdfs(location), mount_of(location, self.configuration)
-        data = HdfsDataFiles(mount.authority, about_hdfs(self.configuration), mount=mount)
-        return _Opened(fs=fs, store=HdfsStore(fs), data=data)
+        if location.kind == HDFS:
+            fs, data = self._hdfs(location), HdfsDataFiles(location.authority, about_hdfs(self.configuration))
+            return _Opened(fs=fs, store=HdfsStore(fs), data=data)
+        if location.kind == S3:
+            return self._bucket(location)
+        if location.kind in LISTED_ONLY:
+            return _Opened(fs=JvmFileSystem(self.hadoop, self.unanswered), store=ListedOnlyStore(), data=None)
+        raise RefusedError(f"Cannot open {location}: because it is the name of a mount table, not of what lies behind")
 
     def _bucket(self, location: Location) -> _Opened:
         """What opens a bucket; RefusedError where its client is not installed, or does not understand its settings."""

@@ -27,7 +27,7 @@ from servers.java import SMALL
 
 from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
-from acidlib.engine.spark import SparkRunner, SparkSession
+from acidlib.engine.spark import SparkRunner, SparkSession, hadoop_in_jvm
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage import rename_store
 from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
@@ -51,6 +51,7 @@ class Surroundings:
         self.runner: Runner = LocalRunner(lambda: uuid.uuid4().hex)
         self.clock: Callable[[], float] = time.time
         self.hadoop: Mapping[str, str] = {}
+        self.jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
         self.pause: Callable[[float], None] = time.sleep
 
     @contextmanager
@@ -63,6 +64,7 @@ AROUND = Surroundings()
 IN_PROCESS = Machine(
     session=AROUND.session,
     hadoop=lambda: AROUND.hadoop,
+    jvm=lambda: AROUND.jvm(),
     clock=lambda: AROUND.clock(),
     pause=lambda seconds: AROUND.pause(seconds),
 )

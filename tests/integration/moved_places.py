@@ -43,10 +43,8 @@ class MovedPlaces:
             moved = s3_tables.uploaded(self._s3, place, place.name)
         else:
             moved = self._on_hdfs[place] = hdfs_tables.uploaded(self._hdfs, place, place.name)
-        if kind == VIEWFS:
-            moved = hdfs_tables.viewed(moved)
         shutil.rmtree(place)
-        self.tell(place, str(moved))
+        self.tell(place, hdfs_tables.viewed(moved) if kind == VIEWFS else str(moved))
         self._moved[place] = moved
         return moved
 

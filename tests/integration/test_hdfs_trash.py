@@ -81,6 +81,8 @@ def test_the_cleaner_moves_it_to_the_trash_of_its_user(kept: Hdfs, as_user: As, 
     table = table_of(kept, local, "etl")
     as_user("etl")
     jobs.good("major_compact", "--location", str(table), "--all-committed")
+    (planned,) = jobs.good("cleaner", "--retention", "0s", "--trash", "--dry-run").document["cleanings"]
+    assert f" to move to the trash of this user on {kept.uri}, " in planned["reason"]
     (cleaned,) = jobs.good("cleaner", "--retention", "0s", "--trash").document["cleanings"]
     trash = parse_location(f"{kept.uri}/user/etl/.Trash/Current{table.path}")
     assert {item["moved_to"] for item in cleaned["removed"]} == {f"{trash}/{path.name}" for path in local.iterdir()}

@@ -40,6 +40,8 @@ def part(tmp_path: Path) -> Path:
 def listed(jobs: Jobs, *words: str | Path) -> dict[str, list[str]]:
     """The paths that are told, by partition."""
     found = jobs.good("cleaner", "--orphans", *words).document["cleanings"]
+    trash = "_acidlib_trash" if "--trash" in words else "orphan"
+    assert all(trash in entry["reason"] for entry in found)
     return {entry["partition"]: [item["path"] for item in entry["removed"]] for entry in found}
 
 

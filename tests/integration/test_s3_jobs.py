@@ -59,6 +59,29 @@ def without_claims(place: Path) -> dict[str, str]:
     return {name: what for name, what in contents(place).items() if not name.endswith("_acidlib_claim")}
 
 
+def test_a_place_that_is_gone_is_not_taken_for_an_empty_one(s3_server: S3Server, jobs: Jobs, tmp_path: Path) -> None:
+    """Nor is it made again: no claim, no request that ends as if it were cleaned."""
+    remote = uploaded(s3_server, fixture("hive3/a_crud", tmp_path / "t"))
+    client, told = s3_server.client(), "neither it nor the directory above it is there; what is configured may lead to"
+    scan = ("--all-committed", "--set", "hive.compactor.delta.num.threshold=1")
+    jobs.good("initiator", "--location", str(remote), *scan)
+    jobs.good("major_compact")
+    (waits,) = jobs.good("cleaner", *NOW, "--trash", "--dry-run").document["cleanings"]
+    assert (waits["state"], "nothing can be moved in a bucket" in waits["reason"]) == ("ready for cleaning", True)
+    queued = uploaded(s3_server, fixture("hive3/a_crud", tmp_path / "u"))
+    jobs.good("initiator", "--location", str(queued), *scan)
+    for place in (remote, queued):
+        for item in client.list_objects_v2(Bucket=place.authority)["Contents"]:
+            client.delete_object(Bucket=place.authority, Key=item["Key"])
+    (failed,) = jobs("major_compact").compactions
+    assert (failed["state"], "there is no object below it" in failed["reason"]) == ("failed", True)
+    for options in (("--dry-run",), ()):
+        (entry,) = jobs("cleaner", "--location", str(remote), *NOW, *options).document["cleanings"]
+        assert (entry["state"], told in entry["reason"]) == ("failed", True)
+    assert {number: row["state"] for number, row in jobs.shown().items()} == {1: "ready for cleaning", 2: "failed"}
+    assert not any("Contents" in client.list_objects_v2(Bucket=place.authority) for place in (remote, queued))
+
+
 @pytest.mark.parametrize("point", [Point.RECORDED, Point.FIRST_RENAMED, Point.SECOND_RENAMED])
 def test_a_base_that_a_dead_run_has_begun_to_publish(
     s3_server: S3Server, jobs: Jobs, tmp_path: Path, point: Point, steady_deflate: None

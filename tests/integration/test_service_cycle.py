@@ -264,6 +264,8 @@ def test_trash_moves_aside_what_is_obsolete(jobs: Jobs, warehouse: Warehouse) ->
     before = tree(place, times=False)
     rows = warehouse.rows()
     jobs.good("major_compact", "--location", place, "--all-committed")
+    (planned,) = jobs.good("cleaner", "--retention", "0s", "--trash", "--dry-run").document["cleanings"]
+    assert planned["reason"] == f"5 to move to {place}/_acidlib_trash, 0 wait"
     (entry,) = jobs.good("cleaner", "--retention", "0s", "--trash").document["cleanings"]
     assert visible(place) == ["base_0000004"]
     (moved,) = (place / "_acidlib_trash").iterdir()

@@ -15,19 +15,14 @@ from acidlib.engine.blockers import Blocker
 from acidlib.errors import AcidError
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.report.decisions import (
-    CleaningResult,
-    InitiatorResult,
-    RemovedPath,
-    cleanings_document,
-    decisions_document,
-)
-from acidlib.report.results import CompactionResult, Outcome, RunReport
+from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
+from acidlib.report.run_report import JsonForm
 from acidlib.report.show import show_document
 from jobs import show_compactions
 
 PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
-RUN: dict[str, Any] = {"version": "1", "run_id": "r", "notes": ()}
+RUN: dict[str, Any] = {"version": "1", "run_id": "r"}
 ACTION = PlannedAction(
     path="f", first_stripe=0, stripes=1, copy=True, bytes=1, rows=1, deleted=0, aborted=0, reason="all of it stays"
 )
@@ -36,21 +31,33 @@ UNIT = UnitResult(
 )
 
 
+def document_of(form: JsonForm[Any], result: object) -> dict[str, Any]:
+    form.add(result)
+    document: dict[str, Any] = json.loads("".join(form.pieces([])))
+    return document
+
+
 def compaction() -> dict[str, Any]:
     done = CompactionResult(
         id=1, **PLACE, type="major", state=Outcome.SUCCEEDED, reason="it was asked for", units=(UNIT,)
     )
-    return RunReport(job="major_compact", results=(done,), **RUN).document()
+    form = JsonForm(job="major_compact", **RUN, entries="compactions", entry=result_document, totals=CompactionTotals())
+    return document_of(form, done)
 
 
 def initiator() -> dict[str, Any]:
     decision = InitiatorResult(**PLACE, type=None, queued=None, reason="nothing to do")
-    return decisions_document([decision], **RUN)
+    entry = InitiatorResult.document
+    form = JsonForm(job="initiator", **RUN, entries="decisions", entry=entry, totals=InitiatorTotals())
+    return document_of(form, decision)
 
 
 def cleaner() -> dict[str, Any]:
     removed = (RemovedPath(path="delta_1_1", bytes=1, reason="it is obsolete"),)
-    return cleanings_document([CleaningResult(id=1, **PLACE, state="succeeded", reason="", removed=removed)], **RUN)
+    cleaned = CleaningResult(id=1, **PLACE, state="succeeded", reason="", removed=removed)
+    entry = CleaningResult.document
+    form = JsonForm(job="cleaner", **RUN, entries="cleanings", entry=entry, totals=CleaningTotals())
+    return document_of(form, cleaned)
 
 
 def printed(*words: str) -> dict[str, Any]:

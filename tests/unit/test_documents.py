@@ -17,7 +17,10 @@ from acidlib.report import results
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
-    "spark-submit": {"--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"},
+    "spark-submit": {
+        *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
+        *("--packages", "--jars"),
+    },
     "bench": {"--deleted", "--flat-deltas", "--no-pyarrow", "--moved", "--rows", "--small", "--places"},
 }
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

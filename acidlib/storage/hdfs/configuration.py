@@ -4,11 +4,12 @@ import re
 from collections.abc import Mapping
 
 from acidlib.errors import RefusedError
+from acidlib.model.location import Location
 
 DEFAULT_FS = "fs.defaultFS"
 IMPLEMENTATION = "fs.hdfs.impl"
 DEFAULT_PORT = 8020
-_HDFS = (DEFAULT_FS, IMPLEMENTATION, "dfs.", "fs.permissions.umask-mode", "fs.viewfs.mounttable.", "hadoop.security.")
+_HDFS = (DEFAULT_FS, IMPLEMENTATION, "dfs.", "fs.permissions.umask-mode", "hadoop.security.")
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -26,6 +27,13 @@ def default_authority(configuration: Mapping[str, str]) -> str:
         said = f"is {uri}" if uri else "is not set"
         raise RefusedError(f"Cannot open hdfs:///: because {DEFAULT_FS} {said}, which names no name node")
     return authority
+
+
+def require_no_view(location: Location, configuration: Mapping[str, str]) -> None:
+    """`RefusedError` where Hadoop has a mount table for hdfs: URIs, too (ViewFileSystemOverloadScheme)."""
+    name = configuration.get(IMPLEMENTATION, "").rpartition(".")[2]
+    if name.startswith("View"):
+        raise RefusedError(f"Cannot open {location}: because {IMPLEMENTATION} is {name}: hdfs: is a mount table there")
 
 
 def whole_authority(authority: str, configuration: Mapping[str, str]) -> str:

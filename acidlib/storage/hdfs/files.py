@@ -11,7 +11,7 @@ from acidlib.errors import ConflictError, CorruptError, RetryError
 from acidlib.orc.source import ByteSource
 from acidlib.storage.hdfs.client import Configuration, client, frozen, write_options
 from acidlib.storage.hdfs.errors import raising_acid_errors, refuse_unfinished
-from acidlib.storage.hdfs.mounts import Mount, plain_mount
+from acidlib.storage.hdfs.names import NameSpace
 from acidlib.storage.staging import AttemptFiles
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ _PIECE = 4 << 20
 class HdfsSource:
     """A file of a known logical length. It holds where its blocks are and no connection."""
 
-    __slots__ = ("_configuration", "_modified", "_mount", "_path", "_reader", "length", "name")
+    __slots__ = ("_configuration", "_modified", "_names", "_path", "_reader", "length", "name")
 
-    def __init__(self, mount: Mount, configuration: Configuration, path: str, length: int) -> None:
+    def __init__(self, names: NameSpace, configuration: Configuration, path: str, length: int) -> None:
         self.name = path
         self.length = length
-        self._mount = mount
+        self._names = names
         self._configuration = configuration
-        self._path = mount.inside(path)
+        self._path = names.inside(path)
         self._modified: int | None = None
         self._reader: FileReader | None = None
         self._open()
@@ -64,7 +64,7 @@ class HdfsSource:
 
     def _open(self) -> None:
         with raising_acid_errors("read", self.name):
-            connected = client(self._mount.authority, self._configuration)
+            connected = client(self._names.authority, self._configuration)
             status = connected.get_file_info(self._path)
             self._reader = connected.read(self._path)
         if self._modified not in (None, status.modification_time):
@@ -85,12 +85,12 @@ class HdfsSink:
 
     __slots__ = ("_client", "_file", "_path", "name", "position")
 
-    def __init__(self, mount: Mount, configuration: Configuration, path: str) -> None:
+    def __init__(self, names: NameSpace, configuration: Configuration, path: str) -> None:
         self.name = path
         self.position = 0
-        self._path = mount.inside(path)
+        self._path = names.inside(path)
         with raising_acid_errors("write", path, missing=ConflictError):
-            self._client: Client = client(mount.authority, configuration)
+            self._client: Client = client(names.authority, configuration)
             # not the class around it, which finishes the file when it is collected as garbage
             self._file: RawFileWriter | None = self._client.inner.create(self._path, write_options(configuration))
 
@@ -146,17 +146,17 @@ class HdfsSink:
 class HdfsDataFiles(AttemptFiles):
     """Opens and creates data files of one name node or name service, for one task. It may be pickled."""
 
-    __slots__ = ("_configuration", "_mount")
+    __slots__ = ("_configuration", "_names")
 
-    def __init__(self, authority: str, configuration: Mapping[str, str], *, mount: Mount | None = None) -> None:
+    def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
         """All as those of `HdfsFileSystem`. Opens no connection."""
-        self._mount = mount or plain_mount(authority)
+        self._names = NameSpace(authority)
         self._configuration = frozen(configuration)
 
     def open(self, path: str, length: int) -> HdfsSource:
         """An input of `length` logical bytes; CorruptError when it is missing or shorter."""
-        return HdfsSource(self._mount, self._configuration, path, length)
+        return HdfsSource(self._names, self._configuration, path, length)
 
     def create(self, path: str) -> HdfsSink:
         """A new file; its directory has to be there: an attempt that outlived its run must not bring staging back."""
-        return HdfsSink(self._mount, self._configuration, path)
+        return HdfsSink(self._names, self._configuration, path)

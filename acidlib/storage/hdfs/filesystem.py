@@ -31,7 +31,7 @@ from acidlib.storage.hdfs.errors import (
     says,
     was_not_sent,
 )
-from acidlib.storage.hdfs.mounts import Mount, plain_mount
+from acidlib.storage.hdfs.names import NameSpace
 from acidlib.storage.tree import walk_tree
 from acidlib.storage.unanswered import Unanswered
 
@@ -54,22 +54,12 @@ class HdfsFileSystem:
     path that holds one, which is refused, but hdfs-native cannot tell the link itself from an empty file.
     """
 
-    __slots__ = ("_configuration", "_mount", "_unanswered")
+    __slots__ = ("_configuration", "_names", "_unanswered")
 
-    def __init__(
-        self,
-        authority: str,
-        configuration: Mapping[str, str],
-        unanswered: Unanswered | None = None,
-        *,
-        mount: Mount | None = None,
-    ) -> None:
-        """`authority`: host and port of the name node, or its name service. Opens no connection.
-
-        With a `mount` paths begin as it says.
-        """
+    def __init__(self, authority: str, configuration: Mapping[str, str], unanswered: Unanswered | None = None) -> None:
+        """`authority`: host and port of the name node, or its name service. Opens no connection."""
         self._unanswered = unanswered
-        self._mount = mount or plain_mount(authority)
+        self._names = NameSpace(authority)
         self._configuration: Configuration = frozen(configuration)
 
     def exists(self, path: str) -> bool:
@@ -216,22 +206,22 @@ class HdfsFileSystem:
             raise as_acid_error(error, "move", move, missing=ConflictError) from error
         if moved is None:
             raise RefusedError(f"Cannot move {move}: because it is there")
-        return f"hdfs://{self._mount.authority}{moved}"
+        return self._names.outside(moved)
 
     @property
     def _client(self) -> Client:
         reason = None if self._unanswered is None else self._unanswered.reason(self._server)
         if reason is not None:
             raise _ToldError(reason)
-        return client(self._mount.authority, self._configuration)
+        return client(self._names.authority, self._configuration)
 
     @property
     def _server(self) -> str:
-        return f"hdfs://{self._mount.authority}"
+        return self._names.uri
 
     def _cut(self, path: str) -> str:
         """The path as the name node has it."""
-        return self._mount.inside(path)
+        return self._names.inside(path)
 
     def _found(self, path: str) -> FileStatus | None:
         try:
@@ -255,10 +245,10 @@ class HdfsFileSystem:
         for status in self._statuses(path, CorruptError):
             yield status
             if status.isdir:
-                yield from self._below(self._mount.outside(status.path))
+                yield from self._below(self._names.outside(status.path))
 
     def _inherit(self, status: FileStatus, wanted: FileStatus) -> None:
-        path = self._mount.outside(status.path)
+        path = self._names.outside(status.path)
         mode = wanted.permission & (_MODE_BITS if status.isdir else 0o666)
         with raising_acid_errors("change the rights of", path):
             if status.owner != wanted.owner:  # only the superuser gives files away

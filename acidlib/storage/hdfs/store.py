@@ -24,6 +24,12 @@ class HdfsStore(RenameStore):
             return UsersTrash(fs=self._hdfs, location=location)
         return super().trash(location, name)
 
+    def trash_place(self, location: Location) -> str:
+        """In words: where the home directory is, the name node alone knows."""
+        if self._hdfs.keeps_trash(str(location)):
+            return f"the trash of this user on hdfs://{location.authority}"
+        return super().trash_place(location)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsersTrash:

@@ -136,14 +136,15 @@ class Bucket:
 
         What goes wrong before them boto3 repeats.
         """
-        for number in range(1, _TRIES + 1):
+        tries = 0
+        while True:
             answer = self.client.get_object(Bucket=self.name, Key=self.key(path), **more)
             try:
                 return answer, answer["Body"].read()
             except BROKEN_OFF:
-                if number == _TRIES:
+                tries += 1
+                if tries == _TRIES:
                     raise
-        raise AssertionError("the last try has returned or raised")
 
     @property
     def created(self) -> dict[str, Any]:

@@ -101,7 +101,8 @@ def complete(bucket: Bucket, attempt: Attempt) -> bool:
     """
     path = bucket.path(attempt.key)
     parts: Any = [part.as_completed() for part in attempt.parts]
-    for number in range(1, _TRIES + 1):
+    tries = 0
+    while True:
         try:
             bucket.client.complete_multipart_upload(
                 Bucket=bucket.name,
@@ -126,11 +127,11 @@ def complete(bucket: Bucket, attempt: Attempt) -> bool:
             except ChangedError:
                 if found is not None:
                     raise ConflictError(f"Cannot publish {path}: because it already exists") from error
-                if number == _TRIES:
+                tries += 1
+                if tries == _TRIES:
                     raise RetryError(
                         f"Cannot publish {path}: because the store calls it a conflict {_TRIES} times"
                     ) from error
-    raise AssertionError("the last try has returned or raised")
 
 
 def complete_all(bucket: Bucket, attempts: Sequence[Attempt]) -> tuple[bool, ...]:

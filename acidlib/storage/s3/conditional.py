@@ -15,7 +15,7 @@ from typing import Any
 
 from acidlib.errors import ConflictError, RetryError
 from acidlib.storage.s3.client import Bucket
-from acidlib.storage.s3.errors import ChangedError
+from acidlib.storage.s3.errors import ChangedError, UnderWayError
 
 _TRIES = 4
 
@@ -84,21 +84,17 @@ def _settled(bucket: Bucket, path: str, data: bytes, put: Callable[[], str]) -> 
     An answer that another request was under way says nothing, so it is sent again a few times (AWS, "conditional
     writes": 409 ConditionalRequestConflict).
     """
-    for number in range(1, _TRIES + 1):
+    tries = 0
+    while True:
         try:
             return put()
-        except ChangedError:
+        except (ChangedError, RetryError) as error:
             found = read_object(bucket, path)
             if found is not None and found.data == data:
                 return found.version
-            if number == _TRIES:
-                raise
-        except RetryError as error:
-            found = read_object(bucket, path)
-            if found is not None and found.data == data:
-                return found.version
-            raise error
-    raise AssertionError("the last try has returned or raised")
+            tries += 1
+            if not isinstance(error, UnderWayError) or tries == _TRIES:
+                raise error
 
 
 def _date(answer: Any) -> float:

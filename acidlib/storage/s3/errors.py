@@ -26,7 +26,8 @@ from urllib3.exceptions import HTTPError
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
 
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
-_CHANGED = frozenset({"412", "PreconditionFailed", "409", "ConditionalRequestConflict", "OperationAborted"})
+_CHANGED = frozenset({"412", "PreconditionFailed"})
+_UNDER_WAY = frozenset({"409", "ConditionalRequestConflict", "OperationAborted"})
 _KEYS = frozenset(
     {
         *("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity", "InvalidClientTokenId"),
@@ -58,6 +59,10 @@ class NotAskedError(BotoCoreError):
 
 class ChangedError(ConflictError):
     """A condition of a request did not hold: the object has changed, or is there already."""
+
+
+class UnderWayError(ChangedError):
+    """Another request for the object was carried out at the same time: whether the condition holds was not said."""
 
 
 def code_of(error: ClientError) -> str:
@@ -98,8 +103,9 @@ def as_acid_error(
         return missing(f"{start} there is no such object")
     if code == "NoSuchBucket":
         return MissingError(f"{start} there is no bucket {where}")
-    if code in _CHANGED:
-        return ChangedError(f"{start} the object has been changed, or made, by somebody else")
+    if code in _CHANGED or code in _UNDER_WAY:
+        kind = ChangedError if code in _CHANGED else UnderWayError
+        return kind(f"{start} the object has been changed, or made, by somebody else")
     if code in _KEYS:
         return RetryError(f"{start} the keys for {where} are wrong ({code})")
     if code in _EXPIRED:

@@ -47,10 +47,11 @@ class S3Store:
         return create_stage(self._bucket, location, unique=unique, owner=owner, now=now)
 
     def trash(self, location: Location, name: str) -> Trash:
-        raise RefusedError(
-            f"Cannot move {name} of {location} aside: because nothing can be moved in a bucket; without --trash it is "
-            "removed, and a bucket with versions keeps it"
-        )
+        del name
+        raise _no_trash(location)
+
+    def trash_place(self, location: Location) -> str:
+        raise _no_trash(location)
 
     def take_out_of_sight(self, location: Location, relative: str, unique: str) -> None:
         """Nothing can be renamed in a bucket."""
@@ -69,3 +70,10 @@ class S3Store:
 
     def roll_forward(self, location: Location, *, visible_only: bool = False) -> tuple[RolledForward, ...]:
         return roll_forward(self._bucket, location, visible_only=visible_only)
+
+
+def _no_trash(location: Location) -> RefusedError:
+    return RefusedError(
+        f"Cannot move aside in {location}: because nothing can be moved in a bucket; without --trash it is removed, "
+        "and a bucket with versions keeps it"
+    )

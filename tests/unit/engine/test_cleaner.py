@@ -153,10 +153,10 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlQueue]:
         yield opened
 
 
-def cleaned(services: Services, cleaning: Cleaning) -> list[CleaningResult]:
+def cleaned(services: Services, cleaning: Cleaning, options: CleanerOptions = OPTIONS) -> list[CleaningResult]:
     results: list[CleaningResult] = []
-    run_cleaner(services, cleaning, OPTIONS, results.append)
-    return results
+    run_cleaner(services, cleaning, options, results.append)
+    return sorted(results, key=lambda one: one.id or 0)  # told as they end
 
 
 @pytest.mark.parametrize("queue", ["our own"], indirect=True)
@@ -198,7 +198,7 @@ def test_a_place_that_was_moved_since_they_were_asked_for_together_is_left_alone
         for place in some:
             shutil.rmtree(place / "delta_0000001_0000001_0000")
     options = replace(OPTIONS, dry_run=False)
-    results = run_cleaner(services, hive3_cleaning(services, of, options), options)
+    results = cleaned(services, hive3_cleaning(services, of, options), options)
     assert [result.state for result in results] == ["succeeded", "conflict", "succeeded"]
     assert "was moved meanwhile" in results[1].reason
     assert [len(list(place.iterdir())) for place in some] == [1, 2 if obsolete else 1, 1]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acidlib.report.run_report import JsonForm, RunReport
 from acidlib.report.text import json_text
 
-HEAD = {"job": "a job", "version": "1", "run_id": None}
+HEAD = {"job": "a job", "version": "1", "run_id": "r"}
 VALUES = st.none() | st.integers() | st.text() | st.lists(st.text(), max_size=2)
 
 
@@ -29,7 +29,7 @@ class Count:
 
 def gathered(results: list[dict[str, Any]], notes: list[str]) -> list[str]:
     totals = Count()
-    report = RunReport(totals, JsonForm(HEAD, "results", dict, totals))
+    report = RunReport(totals, JsonForm(**HEAD, entries="results", entry=dict, totals=totals))
     for one in results:
         report.add(one)
     return list(report.pieces(notes))

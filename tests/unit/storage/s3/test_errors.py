@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClient
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RetryError
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.conditional import read_object
-from acidlib.storage.s3.errors import as_acid_error
+from acidlib.storage.s3.errors import UnderWayError, as_acid_error
 from acidlib.storage.s3.options import bucket_options
 
 
@@ -37,7 +37,7 @@ def too_deep() -> HTTPClientError:
         (answered("404", 404), CorruptError, "no such object"),
         (answered("NoSuchBucket", 404), MissingError, "no bucket b at http://x"),
         (answered("PreconditionFailed", 412), ConflictError, "somebody else"),
-        (answered("ConditionalRequestConflict", 409), ConflictError, "somebody else"),
+        (answered("ConditionalRequestConflict", 409), UnderWayError, "somebody else"),
         (answered("InvalidAccessKeyId", 403), RetryError, "keys for b at http://x are wrong"),
         (answered("SignatureDoesNotMatch", 403), RetryError, "keys for b at http://x are wrong"),
         (answered("ExpiredToken", 400), RetryError, "token for b at http://x has expired"),
