@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from large_pages import use_large_pages
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
 from sqlalchemy import Engine, event
 from xdist.remote import Producer
@@ -79,6 +80,7 @@ def pytest_collection_finish() -> None:
     """What was collected, the garbage collector need not look at again."""
     gc.freeze()
     gc.enable()
+    use_large_pages()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -106,6 +108,7 @@ def memory_is_given_back() -> Iterator[None]:
     if "pyarrow" in sys.modules:
         sys.modules["pyarrow"].default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
+    use_large_pages()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,6 +21,7 @@ from multiprocessing import Pipe
 from typing import Any, Protocol
 
 import pytest
+from long_runs import amount
 
 from acidlib.errors import AcidError, ConflictError, RetryError
 from acidlib.model.location import Location
@@ -522,9 +523,9 @@ WAYS = [
 WHOLE = {("killed", None, False), ("asleep", 1, False), ("asleep", None, True)}
 """The ways that try every step where steps are not apart, with two directories, whose steps include those of one.
 
-Others try every third, each from another step on: which answers are lost has nothing to do with who comes afterwards.
+Others try every sixth, each from another step on: which answers are lost has nothing to do with who comes afterwards.
 """
-THIRD = 3
+SIXTH = amount(6, long=1)
 
 
 class StoreRaces:
@@ -542,7 +543,7 @@ class StoreRaces:
         self, under: StoreUnderTest, first: int, how: str, seed: int | None, cleans: bool, layout: str
     ) -> None:
         whole = (how, seed, cleans) in WHOLE and layout == "two directories"
-        apart = under.apart if whole else max(under.apart, THIRD)
+        apart = under.apart if whole else max(under.apart, SIXTH)
         assert try_all_steps(under, layout, how, seed=seed, cleans=cleans, first=first, apart=apart) > 10
 
     def test_a_task_that_outlives_its_run(self, under: StoreUnderTest) -> None:

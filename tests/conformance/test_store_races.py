@@ -12,6 +12,7 @@ from mounts import FLAG, NO_FLAG, refuse_flag
 from rename_stores import RenameStoreUnderTest
 from store_races import (
     LAYOUTS,
+    SIXTH,
     StoreRaces,
     StoreUnderTest,
     claims_in_turn,
@@ -38,7 +39,7 @@ def under(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         refuse_flag(monkeypatch)
     if request.param == "mount":
         place = request.getfixturevalue("mount")
-    return RenameStoreUnderTest(Stores(), at(place), apart=1 if request.param == FLAG else 3)
+    return RenameStoreUnderTest(Stores(), at(place), apart=1 if request.param == FLAG else SIXTH)
 
 
 class TestLocalStores(StoreRaces):
