@@ -8,12 +8,11 @@ from itertools import takewhile
 
 from acidlib.engine.backend import Backend, Taken, Waiting
 from acidlib.engine.compact_place import Job
-from acidlib.engine.progress import RunProgress
 from acidlib.engine.selection import Budget, Order, PassedOver, Selection, Spending, Unlisted, look_at
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.turns import Asked, Turn, Turns
-from acidlib.engine.worker import Worker
+from acidlib.engine.worker import RunProgress, Worker
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
 from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType

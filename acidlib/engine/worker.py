@@ -1,4 +1,7 @@
-"""The worker: carries compactions out, many at a time. One partition's failure never stops the others."""
+"""The worker: carries compactions out, many at a time, and shows how far it is.
+
+One partition's failure never stops the others.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from dataclasses import dataclass
 from acidlib.engine.backend import Backend
 from acidlib.engine.compact_place import Job, PlaceCompactor, Steps
 from acidlib.engine.flow import Flow
-from acidlib.engine.services import Services
+from acidlib.engine.services import Progress, Services
 from acidlib.model.units import RewriteSettings
-from acidlib.report.results import CompactionResult
+from acidlib.report.results import CompactionResult, Outcome
+from acidlib.report.text import human_bytes
 
 IN_FLIGHT = "acidlib.places.in.flight"
 _FEWEST, _FOR_EACH_SLOT, _MOST = 32, 4, 1000
@@ -67,3 +71,29 @@ def places_in_flight(slots: int) -> int:
     slots  tasks that run at the same time; 0 where the driver runs them itself
     """
     return min(_MOST, _FEWEST + _FOR_EACH_SLOT * slots) if slots else 1
+
+
+class RunProgress:
+    """Shows the figures of a run as its results come.
+
+    in_flight  how many places are under way
+    """
+
+    def __init__(self, progress: Progress, in_flight: Callable[[], int]) -> None:
+        self._progress = progress
+        self._in_flight = in_flight
+        self._done = self._bad = self._bytes = 0
+
+    def add(self, result: CompactionResult) -> None:
+        """One more result."""
+        self._done += 1
+        self._bad += result.state in (Outcome.FAILED, Outcome.CONFLICT)
+        self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
+        self._progress.note(f"{result.name}: {result.state.value}, {result.reason}")
+        self.show()
+
+    def show(self) -> None:
+        """Show the figures as they are now."""
+        parts = [f"{self._in_flight():,} in flight", f"{self._bad:,} failed" if self._bad else ""]
+        parts.append(human_bytes(self._bytes) if self._bytes else "")
+        self._progress.advance(self._done, detail=", ".join(part for part in parts if part))
