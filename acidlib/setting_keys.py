@@ -280,15 +280,15 @@ KEYS: tuple[Key, ...] = (
         name="acidlib.part.bytes",
         kind=Kind.SIZE,
         default="64m",
-        meaning="Input bytes of a task when the rewriting of a large bucket is shared by several tasks; "
-        "0: never shared.",
+        meaning="Input bytes of a task when the rewriting of a large bucket is shared by several tasks, "
+        "64 at most; on more than 1,000 cores 64 KiB for each; 0: never shared.",
     ),
     Key(
         name="acidlib.places.in.flight",
         kind=Kind.COUNT,
         default="0",
         meaning="How many tables and partitions a run compacts at a time, each at its own pace; "
-        "0: 32, and 4 more for each core of the executors.",
+        "0: 32, and 4 more for each core of the executors, of many cores 2.",
     ),
 )
 

@@ -28,6 +28,7 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
+from acidlib.planning.stripes import part_bytes_on
 from acidlib.points import Point, passing
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.listing import list_location
@@ -233,7 +234,8 @@ class PlaceCompactor:
         looks = plan.looks()
         answers = yield tuple(one_task(Task(look_task, look, look.file.length, "look")) for look in looks)
         values = {look.file.path: done.get() for look, done in zip(looks, answers, strict=True)}
-        return plan.units(values, self._settings, self._services.settings)
+        part_bytes = part_bytes_on(self._services.runner.slots, self._settings.part_bytes)
+        return plan.units(values, replace(self._settings, part_bytes=part_bytes), self._services.settings)
 
     def _made(
         self, units: tuple[Unit, ...] | tuple[JoinUnit, ...], staging: str | None

@@ -11,18 +11,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.engine.hands import Hands, HandsForARun, at_once, in_threads_of_the_driver
+from acidlib.engine.hands import MOST_JOBS, THREADS, Hands, HandsForARun, at_once, in_threads_of_the_driver
 from acidlib.engine.runner import Done, Runner, Task
 from acidlib.engine.units import Errand
 from acidlib.errors import AcidError
-from acidlib.planning.batches import alike, batches
+from acidlib.planning.batches import BATCH_TASKS, SMALL_BYTES, alike, batches
 
 Result = TypeVar("Result", covariant=True)
 
 _OVERLAP = 2
 """Batches that are started for each slot: the next one is there when one has ended."""
+_FEWEST_OF_A_JOB = 16
+"""Batches that a job may have on few slots; on many, what all threads for jobs together need to have all started."""
+_ALONE = 64
+"""Batches that are started at a time where they run one after the other."""
+_STEPS_AHEAD = 2
+"""Steps that wait for each thread of the driver before no more pieces are begun."""
 
 Steps = Generator[tuple[Errand, ...], list[Done[Any]], Result]
 """A piece of work: asks for errands, is answered by what became of each, and ends with its result."""
@@ -88,11 +96,51 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A task that waits, and where its answer belongs."""
+    """A task that waits, and where its answer belongs.
+
+    number  in the order in which tasks were asked for
+    later   whether other tasks of its errand were done before
+    """
 
     task: Task
     errand: _Running
     place: int
+    number: int
+    later: bool
+
+
+class _Line:
+    """The tasks that wait. Small ones go by turns; of large ones first what ends an errand, then what takes longest.
+
+    What takes long is not begun last then, when it would be alone on the executors.
+    """
+
+    def __init__(self) -> None:
+        self._small: deque[_Waiting] = deque()
+        self._large: list[tuple[bool, int, int, _Waiting]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._small or self._large)
+
+    def add(self, one: _Waiting) -> None:
+        """A task begins to wait."""
+        if one.task.length < SMALL_BYTES:
+            self._small.append(one)
+        else:
+            heappush(self._large, (not one.later, -one.task.length, one.number, one))
+
+    def taken(self, free: int) -> list[list[_Waiting]]:
+        """Those to start now on so many free places; each list shares one."""
+        large = [heappop(self._large)[-1] for _ in range(min(free, len(self._large)))]
+        small = [self._small.popleft() for _ in range(min(free * BATCH_TASKS, len(self._small)))]
+        found = sorted(small + large, key=lambda one: one.number)
+        chosen = batches([one.task.length for one in found], free)
+        started = {found[number].number for batch in chosen for number in batch}
+        self._small.extendleft(one for one in reversed(small) if one.number not in started)
+        for one in large:
+            if one.number not in started:
+                self.add(one)
+        return [[found[number] for number in batch] for batch in chosen]
 
 
 class Flow(Generic[Result]):
@@ -115,7 +163,9 @@ class Flow(Generic[Result]):
         self._limit = limit
         self._name = name
         self._hands = hands
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting = _Line()
+        self._asked = count()
+        self._steps_waiting = 0
         self._batches_running = 0
         self._under_way: set[_UnderWay[Result]] = set()
         self._ended: deque[Result] = deque()
@@ -139,7 +189,7 @@ class Flow(Generic[Result]):
             try:
                 more = True
                 while True:
-                    while more and len(self._under_way) < self._limit(self._runner.slots):
+                    while more and self._has_room():
                         try:
                             piece = next(pieces, None)
                         except AcidError as raised:
@@ -164,6 +214,10 @@ class Flow(Generic[Result]):
         if error is not None:
             raise error
 
+    def _has_room(self) -> bool:
+        """Whether another piece may begin. None is taken long before its first step, nor keeps others from theirs."""
+        return self._steps_waiting < _STEPS_AHEAD * THREADS and len(self._under_way) < self._limit(self._runner.slots)
+
     def _begin(self, hands: Hands, piece: Piece[Result]) -> None:
         one = _UnderWay(piece)
         self._under_way.add(one)
@@ -171,9 +225,11 @@ class Flow(Generic[Result]):
 
     def _go_on(self, hands: Hands, one: _UnderWay[Result], answers: list[Done[Any]] | None) -> None:
         """Let a piece take its next step."""
+        self._steps_waiting += 1
         hands.step(lambda: one.step(answers), lambda asked: self._stepped(hands, one, asked))
 
     def _stepped(self, hands: Hands, one: _UnderWay[Result], asked: tuple[Errand, ...]) -> None:
+        self._steps_waiting -= 1
         if one.ended:
             self._under_way.discard(one)
             if one.result is not None:
@@ -194,20 +250,19 @@ class Flow(Generic[Result]):
                 self._go_on(hands, one, [answer for answer in one.answers if answer is not None])
             return
         running.answers = [None] * len(tasks)
-        self._waiting.extend(_Waiting(task, running, place) for place, task in enumerate(tasks))
+        for place, task in enumerate(tasks):
+            self._waiting.add(_Waiting(task, running, place, next(self._asked), later=answers is not None))
 
     def _start_tasks(self, hands: Hands) -> None:
         """Start what waits, as far as the runner has room."""
         slots = self._runner.slots
-        free = _OVERLAP * slots - self._batches_running if slots else len(self._waiting)
+        free = _OVERLAP * slots - self._batches_running if slots else _ALONE
         if not self._waiting or free <= 0:
             return
-        waiting = list(self._waiting)
-        chosen = batches([one.task.length for one in waiting], free)
-        started = {number for batch in chosen for number in batch}
-        self._waiting = deque(one for number, one in enumerate(waiting) if number not in started)
-        for job in alike([sum(waiting[number].task.length for number in batch) for batch in chosen]):
-            self._start_job(hands, [[waiting[number] for number in chosen[place]] for place in job])
+        chosen = self._waiting.taken(free)
+        most = max(_FEWEST_OF_A_JOB, _OVERLAP * slots * 2 // MOST_JOBS)
+        for job in alike([sum(one.task.length for one in batch) for batch in chosen], most):
+            self._start_job(hands, [chosen[number] for number in job])
 
     def _start_job(self, hands: Hands, job: Sequence[Sequence[_Waiting]]) -> None:
         names = list(dict.fromkeys(one.errand.owner.piece.name for batch in job for one in batch))

@@ -14,7 +14,8 @@ Found = TypeVar("Found")
 
 THREADS = 16
 """Pieces that take a step in the driver at a time: it is the answers of stores and queues that are waited for."""
-MOST_JOBS = 64
+MOST_JOBS = 256
+"""Jobs at a time: the more there are, the fewer tasks are in each, and the sooner their answers are there."""
 _CANCEL_SECONDS = 0.2
 _WAITING_SECONDS = 1.0
 

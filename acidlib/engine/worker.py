@@ -17,7 +17,7 @@ from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.text import human_bytes
 
 IN_FLIGHT = "acidlib.places.in.flight"
-_FEWEST, _FOR_EACH_SLOT, _MOST = 32, 4, 1000
+_FEWEST, _FOR_EACH_SLOT, _MANY, _AT_LEAST = 32, 4, 1000, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,13 @@ class Worker:
 def places_in_flight(slots: int) -> int:
     """How many places are under way at a time: enough to keep executors busy with small ones, as few as can be held.
 
+    Many cores have one that runs and one that waits for each: most places are one task.
+
     slots  tasks that run at the same time; 0 where the driver runs them itself
     """
-    return min(_MOST, _FEWEST + _FOR_EACH_SLOT * slots) if slots else 1
+    if not slots:
+        return 1
+    return _FEWEST + max(min(_MANY, _FOR_EACH_SLOT * slots), _AT_LEAST * slots)
 
 
 class RunProgress:

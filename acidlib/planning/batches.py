@@ -46,12 +46,16 @@ def _dealt(lengths: Sequence[int], small: Sequence[int], places: int) -> list[li
     return dealt
 
 
-def alike(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Batches, by their numbers, that take about as long as each other: who waits for all waits for none in vain."""
+def alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Batches, by their numbers, that take about as long as each other: who waits for all waits for none in vain.
+
+    most  so many at a time: the more there are, the longer the last one takes
+    """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     group: list[int] = []
     for number in order:
-        if group and lengths[number] * _LIKE < lengths[group[0]] and lengths[group[0]] >= SMALL_BYTES:
+        unlike = group and lengths[number] * _LIKE < lengths[group[0]] and lengths[group[0]] >= SMALL_BYTES
+        if unlike or len(group) == most:
             yield group
             group = []
         group.append(number)

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
-from acidlib.model.units import RewriteSettings, StripeAction, StripeFacts
+from acidlib.model.units import MEBIBYTE, RewriteSettings, StripeAction, StripeFacts
 
 MOST_JOINED_ROWS = 1 << 22
 """Rows of a joined stripe: their keys alone are 128 MiB in memory. Columns of few values take next to no bytes, so that
 the stripe size bounds nothing there."""
+MOST_PARTS = 64
+"""Tasks that share a bucket at most: planning it and joining their parts take longer than each of them by then."""
+PART_BYTES_OF_A_SLOT = MEBIBYTE // 16
 
 
 def plan_stripes(stripes: Sequence[StripeFacts], settings: RewriteSettings) -> tuple[StripeAction, ...]:
@@ -82,6 +85,16 @@ def _dropped(stripes: list[StripeFacts]) -> str:
     return f"{rows} to leave out: {', '.join(counts)}"
 
 
+def part_bytes_on(slots: int, given: int) -> int:
+    """Input bytes of a task that shares a bucket with others, where so many tasks run at a time.
+
+    Spark starts some thousand tasks a second: the more cores there are, the longer each has to have one.
+
+    given  at least so many; 0: nothing is shared
+    """
+    return max(given, slots * PART_BYTES_OF_A_SLOT) if given else 0
+
+
 def shares(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int, ...], ...]:
     """The numbers of the rewriting actions, shared out among tasks of about so many input bytes; () for a single task.
 
@@ -89,7 +102,7 @@ def shares(actions: Sequence[StripeAction], part_bytes: int) -> tuple[tuple[int,
     """
     rewritten = [number for number, action in enumerate(actions) if not action.copy]
     total = sum(actions[number].length for number in rewritten)
-    count = min(total // part_bytes, len(rewritten)) if part_bytes else 0
+    count = min(total // part_bytes, len(rewritten), MOST_PARTS) if part_bytes else 0
     if count < 2:
         return ()
     loads = [(0, task) for task in range(count)]

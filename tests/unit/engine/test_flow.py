@@ -114,6 +114,33 @@ def test_what_waits_together_runs_together() -> None:
     assert any(group.startswith("doubling p") and " and " in group for group, _ in runner.jobs)
 
 
+def test_of_large_tasks_those_that_end_an_errand_go_first_and_then_the_longest() -> None:
+    go, both_run = threading.Event(), threading.Barrier(4)
+
+    def held(item: int, _: str) -> int:
+        both_run.wait(SECONDS)
+        assert go.wait(SECONDS)
+        return item
+
+    class Twice(Doubled):
+        def steps(self) -> Steps[int]:
+            def both() -> Errand:
+                yield (Task(held, -1, SMALL_BYTES),)
+                (done,) = yield (Task(self.work, self.number, SMALL_BYTES),)
+                return done
+
+            (done,) = yield (both(),)
+            return done.get()
+
+    runner = ThreadRunner(slots=1)
+    waiting = [Doubled(number, length=number * SMALL_BYTES, before=lambda: both_run.wait(SECONDS)) for number in (3, 9)]
+    results = flow(runner, limit=32).run(iter([Twice(1), Doubled(2, work=held, length=SMALL_BYTES), *waiting]))
+    threading.Timer(0.5, go.set).start()
+    assert len(list(results)) == 4
+    order = [item for _, batches in runner.jobs for batch in batches for item in batch]
+    assert order[2:] in ([1, 9, 3], [9, 1, 3]), "two are started at a time, in one job or in two"
+
+
 def test_an_errand_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
     def twice(item: int) -> Errand:
         (first,) = yield (Task(lambda one, _: one + 1, item, 1),)

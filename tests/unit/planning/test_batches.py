@@ -56,4 +56,8 @@ def test_whatever_waits(lengths: list[int], free: int) -> None:
     ],
 )
 def test_those_of_a_job_take_about_as_long_as_each_other(lengths: list[int], wanted: list[list[int]]) -> None:
-    assert list(alike(lengths)) == wanted
+    assert list(alike(lengths, 10)) == wanted
+
+
+def test_a_job_has_so_many_at_most() -> None:
+    assert list(alike([1, 7, 3, 9, 5], 2)) == [[3, 1], [4, 2], [0]]
