@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.live, pytest.mark.spark]
 
 ALL = ("--all-committed",)
 SOON = ("--set", "hive.compactor.delta.num.threshold=1")
+OPEN = "bucket_00000_flush_length: because it is still being written: 0 of its 8 bytes can be read"
 REFUSED = "because of Apache Ozone only listings are supported: nothing here reads or writes data files there"
 
 Jvm = Callable[[Mapping[str, str]], tuple[Any, Any]]
@@ -169,3 +170,43 @@ def test_links_by_expressions_are_followed_by_hadoop(
     assert gone.error["message"].endswith("because there is no such file or directory")
     inside = jobs("initiator", "--location", "viewfs://rx/of", *ALL)
     assert "links below it" in inside.error["message"]
+
+
+def test_a_streaming_writer_that_has_its_files_open(
+    hdfs: Hdfs, jvm: Jvm, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Hive's does, it flushes with each commit. Beside its open transactions all goes on; below them, later."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+    local = fixture("hive3/j_stream", tmp_path / "j_stream")
+    table = uploaded(hdfs, local, "j_stream")
+    writing, ended = "default.j_stream:10:8:8,9,10:3,5", "default.j_stream:10:9223372036854775807::3,5"
+    rows = merge.read(local, ended, strict=True)
+    delta = "delta_0000006_0000010"
+    view, configuration = jvm({})
+    root = view.org.apache.hadoop.fs.Path(str(table))
+    files = root.getFileSystem(configuration)
+    streams = []
+    for name, first in (("bucket_00000", 583), ("bucket_00000_flush_length", 8)):
+        hdfs.client().delete(table.child(f"{delta}/{name}").path)
+        stream = files.create(view.org.apache.hadoop.fs.Path(f"{table}/{delta}/{name}"), False)
+        data = (local / delta / name).read_bytes()
+        for piece in (data[:first], data[first:]):
+            stream.write(bytearray(piece))
+            stream.hflush()
+        streams.append(stream)
+        # the name node is told of a block by the first flush, and not of what comes after it
+        assert hdfs.client().get_file_info(table.child(f"{delta}/{name}").path).length == first
+    (beside,) = jobs.good("major_compact", "--location", str(table), "--write-ids", writing).compactions
+    assert (beside["state"], beside["output_directories"]) == ("ready for cleaning", ["base_0000005"])
+    jobs.good("cleaner", "--retention", "0s")
+    assert names(hdfs, table)[-2:] == ["base_0000005", delta]
+    ran = jobs("major_compact", "--location", str(table), "--write-ids", ended)
+    assert (ran.status, ran.states) == (1, ["failed"])
+    assert OPEN in ran.told
+    assert "\n" not in ran.told
+    for stream in streams:
+        stream.close()
+    (whole,) = jobs.good("major_compact", "--location", str(table), "--write-ids", ended).compactions
+    assert whole["output_directories"] == ["base_0000010"]
+    jobs.good("cleaner", "--retention", "0s")
+    assert merge.read(downloaded(hdfs, table, tmp_path / "copy"), ended, strict=True) == rows
