@@ -180,17 +180,19 @@ def _partitioned(
     *,
     may_be_empty: bool = False,
 ) -> TableLocation:
-    leaves: list[tuple[tuple[str, ...], _Content]] = []
+    leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="acidlib-discover") as threads:
         try:
             _walk_levels(fs, threads, path, (), content, leaves, skipped)
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
             raise
-    filled = [values for values, leaf in leaves if not leaf.is_empty]
-    if not any(leaf.has_acid for _, leaf in leaves) and (filled or not may_be_empty):
-        raise RefusedError(f"Cannot compact {path}: because {_NOTHING}")
-    keys = {_keys(values) for values in filled or (values for values, _ in leaves)}
+    known = [(values, leaf) for values, leaf in leaves if isinstance(leaf, _Content)]
+    errors = {values: leaf for values, leaf in leaves if isinstance(leaf, AcidError)}
+    filled = [values for values, leaf in known if not leaf.is_empty]
+    if not any(leaf.has_acid for _, leaf in known) and (filled or not may_be_empty or errors):
+        raise next(iter(errors.values()), RefusedError(f"Cannot compact {path}: because {_NOTHING}"))
+    keys = {_keys(values) for values in filled or (values for values, _ in known)}
     if len(keys) > 1:
         shown = " and ".join(sorted("/".join(key) for key in keys))
         raise RefusedError(f"Cannot compact {path}: because its partitions have different keys: {shown}")
@@ -199,6 +201,8 @@ def _partitioned(
         here = path.child("/".join(values))
         if _keys(values) in keys:
             partitions.append(PartitionLocation(name=PartitionName.parse("/".join(values)), location=here))
+        elif values in errors:
+            raise errors[values]  # partitions may lie below it
         else:
             skipped.append(Skipped(location=here, reason="it is empty"))
     database, table = names
@@ -216,9 +220,10 @@ def _walk_levels(
     root: Location,
     values: tuple[str, ...],
     content: _Content,
-    leaves: list[tuple[tuple[str, ...], _Content]],
+    leaves: list[tuple[tuple[str, ...], _Content | AcidError]],
     skipped: list[Skipped],
 ) -> None:
+    """Gathers the partitions. One that cannot be listed, or has just gone, is told where it is listed again."""
     here = root.child("/".join(values)) if values else root
     for name in content.links:
         skipped.append(Skipped(location=here.child(name), reason="it is a symbolic link"))
@@ -227,9 +232,19 @@ def _walk_levels(
         return
     for name in content.others:
         skipped.append(Skipped(location=here.child(name), reason="it lies beside partitions and is none itself"))
-    below = threads.map(lambda name: _content(fs, here.child(name)), content.levels)
+    below = threads.map(lambda name: _content_or_error(fs, here.child(name)), content.levels)
     for name, found in zip(content.levels, below, strict=True):
-        _walk_levels(fs, threads, root, (*values, name), found, leaves, skipped)
+        if isinstance(found, AcidError):
+            leaves.append(((*values, name), found))
+        else:
+            _walk_levels(fs, threads, root, (*values, name), found, leaves, skipped)
+
+
+def _content_or_error(fs: FileSystem, path: Location) -> _Content | AcidError:
+    try:
+        return _content(fs, path)
+    except AcidError as error:
+        return error
 
 
 def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:

@@ -7,6 +7,7 @@ rows are judged by an independent reader with the write ids that the metastore t
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,17 +19,23 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from judges import merge, tables
 from judges.plain_rows import insert_only_rows
+from located import at
 from servers.fleet import Servers
 from servers.metastore import Metastore
+from thread_runner import ThreadRunner
 
-from acidlib.engine import leftovers, units
+from acidlib.engine import leftovers, sql_hold, units
+from acidlib.engine.backend import HeldPlace
+from acidlib.engine.hive3.hold import Hive3Hold
 from acidlib.metastore import compactor_locks
 from acidlib.model.generation import Generation
 from acidlib.points import Point
 from acidlib.storage import claims, rename_store
+from acidlib.storage.claims import claim
+from acidlib.storage.local import LocalFileSystem
 from integration.children import forked, killed_at
 from integration.conftest import started
-from integration.harness import Jobs, names, tree, visible
+from integration.harness import Jobs, names, tree, use_runner, visible
 from integration.hive3_site import METASTORES, NOW, OWN, Site, forget_claim, site
 from integration.hive3_tables import HOST, MINOR, USER, Gate, Laid, full_acid, hives_names
 from integration.metastore_writes import NewTable, Writes
@@ -688,6 +695,43 @@ def test_a_lock_on_a_partition_with_capitals_and_escapes_is_seen(both: Site) -> 
     assert (blocker["kind"], blocker["id"]) == ("lock", lock)
     both.client.unlock(lock)
     assert [entry["state"] for entry in both.clean()] == ["succeeded"]
+
+
+def test_nothing_waits_for_what_waits_for_a_reader(own: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He goes only when all others are published; meanwhile bad ones are told, and one that began first waits."""
+    use_runner(monkeypatch, ThreadRunner())
+    every = [f"p={number}" for number in range(10)]
+    laid = own.lay("a_crud", keys=("p",), values=[(str(number),) for number in range(10)])
+    (waits, damaged, dropped, claimed), good = every[:4], set(every[4:])
+    (laid.location / damaged / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(b"ORC, or so it says")
+    lock = own.client.reading(laid.database, laid.name, waits)
+    published, one_at_a_time = [], threading.Lock()
+    begin, real = Hive3Hold.begin, sql_hold.SqlHeldPlace.published
+
+    def begun(self: Hive3Hold) -> HeldPlace:
+        if self._taken.request.partition == dropped:
+            with one_at_a_time:
+                own.client.call.drop_partition(laid.database, laid.name, [dropped[2:]], True)
+        return begin(self)
+
+    def publish(self: sql_hold.SqlHeldPlace, directories: tuple[str, ...]) -> None:
+        real(self, directories)
+        published.append(self.target.partition)
+        if set(published) == good:
+            with one_at_a_time:
+                own.client.unlock(lock)
+
+    monkeypatch.setattr(Hive3Hold, "begin", begun)
+    monkeypatch.setattr(sql_hold.SqlHeldPlace, "published", publish)
+    named = ("--table", laid.full_name, "--order", "name")
+    with claim(LocalFileSystem(), at(laid.location / claimed), owner="another", token="t"):
+        ran = own("minor_compact", *named, *TWO_RENAMES)
+    assert ran.status == 3
+    assert {entry["partition"]: entry["state"] for entry in ran.compactions} == {
+        **dict.fromkeys((waits, *good), "ready for cleaning"),
+        damaged: "failed", dropped: "refused", claimed: "conflict",
+    }  # fmt: skip
+    assert published[-1] == waits
 
 
 def test_a_reader_of_another_partition_is_in_nobodys_way(both: Site) -> None:

@@ -538,6 +538,34 @@ def test_a_named_location_that_is_no_acid_table(tmp_path: Path, made: str, reaso
         discover_location(FS, at(f"{tmp_path}/t"))
 
 
+@pytest.mark.parametrize(
+    ("closed", "found"),
+    [
+        ("d=2/h=1", ["d=1/h=1", "d=2/h=1", "d=2/h=2"]),  # told when it is listed as a place
+        ("d=2", None),  # what is below is not known: it may be anything
+        ("d=1/h=1 d=2/h=1 d=2/h=2", None),  # nothing shows that it is an ACID table
+    ],
+)
+def test_a_partition_that_cannot_be_listed_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str, found: list[str] | None
+) -> None:
+    put(tmp_path, *(f"t/{name}/delta_1_1/bucket_00000" for name in ("d=1/h=1", "d=2/h=1", "d=2/h=2")))
+    listing = LocalFileSystem.list_directory
+
+    def listed(self: LocalFileSystem, path: str, **more: Any) -> list[Entry]:
+        if path.removeprefix(f"{tmp_path}/t/") in closed.split():
+            raise RetryError(f"Cannot list {path}: because the permission is missing")
+        return listing(self, path, **more)
+
+    monkeypatch.setattr(LocalFileSystem, "list_directory", listed)
+    if found is not None:
+        table = discover_location(FS, at(f"{tmp_path}/t"))
+        assert [part.name and part.name.path for part in table.partitions] == found
+    else:
+        with pytest.raises(RetryError, match=f"{closed.split()[0]}: because the permission is missing"):
+            discover_location(FS, at(f"{tmp_path}/t"))
+
+
 def test_the_partitioned_fixture() -> None:
     found = discover_location(FS, at(FIXTURES / "hive3/b_part/before"))
     assert [part.name and part.name.path for part in found.partitions] == [
