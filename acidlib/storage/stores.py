@@ -94,12 +94,12 @@ class Stores:
     def _named(self, uri: str) -> Location:
         found = parse_location(uri)
         if found.kind == VIEWFS:
-            found = behind_mounts(found, self.configuration, self.hadoop.resolve)
+            found = behind_mounts(found, self.configuration, lambda uri: self.hadoop.resolve(uri, self.unanswered))
         if found.kind == HDFS:
             authority = found.authority or default_authority(self.configuration)
             found = replace(found, authority=whole_authority(authority, self.configuration))
         if found.kind in LISTED_ONLY:
-            self.hadoop.require(str(found))
+            self.hadoop.require(str(found), self.unanswered)
         if found.kind != LOCAL:
             self._opened(found)  # or what cannot be opened would be noticed late
             return found

@@ -145,6 +145,10 @@ def test_a_server_that_is_away_is_waited_for_once(jvm: Jvm) -> None:
         fs.exists(f"{away}/t")
     with pytest.raises(RetryError, match=f"Cannot list {away}/other: because {away} does not answer"):
         JvmFileSystem(Hadoop(), unanswered).list_directory(f"{away}/other")
+    with pytest.raises(RetryError, match=f"Cannot open {away}/t: because {away} does not answer"):
+        Hadoop().require(f"{away}/t", unanswered)
+    with pytest.raises(RetryError, match=f"Cannot open {away}/t: because {away} does not answer"):
+        Hadoop().resolve(f"{away}/t", unanswered)
 
 
 def test_links_by_expressions_are_followed_by_hadoop(

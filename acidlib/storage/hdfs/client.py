@@ -4,26 +4,33 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from hdfs_native import Client, WriteOptions
 
 from acidlib.errors import RetryError
 from acidlib.storage.hdfs.configuration import block_size, client_uri, new_mode, replication
+from acidlib.storage.hdfs.deadline import NoAnswerError, in_time
 from acidlib.storage.hdfs.errors import FINAL, NotAskedError, raising_acid_errors
 
+_Answer = TypeVar("_Answer")
 Configuration = tuple[tuple[str, str], ...]
 """Names and values of Hadoop's configuration, sorted: what `frozen` makes."""
 
 # one that is away is asked again for about a minute, as long as a failover may take; hdfs-native's own 15 are 3 minutes
-_DEFAULTS = {"dfs.client.failover.max.attempts": "8"}
+_MOST_TRIES = "dfs.client.failover.max.attempts"
+_DEFAULTS = {_MOST_TRIES: "8"}
 # for how long hdfs-native keeps connections to data nodes that were read from, in one place for all its clients
 _KEPT_SECONDS = 3.0
 # hdfs-native itself waits for ever: for a connection that is not refused, and for an answer
 _CONNECTION_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 15.0
+"""Between two tries of hdfs-native to reach a name node."""
 # never emptied: the threads that a client of the parent process would wait for when it ends are not in a fork
 _CLIENTS: dict[tuple[int, str, Configuration], Client] = {}
+_GIVEN_UP: list[Client] = []
 _forked_at: float | None = None
 
 
@@ -64,6 +71,25 @@ def client(authority: str, configuration: Configuration) -> Client:
             _require_answer(made, host)
         found = _CLIENTS.setdefault(key, made)
     return found
+
+
+def answered(authority: str, configuration: Configuration, question: Callable[[], _Answer]) -> _Answer:
+    """The answer to a question that changes nothing; `NotAskedError` when none comes in time.
+
+    The next one gets a client of its own, with a new connection.
+    """
+    tries = dict(configuration).get(_MOST_TRIES, "")
+    # the first question of a process waits for a connection and an answer before it is asked
+    seconds = _CONNECTION_SECONDS + 2 * _ANSWER_SECONDS
+    seconds += _LONGEST_PAUSE_SECONDS * int(tries if tries.isdecimal() else _DEFAULTS[_MOST_TRIES])
+    before = _CLIENTS.get((os.getpid(), authority, configuration))
+    try:
+        return in_time(seconds, question)
+    except NoAnswerError as error:
+        key = os.getpid(), authority, configuration
+        if before is not None and _CLIENTS.get(key) is before:
+            _GIVEN_UP.append(_CLIENTS.pop(key))
+        raise NotAskedError(f"hdfs://{authority} takes requests and gives {error}") from None
 
 
 def write_options(configuration: Configuration) -> WriteOptions:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from acidlib.errors import ConflictError, CorruptError, RetryError
 from acidlib.orc.source import ByteSource
-from acidlib.storage.hdfs.client import Configuration, client, frozen, write_options
+from acidlib.storage.hdfs.client import Configuration, answered, client, frozen, write_options
 from acidlib.storage.hdfs.errors import raising_acid_errors, refuse_unfinished
 from acidlib.storage.hdfs.names import NameSpace
 from acidlib.storage.staging import AttemptFiles
 
 if TYPE_CHECKING:
-    from hdfs_native import Client, FileReader
+    from hdfs_native import Client, FileReader, FileStatus
     from hdfs_native._internal import RawFileWriter
 
 _PIECE = 4 << 20
@@ -57,6 +57,10 @@ class HdfsSource:
         """Close for good; a second call does nothing."""
         self._reader = None
 
+    def _looked_up(self) -> tuple[FileStatus, FileReader]:
+        connected = client(self._names.authority, self._configuration)
+        return connected.get_file_info(self._path), connected.read(self._path)
+
     def _opened(self) -> FileReader:
         if self._reader is None:
             raise ValueError(f"{self.name} is closed")
@@ -64,9 +68,7 @@ class HdfsSource:
 
     def _open(self) -> None:
         with raising_acid_errors("read", self.name):
-            connected = client(self._names.authority, self._configuration)
-            status = connected.get_file_info(self._path)
-            self._reader = connected.read(self._path)
+            status, self._reader = answered(self._names.authority, self._configuration, self._looked_up)
         if self._modified not in (None, status.modification_time):
             raise CorruptError(f"Cannot read {self.name}: because another file took its place while it was read")
         if status.length < self.length:

@@ -16,7 +16,7 @@ from hdfs_native import Client, FileStatus, TrashNotEnabledError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.storage.filesystem import Entry, TreeEntry, safe_parts
-from acidlib.storage.hdfs.client import Configuration, client, frozen, write_options
+from acidlib.storage.hdfs.client import Configuration, answered, client, frozen, write_options
 from acidlib.storage.hdfs.configuration import new_mode
 from acidlib.storage.hdfs.errors import (
     FINAL,
@@ -314,7 +314,7 @@ class HdfsFileSystem:
     def _asked(self, question: Callable[[], _Answer]) -> _Answer:
         """The answer of the name node to a question; where none comes, it is noted that it was waited for in vain."""
         try:
-            return _asked_twice(question)
+            return _asked_twice(lambda: answered(self._names.authority, self._configuration, question))
         except FINAL:
             raise
         except OSError as error:

@@ -51,15 +51,20 @@ class Hadoop:
     def __reduce__(self) -> tuple[type[Hadoop], tuple[()]]:
         return Hadoop, ()
 
-    def require(self, uri: str) -> None:
+    def require(self, uri: str, unanswered: Unanswered) -> None:
         """Raises `RefusedError` where Hadoop has no file system for a URI, `RetryError` where it cannot be opened."""
-        self.ask(uri, "open", lambda _: None)
+        self.ask(uri, "open", lambda _: None, unanswered=unanswered)
 
-    def resolve(self, uri: str) -> str:
-        """The URI behind the name of something that exists in a mount table; one of no mount table is given back."""
-        return self.ask(
-            uri, "open", lambda here: str(here.files.resolvePath(here.path).toString()), missing=MissingError
-        )
+    def resolve(self, uri: str, unanswered: Unanswered) -> str:
+        """The URI behind the name of something that exists in a mount table; one of no mount table is given back.
+
+        Where a server behind it is away, all of the table counts as away: nobody knows what else that server has.
+        """
+
+        def resolved(here: InHadoop) -> str:
+            return str(here.files.resolvePath(here.path).toString())
+
+        return self.ask(uri, "open", resolved, missing=MissingError, unanswered=unanswered)
 
     def ask(
         self,
