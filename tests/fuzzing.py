@@ -21,13 +21,13 @@ SECONDS = "ACIDLIB_FUZZ_SECONDS"
 _SPARE_BYTES = 2 << 30
 
 
-def seeds(count: int) -> Iterator[int]:
-    """0 to `count`, and then random ones for ACIDLIB_FUZZ_SECONDS."""
-    yield from range(count)
+def seeds(count: int, *, first: int = 0) -> Iterator[int]:
+    """So many from the first on, and then random ones for ACIDLIB_FUZZ_SECONDS."""
+    yield from range(first, first + count)
     end = time.monotonic() + float(os.environ.get(SECONDS) or 0)
     chosen = random.Random(time.time_ns())
     while time.monotonic() < end:
-        yield chosen.randrange(count, 1 << 40)
+        yield chosen.randrange(first + count, 1 << 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,13 @@ from fuzzing import seeds
 from judges import merge, tables
 from judges.evolution import Columns, struct_text
 from judges.hive_reader import POSITIONAL, hive_reader
+from long_runs import amount
 
 from integration.harness import Jobs
 
 pytestmark = pytest.mark.slow
 
-TABLES, WITHOUT_HIVE = 40, 20
+TABLES, WITHOUT_HIVE = amount(24, long=200), amount(12, long=100)
 NAMES = "abcdef"
 FIELDS = {"x": ("int", "bigint"), "y": ("string",), "z": ("int",)}
 WAYS = (("3", False, ()), ("4", True, ()), ("4", False, ("--set", f"{POSITIONAL}=false")))

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from judges import merge, strategies, tables
 from judges.java_orc import JavaOrc, shared
+from long_runs import amount
 
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
@@ -28,7 +29,8 @@ KINDS = st.sampled_from([MAJOR, MINOR])
 
 
 def bounded(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    count = amount(examples, long=examples * 10)
+    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ def java() -> JavaOrc:
 
 
 @pytest.mark.slow
-@bounded(60)
+@bounded(40)
 @given(table=random_tables(), kind=KINDS, sizes=SIZES)
 def test_a_compaction_changes_nothing_that_a_reader_sees(
     table: Table, kind: CompactionType, sizes: RewriteSettings
@@ -98,7 +100,7 @@ def test_a_compaction_changes_nothing_that_a_reader_sees(
 
 
 @pytest.mark.slow
-@bounded(30)
+@bounded(20)
 @given(table=random_tables(), first=SIZES, second=SIZES)
 def test_a_major_over_our_minor_changes_nothing(table: Table, first: RewriteSettings, second: RewriteSettings) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +116,7 @@ def test_a_major_over_our_minor_changes_nothing(table: Table, first: RewriteSett
 
 @pytest.mark.java
 @pytest.mark.slow
-@bounded(20)
+@bounded(12)
 @given(table=random_tables(compression=("zlib", "snappy", "lz4", "zstd")), sizes=SIZES)
 def test_java_reads_seeks_and_prunes_in_any_result(table: Table, sizes: RewriteSettings, java: JavaOrc) -> None:
     with tempfile.TemporaryDirectory() as folder:

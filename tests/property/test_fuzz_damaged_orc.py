@@ -22,6 +22,7 @@ from judges import java_files
 from judges.java_files import Options
 from judges.java_orc import JavaOrc, shared
 from judges.tables import Layout
+from long_runs import amount
 from orc_memory import MemoryFiles
 
 from acidlib.errors import CorruptError
@@ -30,7 +31,7 @@ from acidlib.rewrite.unit import run_unit
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-MUTANTS = 1000
+MUTANTS = amount(500, long=5000)
 FOUND = (10000389, 10000610, 10001491, 30011096)
 """Seeds that once failed: rows that a footer claims, a stream of no kind. They are others once the damages change."""
 

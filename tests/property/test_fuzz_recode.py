@@ -22,6 +22,7 @@ from fuzzing import seeds
 from judges import merge, mutants
 from judges import orc_tail as o
 from judges.java_orc import JavaOrc, shared
+from long_runs import amount
 from random_tables import RandomTable, build
 
 from acidlib.model.units import Unit
@@ -30,7 +31,7 @@ from acidlib.storage.datafiles import LocalDataFiles
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-TABLES = 30
+TABLES = amount(16, long=150)
 FOUND: tuple[int, ...] = ()
 """Seeds with which the engine once failed. A change of the generator makes other tables of them."""
 
