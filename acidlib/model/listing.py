@@ -91,9 +91,12 @@ class Listing:
         return max(seen, key=lambda file: (file.modified, file.path), default=None)
 
 
+_HIDDEN_PART = re.compile(r"(?:\A|/)[_.]")  # `is_hidden` of any part; this is asked of every file, often
+
+
 def has_hidden_part(path: str) -> bool:
     """Whether a component of a relative path is hidden from readers."""
-    return any(is_hidden(part) for part in path.split("/"))
+    return _HIDDEN_PART.search(path) is not None
 
 
 def detect_generation(listing: Listing) -> tuple[Generation, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.generation import Generation
@@ -24,6 +25,8 @@ BASE_PREFIX = "base_"
 DELTA_PREFIX = "delta_"
 DELETE_DELTA_PREFIX = "delete_delta_"
 
+_NAMES_KEPT = 4096
+"""Names whose parsed form is kept: the places of a table have the same ones, and each is asked for several times."""
 _NUMBER = r"[0-9]{1,19}"
 _BASE = re.compile(rf"base_(-9223372036854775808|{_NUMBER})(?:_v({_NUMBER}))?")
 _DELTA = re.compile(rf"(delete_)?delta_({_NUMBER})_({_NUMBER})(?:_([0-9]{{1,9}}))?(?:_v({_NUMBER}))?")
@@ -131,6 +134,7 @@ def has_visibility_suffix(name: str) -> bool:
     return is_acid_directory_name(name) and "_v" in name
 
 
+@lru_cache(_NAMES_KEPT)
 def parse_directory(name: str, generation: Generation) -> BaseDir | DeltaDir | None:
     """The parsed name of a directory (last path component), or None when it is not an ACID directory name.
 
@@ -149,6 +153,7 @@ def parse_directory(name: str, generation: Generation) -> BaseDir | DeltaDir | N
     return parsed
 
 
+@lru_cache(_NAMES_KEPT)
 def parse_file(name: str) -> FileName:
     """The parsed name of a file (last path component); a name that follows no pattern gives UnknownFile."""
     if match := _BUCKET.fullmatch(name):

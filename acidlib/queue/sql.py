@@ -17,6 +17,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.cleaned import CHUNK
 from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, next_id
 from acidlib.queue.reader import QueueReader
+from acidlib.queue.rows import Unreadable
 from acidlib.queue.rules import Retention, duplicate_reason, gives_way, rows_to_purge
 from acidlib.queue.statements import change_one, complete, has_id, in_state, move, of_entity, read_one
 
@@ -249,10 +250,16 @@ class SqlQueue(QueueReader):
         self, connection: Connection, wanted: CompactionRequest, now_ms: int, worker_id: str | None
     ) -> Enqueued:
         tables = self._tables
-        refusal = self._duplicate(connection, wanted)
+        rows = connection.execute(tables.queue.select().where(of_entity(connection, tables.queue, wanted))).all()
+        unread = [one for one in map(tables.queue.unreadable, rows) if one is not None] if tables.queue.of_hive else []
+        not_understood = {one.id for one in unread}
+        others = [
+            tables.queue.request(row) for row in rows if row._mapping[tables.queue.column("ID")] not in not_understood
+        ]
+        refusal = self._duplicate(wanted, others, unread)
         if refusal is not None:
             return refusal
-        self._end_what_gives_way(connection, wanted, now_ms)
+        self._end_what_gives_way(connection, wanted, others, now_ms)
         new = replace(
             wanted,
             id=next_id(connection, tables),
@@ -265,26 +272,27 @@ class SqlQueue(QueueReader):
         connection.execute(insert(tables.queue.table).values(tables.queue.values(new)))
         return Enqueued(id=new.id, accepted=True, state=new.state, taken=None if worker_id is None else new)
 
-    def _duplicate(self, connection: Connection, request: CompactionRequest) -> Enqueued | None:
+    @staticmethod
+    def _duplicate(
+        request: CompactionRequest, others: Sequence[CompactionRequest], unread: Sequence[Unreadable]
+    ) -> Enqueued | None:
         """The answer to a request that is needless; a row that is not understood counts by its state, as in Hive."""
-        queue = self._tables.queue
-        rows = connection.execute(queue.select().where(of_entity(connection, queue, request))).all()
-        unread = {row.id: row for row in map(queue.unreadable, rows) if row is not None} if queue.of_hive else {}
-        waiting = [queue.request(row) for row in rows if row._mapping[queue.column("ID")] not in unread]
-        waiting = sorted((row for row in waiting if not gives_way(row, request)), key=lambda other: other.id)
+        waiting = sorted((row for row in others if not gives_way(row, request)), key=lambda other: other.id)
         duplicate = duplicate_reason(request, waiting)
         if duplicate is not None:
             state = next(other.state for other in waiting if other.id == duplicate[0])
             return Enqueued(id=duplicate[0], accepted=False, state=state, reason=duplicate[1])
-        for other in unread.values():
+        for other in unread:
             if other.state in (State.INITIATED, State.WORKING):
                 reason = f"Compaction is already scheduled with state='{other.state.label}' and id={other.id}"
                 return Enqueued(id=other.id, accepted=False, state=other.state, reason=f"{reason}; {other.reason}")
         return None
 
-    def _end_what_gives_way(self, connection: Connection, request: CompactionRequest, now_ms: int) -> None:
+    def _end_what_gives_way(
+        self, connection: Connection, request: CompactionRequest, others: Sequence[CompactionRequest], now_ms: int
+    ) -> None:
         tables = self._tables
-        for row in self._requests(connection, tables.queue, of_entity(connection, tables.queue, request)):
+        for row in others:
             if gives_way(row, request):
                 guard = and_(has_id(tables.queue, row.id), in_state(tables.queue, State.INITIATED))
                 reason = f"its run has ended, and a {request.type.label} compaction was asked for since"

@@ -38,6 +38,7 @@ class StandaloneBackend:
         self._services = services
         self._queue = queue
         self._interpretation = interpretation
+        self._failed: set[tuple[str, str, str | None]] | None = None
 
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue."""
@@ -79,10 +80,14 @@ class StandaloneBackend:
 
     def attempts(self) -> Attempts:
         """What our own queue and its history know."""
-        return Attempts(self._queue.in_states(*COUNTED), self._services.settings)
+        rows = self._queue.in_states(*COUNTED)
+        self._failed = {row.entity for row in rows if row.state is State.FAILED}
+        return Attempts(rows, self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
-        """The failed-attempt rule over our own history."""
+        """The failed-attempt rule over our own history, which is not asked where `attempts` saw no failure."""
+        if self._failed is not None and (target.database, target.table, target.partition) not in self._failed:
+            return None
         request = CompactionRequest(
             id=0,
             database=target.database,
