@@ -26,7 +26,7 @@ LARGEST = 200 * 1024 * MEBIBYTE
 @click.option("--mean", "means", type=Size(), default=["3g"], show_default=True, multiple=True)
 @click.option("--order", type=click.Choice(["as-is", "largest-first", "smallest-first"]), default="as-is")
 @click.option(
-    "--calls", default=Costs.calls, show_default=True, help="Seconds that each of two steps of a place waits."
+    "--calls", default=Costs().calls, show_default=True, help="Seconds that each of two steps of a place waits."
 )
 @click.option("--seed", default=1, show_default=True)
 def main(places: int, all_cores: tuple[int, ...], means: tuple[int, ...], order: str, calls: float, seed: int) -> None:
