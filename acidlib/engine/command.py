@@ -138,7 +138,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
     conf = {
         "spark.ui.showConsoleProgress": "false",
         "spark.executorEnv.PYTHONPATH": str(ROOT),
-        "spark.scheduler.mode": "FAIR",  # or a small place would wait for the tasks of a large one
+        "spark.scheduler.mode": "FAIR",  # between the pools of small files and of large ones
     }
     yarn_queue = environment.settings.text("hive.compactor.job.queue")
     if yarn_queue:

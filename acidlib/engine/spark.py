@@ -18,6 +18,7 @@ from pyspark import SparkConf, SparkContext, TaskContext
 
 from acidlib.engine.runner import Done, Task, attempt
 from acidlib.errors import RetryError
+from acidlib.planning.batches import SMALL_BYTES
 
 _CORES_UNKNOWN = 2
 """Before the first job: so many, and Spark is started with them."""
@@ -101,6 +102,8 @@ class SparkRunner:
         try:
             context.setJobGroup(group_id, group, interruptOnCancel=True)
             context.setLocalProperty("callSite.short", group)
+            # jobs of one pool are done one after the other; the pools have their share each
+            context.setLocalProperty("spark.scheduler.pool", _pool(batches))
             return context.parallelize(batches, len(batches)).mapPartitions(_attempts).collect()
         except Exception as error:
             raise RetryError(f"Cannot finish {group}: because Spark gave it up: {_first_line(error)}") from error
@@ -113,6 +116,12 @@ def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Done[Any]]]:
     number = context.taskAttemptId() if context is not None else 0
     for batch in batches:
         yield [attempt(task.work, task.item, f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
+
+
+def _pool(batches: Sequence[Sequence[Task]]) -> str:
+    """Small files do not wait for large ones."""
+    is_large = any(task.length >= SMALL_BYTES for batch in batches for task in batch)
+    return "acidlib-large" if is_large else "acidlib-small"
 
 
 def _first_line(error: Exception) -> str:

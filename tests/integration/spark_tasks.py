@@ -71,10 +71,11 @@ def done_twice(task: UnitTask, attempt: str) -> UnitResult:
 
 
 def described(task: UnitTask, attempt: str) -> UnitResult:
-    """Notes what Spark calls the job it belongs to."""
+    """Notes what Spark calls the job it belongs to, and in which pool it is."""
     context = TaskContext.get()
     assert context is not None
-    names = [context.getLocalProperty(key) or "" for key in ("spark.job.description", "spark.jobGroup.id")]
+    keys = ("spark.job.description", "spark.jobGroup.id", "spark.scheduler.pool")
+    names = [context.getLocalProperty(key) or "" for key in keys]
     _beside(task, "_described").write_text("\n".join(names))
     return run_unit_task(task, attempt)
 

@@ -136,9 +136,10 @@ def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: p
 def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units, "run_unit_task", spark_tasks.described)
     spark_jobs.good("major_compact", *NAMED, crud)
-    description, group = (crud / "_described").read_text().splitlines()
+    description, group, pool = (crud / "_described").read_text().splitlines()
     assert description.endswith("-compactor-db.crud: rewrite")
     assert group.startswith(description)
+    assert pool == "acidlib-small"
 
 
 def broken(item: int, attempt: str) -> str:
