@@ -105,7 +105,7 @@ def _named_jobs(
     early += [skipped(one, run.kind) for one in (*selected.passed_over, *passed_over)]
     early += [ended(one.target, run.kind, one.error) for one in looked if isinstance(one, Unlisted)]
     wanted = [one for one in looked if isinstance(one, ListedPlace)]
-    found = _in_turn(backend.attempts(), wanted, run, lambda _: False)
+    found = _in_turn(backend.attempts([one.target for one in wanted]), wanted, run, lambda _: False)
     todo = []
     for turn in found:
         if turn.done is None or not turn.looked.leaves_nothing:
@@ -187,7 +187,7 @@ def _chosen_jobs(
     """What waits in the queue, in the order that was asked for. Not all of it is listed before the first is begun."""
     found = _understood(backend, backend.waiting(run.kind), run, early)
     by_place = {_place(one.target): one for one in found}
-    attempts = backend.attempts()
+    attempts = backend.attempts([one.target for one in found])
 
     def is_automatic(target: Target) -> bool:
         return by_place[_place(target)].request.facts.reason is not None

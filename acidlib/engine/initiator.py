@@ -43,7 +43,7 @@ def run_initiator(
     if not dry_run:
         notes += backend.recover()
     selected = backend.select(selection, automatic=True)
-    attempts = backend.attempts()
+    attempts = backend.attempts(selected.targets)
     looked, passed_over = look_at(services, selected.targets, selection.idle_seconds)
     results = [replace(_result(one.target), reason=one.reason) for one in (*selected.passed_over, *passed_over)]
     for start in range(0, len(looked), _BATCH):

@@ -25,7 +25,7 @@ from acidlib.engine.target import Interpretation, ListedPlace, Target, request_o
 from acidlib.errors import AcidError
 from acidlib.model.location import Location
 from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.queue.sql import SqlQueue
 
 
@@ -77,9 +77,10 @@ class StandaloneBackend:
         """What works on a request of our queue."""
         return StandaloneHold(self._services, self._queue, taken)
 
-    def attempts(self) -> Attempts:
+    def attempts(self, targets: Sequence[Target]) -> Attempts:
         """What our own queue and its history know."""
-        return Attempts(self._queue.in_states(*COUNTED), self._services.settings)
+        rows = self._queue.in_states_at((target.location for target in targets), *COUNTED)
+        return Attempts(rows, self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history."""
@@ -111,7 +112,7 @@ class StandaloneBackend:
         """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""
         if location is None:
             return False
-        return any(row.state is State.SUCCEEDED for row in self._queue.below_location(location))
+        return self._queue.has_succeeded_below(location)
 
     def purge_history(self) -> None:
         """Forget what Hive's settings of retention do not keep."""
