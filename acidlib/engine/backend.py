@@ -159,8 +159,8 @@ class Backend(Protocol):
     def hold(self, taken: Taken) -> Hold:
         """The hold by which a request that is ours is carried out."""
 
-    def attempts(self) -> Attempts:
-        """What the queue and its history know of places now."""
+    def attempts(self, targets: Sequence[Target]) -> Attempts:
+        """What the queue and its history know of these places now."""
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Why a place that is over its thresholds is not queued, after failures; None when it may be."""

@@ -86,10 +86,18 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
     return notes
 
 
-def _turns(services: Services, backend: Backend, run: CompactionRun, asked: Asked, spending: Spending) -> Turns:
+def _turns(
+    services: Services,
+    backend: Backend,
+    run: CompactionRun,
+    targets: Sequence[Target],
+    asked: Asked,
+    spending: Spending,
+) -> Turns:
     return Turns(
         services,
-        backend.attempts(),
+        backend.attempts(targets),
+        targets,
         asked,
         spending,
         kind=run.kind,
@@ -138,8 +146,8 @@ def _named_jobs(
     named = _Named(run, tell)
     for one in selected.passed_over:
         named.pass_over(one)
-    turns = _turns(services, backend, run, named, spending)
-    for turn in turns.of(selected.targets, lambda: _begin(services, run, len(selected.targets))):
+    turns = _turns(services, backend, run, selected.targets, named, spending)
+    for turn in turns.within_the_budget(lambda: _begin(services, run, len(selected.targets))):
         place = turn.looked
         if isinstance(place, Unlisted):
             continue  # settled
@@ -201,8 +209,8 @@ def _chosen_jobs(
     """What waits in the queue, in the order that was asked for. Not all of it is listed before the first is begun."""
     found = _understood(backend, backend.waiting(run.kind), run, tell)
     queued = _Queued(run, tell, {_place(one.target): one for one in found})
-    turns = _turns(services, backend, run, queued, spending)
-    for turn in turns.of([one.target for one in found], lambda: _begin(services, run, len(found))):
+    turns = _turns(services, backend, run, [one.target for one in found], queued, spending)
+    for turn in turns.within_the_budget(lambda: _begin(services, run, len(found))):
         waiting = queued.at(turn.looked.target)
         listed = turn.looked if isinstance(turn.looked, ListedPlace) else None
         if run.dry_run:

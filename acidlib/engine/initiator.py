@@ -50,7 +50,7 @@ def run_initiator(
     if not dry_run:
         notes += backend.recover()
     selected = backend.select(selection, automatic=True)
-    attempts = backend.attempts()
+    attempts = backend.attempts(selected.targets)
     for one in selected.passed_over:
         tell(_left_alone(one))
     for looked, passed_over in look_in_portions(services, selected.targets, selection.idle_seconds):

@@ -144,5 +144,5 @@ class SqlReadyRequests:
             self._queue.set_cleaner_note(request.id, str(error), base << attempts)
 
     def known_places(self) -> list[CompactionRequest]:
-        """All requests of the queue and the history: wherever a compaction was asked for."""
-        return [request for request in self._queue.show() if self._is_wanted(request)]
+        """A request of each place in the queue and the history: wherever a compaction was asked for."""
+        return [request for request in self._queue.newest_of_places() if self._is_wanted(request)]

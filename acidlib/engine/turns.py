@@ -76,6 +76,7 @@ class Turns:
         self,
         services: Services,
         attempts: Attempts,
+        targets: Sequence[Target],
         asked: Asked,
         spending: Spending,
         *,
@@ -85,6 +86,7 @@ class Turns:
     ) -> None:
         self._services = services
         self._attempts = attempts
+        self._targets = targets
         self._asked = asked
         self._spending = spending
         self._kind = kind
@@ -92,14 +94,14 @@ class Turns:
         self._idle_seconds = idle_seconds
         self._places = self._fresh = self._tried = 0
 
-    def of(self, targets: Sequence[Target], begin: Callable[[], None]) -> Iterator[Turn]:
-        """As many turns as the budget lets start; `begin` is called before the first, when the listing of all is over.
+    def within_the_budget(self, begin: Callable[[], None]) -> Iterator[Turn]:
+        """As many turns as it lets start; `begin` is called before the first, when the listing of all is over.
 
         Those with nothing to merge cost none of it.
         """
         return takewhile(
             lambda turn: self._spending.lets_start(turn.looked.bytes, is_free=turn.done is not None),
-            self._all(targets, begin),
+            self._all(begin),
         )
 
     def left(self) -> list[str]:
@@ -109,9 +111,9 @@ class Turns:
         tried = f" but {self._tried} that could not be done before, and have not changed since" if self._tried else ""
         return [f"nothing is left to do of {self._places} places{tried}"]
 
-    def _all(self, targets: Sequence[Target], begin: Callable[[], None]) -> Iterator[Turn]:
+    def _all(self, begin: Callable[[], None]) -> Iterator[Turn]:
         last: list[Turn] = []
-        for number, looked in enumerate(self._portions(targets)):
+        for number, looked in enumerate(self._portions()):
             if number == 0:
                 begin()
             for turn in self._in_turn(looked):
@@ -123,8 +125,9 @@ class Turns:
                     yield turn
         yield from sorted(last, key=lambda turn: turn.key)
 
-    def _portions(self, targets: Sequence[Target]) -> Iterator[list[Looked]]:
+    def _portions(self) -> Iterator[list[Looked]]:
         """What is listed together, the most urgent first."""
+        targets = self._targets
         figures = [0 if self._order is Order.NAME else self._asked.noted(target) for target in targets]
         known = [figure for figure in figures if figure is not None]
         if len(known) < len(targets):
@@ -135,7 +138,7 @@ class Turns:
                     self._pass_over(passed_over)
                 yield looked
                 return
-            ranked = self._by_first_look(targets)
+            ranked = self._by_first_look()
         else:
             ranked = sorted(zip(known, targets, strict=True), key=lambda one: (-one[0], one[1].name))
         for start in range(0, len(ranked), PORTION):
@@ -146,11 +149,11 @@ class Turns:
             self._pass_over(passed_over)
             yield found
 
-    def _by_first_look(self, targets: Sequence[Target]) -> list[tuple[float, Target]]:
+    def _by_first_look(self) -> list[tuple[float, Target]]:
         """The places in their order, of which a look that is not kept tells the figures."""
         figures: list[tuple[float, Target]] = []
-        plain = {(target.name, target.location): target for target in targets}
-        for found, passed_over in look_in_portions(self._services, targets, self._idle_seconds):
+        plain = {(target.name, target.location): target for target in self._targets}
+        for found, passed_over in look_in_portions(self._services, self._targets, self._idle_seconds):
             figures += [(urgency(self._order, one), plain[one.target.name, one.target.location]) for one in found]
             self._pass_over(passed_over)
         return sorted(figures, key=lambda one: (-one[0], one[1].name))

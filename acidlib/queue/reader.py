@@ -1,21 +1,36 @@
 """Reading a queue and its history."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import ColumnElement, Connection, and_, true
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, true
 
 from acidlib.errors import CorruptError
 from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.queue.cleaned import CHUNK
 from acidlib.queue.database import Database
 from acidlib.queue.dialects import database_now_ms
-from acidlib.queue.rows import RequestTable, Unreadable
+from acidlib.queue.rows import RequestTable, Unreadable, place_key
 from acidlib.queue.rules import failed_attempts_reason, same_entity
-from acidlib.queue.statements import has_id, in_state, mentions, not_ours, of_entity, of_table, owned, states_location
+from acidlib.queue.schema import PLACE
+from acidlib.queue.statements import (
+    has_id,
+    in_state,
+    may_be_at,
+    mentions,
+    not_ours,
+    of_entity,
+    of_table,
+    owned,
+    states_location,
+)
 from acidlib.queue.tables import open_tables
+
+QUEUED = frozenset((State.INITIATED, State.WORKING, State.READY_FOR_CLEANING))
+"""The states of requests in the queue; those of the history have ended."""
 
 _Condition = Callable[[Connection, RequestTable], ColumnElement[bool]]
 
@@ -89,7 +104,38 @@ class QueueReader:
     def in_states(self, *states: State) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history in one of these states, newest first, read at one moment."""
         letters = [state.value for state in states]
-        return self._shown(lambda _, table: table.column("STATE").in_(letters))
+        tables = [self._tables.queue]
+        if not QUEUED.issuperset(states):
+            tables.append(self._tables.history)
+        return self._shown(lambda _, table: table.column("STATE").in_(letters), tables)
+
+    def in_states_at(self, locations: Iterable[Location], *states: State) -> tuple[CompactionRequest, ...]:
+        """As `in_states`, those whose facts state one of these locations, or none, and perhaps more; in any order."""
+        tables = (self._tables.queue, self._tables.history)
+        if not all(table.has(PLACE) for table in tables):
+            return self.in_states(*states)
+        letters = [state.value for state in states]
+        keys = list(dict.fromkeys(map(place_key, locations)))
+        found = []
+        with self._database.reading("read", one_moment=True) as connection:
+            for table in tables:
+                place, in_state = table.column(PLACE), table.column("STATE").in_(letters)
+                wanted = [place.in_(keys[start : start + CHUNK]) for start in range(0, len(keys), CHUNK)]
+                for one in (place.is_(None), *wanted):
+                    found += self._requests(connection, table, and_(one, in_state))
+        return tuple(found)
+
+    def newest_of_places(self) -> tuple[CompactionRequest, ...]:
+        """The newest row of the queue and of the history about each place by each of its names, and perhaps more."""
+
+        def newest(_: Connection, table: RequestTable) -> ColumnElement[bool]:
+            if not table.has(PLACE):
+                return true()
+            identity, place = table.column("ID"), table.column(PLACE)
+            named = (table.column("DATABASE"), table.column("TABLE"), table.column("PARTITION"), place)
+            return or_(place.is_(None), identity.in_(select(func.max(identity)).group_by(*named)))
+
+        return self._shown(newest)
 
     def of_entity(self, request: CompactionRequest) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history about a request's table and partition, newest first."""
@@ -104,6 +150,14 @@ class QueueReader:
         """The rows of the queue and the history whose facts state this location or one below it, newest first."""
         found = self._shown(lambda _, table: mentions(table, location.stored_text))
         return tuple(row for row in found if row.facts.location is not None and location.holds(row.facts.location))
+
+    def has_succeeded_below(self, location: Location) -> bool:
+        """Whether the history knows a success at this location or below it."""
+        history = self._tables.history
+        wanted = and_(in_state(history, State.SUCCEEDED), mentions(history, location.stored_text))
+        with self._database.reading("read") as connection, connection.execute(history.select().where(wanted)) as rows:
+            places = (history.request(row).facts.location for row in rows)
+            return any(place is not None and location.holds(place) for place in places)
 
     def unreadable(self) -> tuple[Unreadable, ...]:
         """The rows that are not understood, newest first."""
@@ -129,11 +183,14 @@ class QueueReader:
         In tables of our own the rule is Hive 4's, which tries again, whatever the generation of the table is.
         In a metastore it is Hive 3.1's, which for a whole table counts the rows of its partitions too.
         """
-        history = self._tables.history
+        history, location = self._tables.history, request.facts.location
         of_hive = self._tables.metastore is not None
         with self._database.reading("read") as connection:
             about = of_table if of_hive and request.partition is None else of_entity
-            rows = self._requests(connection, history, about(connection, history, request))
+            wanted = about(connection, history, request)
+            if not of_hive and location is not None and history.has(PLACE):
+                wanted = may_be_at(history, location)  # a table may have many partitions, and each a history
+            rows = self._requests(connection, history, wanted)
         return failed_attempts_reason(
             rows if of_hive else [row for row in rows if same_entity(row, request)],
             threshold=threshold,
@@ -145,11 +202,11 @@ class QueueReader:
     def _now_ms(self, connection: Connection, callers_ms: int) -> int:
         return callers_ms if self._tables.metastore is None else database_now_ms(connection)
 
-    def _shown(self, wanted: _Condition) -> tuple[CompactionRequest, ...]:
+    def _shown(self, wanted: _Condition, tables: Sequence[RequestTable] = ()) -> tuple[CompactionRequest, ...]:
         with self._database.reading("read", one_moment=True) as connection:
             rows = [
                 row
-                for table in (self._tables.queue, self._tables.history)
+                for table in tables or (self._tables.queue, self._tables.history)
                 for row in self._requests(connection, table, wanted(connection, table))
             ]
         return tuple(sorted(rows, key=lambda row: row.id, reverse=True))

@@ -6,6 +6,7 @@ None or 0. Only why a request ended is kept, as the property `acidlib.error`, cu
 properties along and reads none of that name. META_INFO is Hive's own and is copied as it is.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,11 @@ from typing import Any
 from sqlalchemy import Column, Row, Select, Table, select
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.model.location import Location
 from acidlib.model.request_facts import split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map, parse_map
-from acidlib.queue.schema import HISTORY_FIELDS, QUEUE_FIELDS
+from acidlib.queue.schema import HISTORY_FIELDS, PLACE, PLACE_WIDTH, QUEUE_FIELDS
 
 ERROR = "acidlib.error"
 """The property that keeps why a request ended where the table has no column for it."""
@@ -106,11 +108,14 @@ class RequestTable:
             wanted.add("properties")
         if not self.has("ERROR_MESSAGE") and "error_message" in wanted:
             wanted.add("properties")
-        return {
+        values = {
             f"{self._prefix}_{end}": self._value(request, end, field)
             for end, field in self._fields.items()
             if field in wanted
         }
+        if self.has(PLACE) and "properties" in wanted and request.facts.location is not None:
+            values[f"{self._prefix}_{PLACE}"] = place_key(request.facts.location)
+        return values
 
     def meta_info(self, row: Row[Any]) -> dict[str, object]:
         """Hive's own note on a row of the queue, as a value for the history."""
@@ -140,6 +145,11 @@ class RequestTable:
             if error is not None:
                 entries[ERROR] = error
         return format_map(entries) if entries else None
+
+
+def place_key(location: Location) -> str:
+    """What stands for a location in an index; the same for equal ones only."""
+    return hashlib.sha256(location.stored_text.encode("utf-8", "surrogateescape")).hexdigest()[:PLACE_WIDTH]
 
 
 def _fitting(entries: Mapping[str | None, str | None], error: str, limit: int | None) -> str | None:

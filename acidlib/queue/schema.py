@@ -11,6 +11,12 @@ from sqlalchemy.dialects import mysql
 METADATA = MetaData()
 """Our own tables, made where they are missing."""
 
+PLACE = "PLACE"
+"""What tells where a request's place lies, by which its rows are found; see `rows.place_key`. Tables that were made
+without it go on without: their rows, and those of earlier releases, are found by the text of their properties.
+"""
+PLACE_WIDTH = 32
+
 METASTORE = MetaData()
 """Further tables of a metastore of Hive 3.1, with the columns that are used; never made by us."""
 
@@ -59,6 +65,11 @@ def _by_table(prefix: str) -> UniqueConstraint:
     return UniqueConstraint(f"{prefix}_DATABASE", f"{prefix}_TABLE", f"{prefix}_ID")
 
 
+def _by_place(prefix: str) -> tuple[Column[object], UniqueConstraint]:
+    """The column of the place, and an index by it."""
+    return Column(f"{prefix}_{PLACE}", _name(PLACE_WIDTH)), UniqueConstraint(f"{prefix}_{PLACE}", f"{prefix}_ID")
+
+
 COMPACTION_QUEUE = Table(
     "COMPACTION_QUEUE",
     METADATA,
@@ -66,6 +77,7 @@ COMPACTION_QUEUE = Table(
     Column("CQ_CLEANER_START", _Long),
     Column("CQ_RETRY_RETENTION", _Long, nullable=False, server_default="0"),
     _by_table("CQ"),
+    *_by_place("CQ"),
 )
 
 COMPLETED_COMPACTIONS = Table(
@@ -74,6 +86,7 @@ COMPLETED_COMPACTIONS = Table(
     *_request_columns("CC"),
     Column("CC_END", _Long),
     _by_table("CC"),
+    *_by_place("CC"),
 )
 
 NEXT_COMPACTION_QUEUE_ID = Table("NEXT_COMPACTION_QUEUE_ID", METADATA, Column("NCQ_NEXT", _Long, nullable=False))
@@ -111,7 +124,7 @@ COMPLETED_TXN_COMPONENTS = Table(
 
 NEXT_TXN_ID = Table("NEXT_TXN_ID", METASTORE, Column("NTXN_NEXT", _Long))
 
-# what a table of a metastore need not have: all but META_INFO came with Hive 4
+# what a table need not have: all but META_INFO and PLACE came with Hive 4
 OPTIONAL_COLUMNS = frozenset(
     f"{prefix}_{end}"
     for prefix in ("CQ", "CC")
@@ -124,6 +137,7 @@ OPTIONAL_COLUMNS = frozenset(
         "POOL_NAME",
         "CLEANER_START",
         "RETRY_RETENTION",
+        PLACE,
     )
 )
 

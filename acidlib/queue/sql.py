@@ -16,6 +16,7 @@ from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.cleaned import CHUNK
 from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, next_id
+from acidlib.queue.purging import of_those_with_too_many
 from acidlib.queue.reader import QueueReader
 from acidlib.queue.rows import Unreadable
 from acidlib.queue.rules import Retention, duplicate_reason, gives_way, rows_to_purge
@@ -209,7 +210,7 @@ class SqlQueue(QueueReader):
 
         def work(connection: Connection) -> int:
             kept = replace(retention, timeout_ms=None) if of_hive else retention
-            rows = self._requests(connection, history)
+            rows = self._requests(connection, history, of_those_with_too_many(history, kept, now_ms))
             ids = rows_to_purge(rows, kept, now_ms, by_location=not of_hive)
             for start in range(0, len(ids), CHUNK):
                 chosen = history.column("ID").in_(ids[start : start + CHUNK])

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, true, update
 
 from acidlib.errors import ConflictError
 from acidlib.model.location import Location
@@ -12,7 +12,8 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.stringable import format_map
 from acidlib.queue.cleaned import forget_writes
 from acidlib.queue.dialects import equals
-from acidlib.queue.rows import RequestTable
+from acidlib.queue.rows import RequestTable, place_key
+from acidlib.queue.schema import PLACE
 from acidlib.queue.tables import QueueTables
 
 
@@ -53,7 +54,19 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
 def states_location(table: RequestTable, location: Location) -> ColumnElement[bool]:
     """The rows whose facts state this location; some databases find those of another case as well."""
     stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
-    return mentions(table, format_map(stored).partition(":")[2])
+    mentioned = mentions(table, format_map(stored).partition(":")[2])
+    if not table.has(PLACE):
+        return mentioned
+    place = table.column(PLACE)
+    return or_(place == place_key(location), and_(place.is_(None), mentioned))
+
+
+def may_be_at(table: RequestTable, location: Location) -> ColumnElement[bool]:
+    """The rows whose facts state this location, or none, and perhaps more; by an index, where there is one."""
+    if not table.has(PLACE):
+        return true()
+    place = table.column(PLACE)
+    return or_(place == place_key(location), place.is_(None))
 
 
 def mentions(table: RequestTable, text: str) -> ColumnElement[bool]:

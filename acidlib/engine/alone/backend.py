@@ -78,9 +78,9 @@ class StandaloneBackend:
         """What works on a request of our queue."""
         return StandaloneHold(self._services, self._queue, taken)
 
-    def attempts(self) -> Attempts:
+    def attempts(self, targets: Sequence[Target]) -> Attempts:
         """What our own queue and its history know."""
-        rows = self._queue.in_states(*COUNTED)
+        rows = self._queue.in_states_at((target.location for target in targets), *COUNTED)
         self._failed = {row.entity for row in rows if row.state is State.FAILED}
         return Attempts(rows, self._services.settings)
 
@@ -116,7 +116,7 @@ class StandaloneBackend:
         """Whether the history knows a cleaning there or below it: all that was written may have been rolled back."""
         if location is None:
             return False
-        return any(row.state is State.SUCCEEDED for row in self._queue.below_location(location))
+        return self._queue.has_succeeded_below(location)
 
     def purge_history(self) -> None:
         """Forget what Hive's settings of retention do not keep."""

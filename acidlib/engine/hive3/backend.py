@@ -86,11 +86,10 @@ class Hive3Backend:
         """The hold of a request that is ours."""
         return Hive3Hold(self._services, self._metastore, self._catalog, taken)
 
-    def attempts(self) -> Attempts:
+    def attempts(self, targets: Sequence[Target]) -> Attempts:
         """What the queue of this metastore and its history know, whichever queue it is."""
-        return Attempts(
-            (row for row in self._queue.in_states(*COUNTED) if self._metastore.ours(row)), self._services.settings
-        )
+        rows = self._queue.in_states_at((target.location for target in targets), *COUNTED)
+        return Attempts((row for row in rows if self._metastore.ours(row)), self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule of Hive 3.1."""

@@ -123,8 +123,9 @@ class Hive4Backend:
         """The hold of a request that was handed out to us."""
         return Hive4Hold(self._services, self._metastore, self._catalog, taken)
 
-    def attempts(self) -> Attempts:
+    def attempts(self, targets: Sequence[Target]) -> Attempts:
         """What the metastore's queue and its history know."""
+        del targets
         return Attempts(self._hms.show_compactions(), self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
