@@ -30,20 +30,20 @@ TOGETHER = {
     # waits more than it works: beside the others from the start
     "HDFS": (
         *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
-        *("hdfs_trash", "through_hadoop"),
+        *("hdfs_trash", "through_hadoop", "spark_cluster"),
     ),
     "HiveServer2": (
         *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),
         *("hive4_type_changes", "servers", "hiveserver_stores"),
     ),
     "Hive 4's cases": ("hive4_tables",),
-    "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3"),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
         *("metastore_contract", "metastore_behaviour", "metastore_calls"),
     ),
+    "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3"),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),
-    "Spark": ("spark", "spark_cluster", "quickstart"),
+    "Spark": ("spark", "quickstart"),
 }
 GROUPS = {f"{HERE}{name}.py": group for group, names in TOGETHER.items() for name in names}
 LONG = (

@@ -31,6 +31,14 @@ from integration.hive4_proxy import Proxy
 from integration.metastore_writes import Writes
 
 Server = TypeVar("Server")
+HIVE_POOL = "hive.compactor.worker.hive.threads"
+"""The pool of Hive's own compactor, the default one is ours; Hive 4.0.1 calls a pool like the setting of its size."""
+HIVESERVER = {
+    "hive.in.test": "true",  # or hive.test.rollbacktxn does nothing
+    HIVE_POOL: "1",
+    "hive.compactor.worker.sleep.time": "1s",
+    "hive.compactor.worker.max.sleep.time": "1s",
+}
 
 
 @pytest.fixture
@@ -73,7 +81,7 @@ def shared_hive4(servers: Servers, unstarted_s3: S3Server) -> Metastore:
 @pytest.fixture(scope="session")
 def shared_hiveserver(servers: Servers, shared_hive4: Metastore) -> HiveServer:
     """The one HiveServer2 of this process, for `hiveserver`."""
-    return started(lambda: servers.hiveserver(shared_hive4))
+    return started(lambda: servers.hiveserver(shared_hive4, worker_threads=1, properties=HIVESERVER))
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +130,7 @@ def hive4_metastore(shared_hive4: Metastore) -> Iterator[Metastore]:
 
 @pytest.fixture(scope="module")
 def hiveserver(shared_hiveserver: HiveServer, hive4_metastore: Metastore) -> HiveServer:
-    """HiveServer2 on ``hive4_metastore``; its compactor has no worker threads."""
+    """HiveServer2 on ``hive4_metastore``; its compactor works for HIVE_POOL only."""
     return shared_hiveserver
 
 

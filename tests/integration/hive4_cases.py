@@ -134,7 +134,6 @@ PARTITIONS = Case(
         "delete from {t} where id in (2,105,10,11,110,111)",  # the last four are all rows of their partition
     ),
     partitioned=True,
-    copied=False,  # MSCK REPAIR TABLE takes no such names
     probes={"lowest": "id <= 1", "highest": "id >= 112", "one partition": "q = 'a/b=c%d:e'"},
 )
 
@@ -236,7 +235,7 @@ ABORTED = Case(
         "update {t} set val='C' where id=3",
         _aborted("insert into {t} values (101,'ABORTED')"),
     ),
-    copied=False,
+    copied=False,  # a metastore forgets aborted transactions that hold no lock
 )
 
 OPEN = Case(

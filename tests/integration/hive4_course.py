@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from long_runs import LONG
 from servers.fleet import Servers
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
@@ -26,7 +27,7 @@ from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.generation import Generation
 from integration.conftest import started
 from integration.harness import Jobs, Ran
-from integration.hive4_cases import TWIN, Case
+from integration.hive4_cases import OPEN, TWIN, Case
 from integration.hive4_compare import (
     ROWS,
     VECTORS,
@@ -44,11 +45,11 @@ from integration.hive4_making import (
     DATABASE,
     Copier,
     Place,
-    find_partitions,
     make,
     prepare,
     table_of,
 )
+from integration.metastore_writes import Writes
 
 Result = TypeVar("Result")
 # Hive's own compactor has this pool, the default one is ours; Hive 4.0.1 calls a pool like the setting of its size
@@ -85,9 +86,10 @@ class Compacted:
 class Reading:
     """What Hive read of all copies of a case."""
 
-    by_batches: Mapping[str, Rows]
     row_by_row: Mapping[str, Rows]
     """Without tasks, with the files."""
+    by_batches: Mapping[str, Rows]
+    """In a long run only: how Hive reads has nothing to do with what else lies there."""
     counted: Mapping[str, int]
     """COUNT(*) by copy."""
     probed: Mapping[tuple[str, str], int]
@@ -155,12 +157,14 @@ class Course:
         self._jobs = jobs
         self._cases = cases
         self._hms = connect([metastore.uri], ConnectionOptions(), user="tests", host="localhost")
-        self._copier = Copier(self._hms)
+        self._writes = Writes(metastore.uri, metastore.generation.value)
+        self._copier = Copier(self._hms, self._writes)
         self._lanes = Lanes(hiveserver.hive, SESSIONS, SESSION_SETTINGS)
 
     def close(self) -> None:
         """Ends what it opened."""
         self._lanes.close()
+        self._writes.close()
         self._hms.close()
 
     def run(self, job: str, *arguments: str) -> Ran:
@@ -183,7 +187,7 @@ class Course:
         files = self._copier.plain_files()
         made = self._each(self._cases, lambda session, case: make(session, case, files))
         self._copier.copy(self._good(made))
-        return made | self._each(self._good(made), find_partitions)
+        return made
 
     @cached_property
     def compacted(self) -> Compacted:
@@ -244,9 +248,20 @@ class Course:
 
     @cached_property
     def read_cleaned(self) -> dict[str, Future[Mapping[str, Rows]]]:
-        """After our cleaner, row by row without tasks."""
+        """After our cleaner, by batches; the twin, too, where the transaction that was open is."""
         self.cleaned  # noqa: B018 - enters the stage
+        return self._each(self._good(self.made), _read_cleaned)
+
+    @cached_property
+    def fetched_cleaned(self) -> dict[str, Future[Mapping[str, Rows]]]:
+        """After our cleaner, row by row without tasks; in a long run."""
+        wait(self.read_cleaned.values())
         return self._each(self._good(self.made), lambda s, case: fetch(s, _tables(case), case.columns))
+
+    def twin(self, case: Case) -> Rows:
+        """The twin after our cleaner: as before, where no transaction was open."""
+        later = self.read_cleaned[case.name].result()
+        return later[TWIN] if TWIN in later else self.read_compacted[case.name].result().row_by_row[TWIN]
 
     @cached_property
     def read_cleaned_by_tasks(self) -> dict[str, Future[Mapping[str, Rows]]]:
@@ -320,12 +335,17 @@ def _read(session: Session, case: Case) -> Reading:
     tables = _tables(case)
     indexed = _tables(case, ("minor", "major"))
     return Reading(
-        by_batches=read(session, tables, case.columns, VECTORS),
-        row_by_row=fetch(session, _tables(case, case.copies), case.columns),
+        row_by_row=fetch(session, tables, case.columns),
+        by_batches=read(session, tables, case.columns, VECTORS) if LONG else {},
         counted=count(session, tables) if case.counted else {},
         probed=probe(session, indexed, case.probes) if case.probes else {},
         expected=count_without_indexes(session, tables[TWIN], case.probes) if case.probes else {},
     )
+
+
+def _read_cleaned(session: Session, case: Case) -> dict[str, Rows]:
+    copies = case.every_copy if case is OPEN else case.copies
+    return read(session, _tables(case, copies), case.columns, VECTORS)
 
 
 def _write(session: Session, case: Case) -> dict[str, Rows]:

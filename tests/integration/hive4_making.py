@@ -15,6 +15,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import TxnType
 from acidlib.model.writeids import ValidWriteIdList
 from integration.hive4_cases import PLAIN, TWIN, Case, Fate
+from integration.metastore_writes import NewTable, Writes
 
 DATABASE = "hive_tables"
 _PLAIN_FILES = "plain_files"
@@ -66,7 +67,7 @@ def make(session: Session, case: Case, plain_files: Path) -> None:
     for name, value in case.settings.items():
         session.run(f"set {name}={value}")
     source = _source(case)
-    for table in {source, *(table_of(case, copy) for copy in case.every_copy)} if case.copied else _tables(case):
+    for table in {source, *_tables(case)}:
         session.run(case.create.replace("{t}", table))
         for step in case.steps:
             if step.is_ddl or table == source or not case.copied:
@@ -84,8 +85,9 @@ class Copier:
     when statements run twice. The transactions of the write ids are new ones.
     """
 
-    def __init__(self, hms: Hms) -> None:
+    def __init__(self, hms: Hms, writes: Writes) -> None:
         self._hms = hms
+        self._writes = writes
         self.open_txn: int | None = None
         """The transaction of the write ids that are open."""
 
@@ -106,9 +108,10 @@ class Copier:
         return {table: found[DATABASE, table] for _, table in names}
 
     def copy(self, cases: Iterable[Case]) -> None:
-        """Copies the cases that want it."""
-        sources = {table: _source(case) for case in cases if case.copied for table in _copies(case)}
-        opened = {table: _open_ids(case) for case in cases if case.copied for table in _copies(case)}
+        """Copies the cases that want it: their files, their partitions and the fates of their write ids."""
+        copied = [case for case in cases if case.copied]
+        sources = {table: _source(case) for case in copied for table in _copies(case)}
+        opened = {table: _open_ids(case) for case in copied for table in _copies(case)}
         highest = {table: ids.high_water_mark for table, ids in self.write_ids(set(sources.values())).items()}
         given = {table: ids.high_water_mark for table, ids in self.write_ids(sources).items()}
         if any(opened.values()):
@@ -121,6 +124,15 @@ class Copier:
             self._hms.commit_txn(txn, TxnType.DEFAULT)
         for table, source in sources.items():
             shutil.copytree(self.location(source), self.location(table), dirs_exist_ok=True)
+        for case in copied:
+            if case.partitioned:
+                names = self._hms.partition_names(DATABASE, _source(case))
+                values = [[unquote(level.partition("=")[2]) for level in name.split("/")] for name in names]
+                for table in _copies(case):
+                    found = self._hms.table(DATABASE, table)
+                    assert found is not None, table
+                    columns = [(column.name, column.type) for column in found.storage.columns]
+                    self._writes.partitions(DATABASE, table, values, location=None, new=NewTable(columns=columns))
 
     def commit_open(self) -> None:
         """Commits the write ids that are open."""
@@ -139,13 +151,6 @@ class Copier:
                 Place(table=table, copy=copy, partition=name, path=root / name if name else root) for name in names
             ]
         return found
-
-
-def find_partitions(session: Session, case: Case) -> None:
-    """Makes the partitions of the copies known after their files came."""
-    if case.copied and case.partitioned:
-        for table in _copies(case):
-            session.run(f"msck repair table {table}")
 
 
 def _tables(case: Case) -> list[str]:

@@ -120,15 +120,24 @@ class Writes:
         self._client.drop_table(database, name, True)
 
     def partitions(
-        self, database: str, name: str, values: Iterable[Sequence[str]], *, location: str, new: NewTable | None = None
+        self,
+        database: str,
+        name: str,
+        values: Iterable[Sequence[str]],
+        *,
+        location: str | None,
+        new: NewTable | None = None,
     ) -> None:
-        """Adds partitions; each lies in a directory of its own, numbered from 0, under `location`."""
+        """Adds partitions; each lies in a directory of its own, numbered from 0, under `location`.
+
+        Without a location they lie where Hive puts them.
+        """
         new = new or NewTable()
         self._client.add_partitions(
             [
                 _TYPES.Partition(
                     values=list(row), dbName=database, tableName=name, createTime=0, lastAccessTime=0,
-                    sd=_storage(new, f"{location}/{number}"), parameters={"number": str(number)},
+                    sd=_storage(new, location and f"{location}/{number}"), parameters={"number": str(number)},
                 )
                 for number, row in enumerate(values)
             ]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from long_runs import amount
 from servers.fleet import Servers
 
 from integration.hive4_cases import ALL_DELETED, CASES, OPEN, TWIN, Case
@@ -20,10 +21,14 @@ from integration.hive4_course import Course, live_course
 
 pytestmark = pytest.mark.live
 READ: Mapping[str, Callable[[Course, str], Mapping[str, Rows]]] = {
-    "by batches": lambda course, case: course.read_compacted[case].result().by_batches,
     "row by row": lambda course, case: course.read_compacted[case].result().row_by_row,
-    "cleaned": lambda course, case: course.read_cleaned[case].result(),
+    "cleaned, by batches": lambda course, case: course.read_cleaned[case].result(),
 }
+IN_LONG_RUNS: Mapping[str, Callable[[Course, str], Mapping[str, Rows]]] = {
+    "by batches": lambda course, case: course.read_compacted[case].result().by_batches,
+    "cleaned, row by row": lambda course, case: course.fetched_cleaned[case].result(),
+}
+HOW = amount(READ, long={**READ, **IN_LONG_RUNS})
 Copy = tuple[Case, str]
 EVERY: tuple[Copy, ...] = tuple((case, copy) for case in CASES for copy in case.copies)
 WRITTEN: tuple[Copy, ...] = tuple((case, copy) for case in CASES for copy in case.by_hive)
@@ -84,19 +89,20 @@ def check_names(before: Picture, kind: str, entry: Mapping[str, Any], row: Mappi
     assert {(it.low, it.high) for it in results if it is not None} == {(low, high)}
 
 
-@pytest.mark.parametrize("how", READ)
+@pytest.mark.parametrize("how", HOW)
 @each_copy
 def test_hive_reads_the_same_rows(course: Course, case: Case, copy: str, how: str) -> None:
     # the transaction that was open is committed when the cleaner is done
-    twin = READ["cleaned" if how == "cleaned" else "by batches"](course, case.name)[TWIN]
+    cleaned = how.startswith("cleaned")
+    twin = course.twin(case) if cleaned else course.read_compacted[case.name].result().row_by_row[TWIN]
     assert bool(twin.rows) == (case is not ALL_DELETED)
-    assert READ[how](course, case.name)[copy].rows == twin.rows
+    assert HOW[how](course, case.name)[copy].rows == twin.rows
 
 
 @each_written
 def test_hive_reads_the_same_rows_by_tasks(course: Course, case: Case, copy: str) -> None:
     rows = course.read_cleaned_by_tasks[case.name].result()
-    assert rows[copy].rows == course.read_cleaned[case.name].result()[TWIN].rows
+    assert rows[copy].rows == course.twin(case).rows
 
 
 @each_copy
@@ -113,7 +119,7 @@ def test_hive_reads_what_was_written(course: Course, case: Case, copy: str) -> N
 @pytest.mark.parametrize("case", [case for case in CASES if case.counted], ids=str)
 def test_hive_counts(course: Course, case: Case) -> None:
     reading = course.read_compacted[case.name].result()
-    assert reading.counted == dict.fromkeys(reading.counted, len(reading.by_batches[TWIN].rows))
+    assert reading.counted == dict.fromkeys(reading.counted, len(reading.row_by_row[TWIN].rows))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.probes], ids=str)
@@ -146,17 +152,20 @@ def test_cleaning(course: Course, case: Case, copy: str) -> None:
         else:
             obsolete = before.obsolete if copy != "auto" else set()
             assert left == ({it.name for it in before.directories} | before.originals) - obsolete
+    for place in course.places(case, [TWIN]):
+        before, after = course.compacted.before[place.key], course.cleaned.pictures[place.key]
+        assert (after.directories, after.originals) == (before.directories, before.originals)
 
 
 def test_rows_of_the_transaction_that_was_open_appear(course: Course) -> None:
-    before = course.read_compacted[OPEN.name].result().by_batches[TWIN].values
+    before = course.read_compacted[OPEN.name].result().row_by_row[TWIN].values
     after = course.read_cleaned[OPEN.name].result()[TWIN].values
     assert [row for row in after if row not in before] == [("9", "'was open'")]
 
 
 @each_written
 def test_hive_writes_afterwards(course: Course, case: Case, copy: str) -> None:
-    last = course.read_cleaned[case.name].result()[TWIN].newest
+    last = course.twin(case).newest
     written = course.written[case.name].result()
     assert written[copy].values == written[TWIN].values
     # new row ids depend on the order in which Hive's tasks read

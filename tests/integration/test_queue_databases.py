@@ -27,6 +27,7 @@ from hive_queue_behaviour import Hive, HiveQueueBehaviour, left, near_now, reque
 from hmsclient import HMSClient
 from hmsclient.genthrift.hive_metastore import ttypes
 from located import at
+from long_runs import amount
 from queue_behaviour import QueueBehaviour
 from servers.fleet import Servers
 from servers.guard import GUARD
@@ -244,7 +245,8 @@ class TestOnTablesOfHive(HiveQueueBehaviour):
 
 # --- many at once -----------------------------------------------------------------------------------------------------
 
-WORKERS, REQUESTS = 4, 100
+WORKERS, REQUESTS = 4, amount(60, long=400)
+REQUESTS_OF_BOTH = amount(20, long=60)
 AtOnce = Callable[..., list[Any]]
 
 
@@ -675,10 +677,10 @@ def test_ids_are_shared_with_hive(hive3_metastore: Metastore, client: HMSClient)
 
     def enqueue() -> None:
         with SqlQueue(hive3_metastore.database_url) as queue:
-            ours.extend(queue.enqueue(request(f"ours{number}"), now_ms=1).id for number in range(60))
+            ours.extend(queue.enqueue(request(f"ours{number}"), now_ms=1).id for number in range(REQUESTS_OF_BOTH))
 
     thread = threading.Thread(target=enqueue)
     thread.start()
-    theirs = [_compact(client, f"theirs{number}").id for number in range(60)]
+    theirs = [_compact(client, f"theirs{number}").id for number in range(REQUESTS_OF_BOTH)]
     thread.join(120)
-    assert len({*ours, *theirs}) == 120
+    assert len({*ours, *theirs}) == 2 * REQUESTS_OF_BOTH

