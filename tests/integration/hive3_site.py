@@ -67,9 +67,9 @@ class Site:
         return [row.state for _, row in sorted(self.client.shown(self.database).items())]
 
     def clean(self, *arguments: str) -> list[dict[str, Any]]:
-        """Runs the cleaner; what it says about this database."""
+        """Runs the cleaner; what it says about this database, in the order of requests."""
         found = self.good("cleaner", *NOW, *arguments).document["cleanings"]
-        return [entry for entry in found if entry["database"] == self.database]
+        return sorted((entry for entry in found if entry["database"] == self.database), key=lambda one: one["id"] or 0)
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """One statement to the metastore's own database; its rows."""

@@ -38,9 +38,9 @@ class Service:
         return self.good(f"{kind}_compact", "--table", made.full)
 
     def clean(self, *arguments: str | Path) -> list[dict[str, Any]]:
-        """At once; what became of each request."""
+        """At once; what became of each request, in their order."""
         found: list[dict[str, Any]] = self.good("cleaner", "--retention", "0s", *arguments).document["cleanings"]
-        return found
+        return sorted(found, key=lambda one: one["id"] or 0)
 
 
 def only_line(ran: Ran) -> str:
