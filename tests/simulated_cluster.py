@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidlib.engine.flow import Flow, Steps
-from acidlib.engine.hands import MOST_JOBS, THREADS, Hands
 from acidlib.engine.runner import Done, Task
+from acidlib.engine.threads import MOST_JOBS, THREADS, Threads
 from acidlib.engine.units import JOINING, PLANNING, Errand, one_task
 from acidlib.engine.worker import places_in_flight
 from acidlib.model.units import MEBIBYTE
@@ -186,8 +186,8 @@ class _Pool:
         self._go_on(now)
 
 
-class _VirtualHands:
-    """See acidlib.engine.hands.Hands."""
+class _VirtualThreads:
+    """See acidlib.engine.threads.Threads."""
 
     def __init__(self, machine: _Machine) -> None:
         self._machine = machine
@@ -232,7 +232,7 @@ class _Place:
 
     number: int
     length: int
-    hands: _VirtualHands
+    threads: _VirtualThreads
     costs: Costs
     cores: int
 
@@ -241,9 +241,9 @@ class _Place:
         return f"p{self.number}"
 
     def steps(self) -> Steps[int]:
-        self.hands.spent = self.costs.begin
+        self.threads.spent = self.costs.begin
         yield (self._made(),)
-        self.hands.spent = self.costs.end
+        self.threads.spent = self.costs.end
         return self.number
 
     def give_back(self) -> None:
@@ -279,12 +279,12 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
     """Compact places of such input bytes, in that order."""
     costs = costs or Costs()
     machine = _Machine(cores, costs, seed)
-    hands = _VirtualHands(machine)
+    threads = _VirtualThreads(machine)
     under_way = most = 0
 
     @contextmanager
-    def virtual() -> Iterator[Hands]:
-        yield hands
+    def virtual() -> Iterator[Threads]:
+        yield threads
 
     def pieces() -> Iterator[_Place]:
         nonlocal under_way, most
@@ -292,9 +292,9 @@ def simulate(sizes: Sequence[int], *, cores: int, costs: Costs | None = None, se
             machine.spend(0.0, waiting=costs.taking)
             under_way += 1
             most = max(most, under_way)
-            yield _Place(number, length, hands, costs, cores)
+            yield _Place(number, length, threads, costs, cores)
 
-    flow: Flow[int] = Flow(machine, limit=places_in_flight, name=lambda places: places, hands=virtual)
+    flow: Flow[int] = Flow(machine, limit=places_in_flight, name=lambda places: places, threads=virtual)
     done = set()
     for number in flow.run(pieces()):
         under_way -= 1

@@ -15,8 +15,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.engine.hands import MOST_JOBS, THREADS, Hands, HandsForARun, at_once, in_threads_of_the_driver
 from acidlib.engine.runner import Done, Runner, Task
+from acidlib.engine.threads import MOST_JOBS, THREADS, Threads, ThreadsForARun, at_once, in_threads_of_the_driver
 from acidlib.engine.units import Errand
 from acidlib.errors import AcidError
 from acidlib.planning.batches import BATCH_TASKS, SMALL_BYTES, alike, batches
@@ -148,7 +148,7 @@ class Flow(Generic[Result]):
 
     limit  how many are under way at a time, by the number of slots that the runner has then
     name   what a job is called, by its first piece and what is done
-    hands  who does it; by default threads, and with a runner that has no slots the caller's
+    threads  where it is done; by default in some of the driver, with a runner without slots in the caller's
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class Flow(Generic[Result]):
         *,
         limit: Callable[[int], int],
         name: Callable[[str], str],
-        hands: HandsForARun | None = None,
+        threads: ThreadsForARun | None = None,
     ) -> None:
         self._runner = runner
         self._limit = limit
         self._name = name
-        self._hands = hands
+        self._threads = threads
         self._waiting = _Line()
         self._asked = count()
         self._steps_waiting = 0
@@ -185,7 +185,7 @@ class Flow(Generic[Result]):
         """
         error: AcidError | None = None
         default = in_threads_of_the_driver if self._runner.slots else at_once
-        with (self._hands or default)() as hands:
+        with (self._threads or default)() as threads:
             try:
                 more = True
                 while True:
@@ -197,17 +197,17 @@ class Flow(Generic[Result]):
                         if piece is None:
                             more = False
                         else:
-                            self._begin(hands, piece)
-                    self._start_tasks(hands)
+                            self._begin(threads, piece)
+                    self._start_tasks(threads)
                     while self._ended:
                         yield self._ended.popleft()
                     if not self._under_way:
                         if more:
                             continue
                         break
-                    hands.next_ended(while_waiting)
+                    threads.next_ended(while_waiting)
             except BaseException:
-                hands.give_up(self._runner.cancel)
+                threads.give_up(self._runner.cancel)
                 for one in self._under_way:
                     one.give_up()
                 raise
@@ -218,17 +218,17 @@ class Flow(Generic[Result]):
         """Whether another piece may begin. None is taken long before its first step, nor keeps others from theirs."""
         return self._steps_waiting < _STEPS_AHEAD * THREADS and len(self._under_way) < self._limit(self._runner.slots)
 
-    def _begin(self, hands: Hands, piece: Piece[Result]) -> None:
+    def _begin(self, threads: Threads, piece: Piece[Result]) -> None:
         one = _UnderWay(piece)
         self._under_way.add(one)
-        self._go_on(hands, one, None)
+        self._go_on(threads, one, None)
 
-    def _go_on(self, hands: Hands, one: _UnderWay[Result], answers: list[Done[Any]] | None) -> None:
+    def _go_on(self, threads: Threads, one: _UnderWay[Result], answers: list[Done[Any]] | None) -> None:
         """Let a piece take its next step."""
         self._steps_waiting += 1
-        hands.step(lambda: one.step(answers), lambda asked: self._stepped(hands, one, asked))
+        threads.step(lambda: one.step(answers), lambda asked: self._stepped(threads, one, asked))
 
-    def _stepped(self, hands: Hands, one: _UnderWay[Result], asked: tuple[Errand, ...]) -> None:
+    def _stepped(self, threads: Threads, one: _UnderWay[Result], asked: tuple[Errand, ...]) -> None:
         self._steps_waiting -= 1
         if one.ended:
             self._under_way.discard(one)
@@ -237,9 +237,9 @@ class Flow(Generic[Result]):
             return
         one.answers = [None] * len(asked)
         for place, errand in enumerate(asked):
-            self._ask(hands, _Running(owner=one, place=place, errand=errand, answers=[]), None)
+            self._ask(threads, _Running(owner=one, place=place, errand=errand, answers=[]), None)
 
-    def _ask(self, hands: Hands, running: _Running, answers: list[Done[Any]] | None) -> None:
+    def _ask(self, threads: Threads, running: _Running, answers: list[Done[Any]] | None) -> None:
         """Let an errand ask for its next tasks, or end."""
         try:
             tasks = next(running.errand) if answers is None else running.errand.send(answers)
@@ -247,13 +247,13 @@ class Flow(Generic[Result]):
             one = running.owner
             one.answers[running.place] = end.value
             if None not in one.answers:
-                self._go_on(hands, one, [answer for answer in one.answers if answer is not None])
+                self._go_on(threads, one, [answer for answer in one.answers if answer is not None])
             return
         running.answers = [None] * len(tasks)
         for place, task in enumerate(tasks):
             self._waiting.add(_Waiting(task, running, place, next(self._asked), later=answers is not None))
 
-    def _start_tasks(self, hands: Hands) -> None:
+    def _start_tasks(self, threads: Threads) -> None:
         """Start what waits, as far as the runner has room."""
         slots = self._runner.slots
         free = _OVERLAP * slots - self._batches_running if slots else _ALONE
@@ -262,22 +262,22 @@ class Flow(Generic[Result]):
         chosen = self._waiting.taken(free)
         most = max(_FEWEST_OF_A_JOB, _OVERLAP * slots * 2 // MOST_JOBS)
         for job in alike([sum(one.task.length for one in batch) for batch in chosen], most):
-            self._start_job(hands, [chosen[number] for number in job])
+            self._start_job(threads, [chosen[number] for number in job])
 
-    def _start_job(self, hands: Hands, job: Sequence[Sequence[_Waiting]]) -> None:
+    def _start_job(self, threads: Threads, job: Sequence[Sequence[_Waiting]]) -> None:
         names = list(dict.fromkeys(one.errand.owner.piece.name for batch in job for one in batch))
         steps = dict.fromkeys(one.task.step for batch in job for one in batch)
         group = self._name(f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {', '.join(steps)}")
         self._batches_running += len(job)
-        hands.job(
+        threads.job(
             lambda: self._runner.run([[one.task for one in batch] for batch in job], group=group),
-            lambda found: self._answered(hands, job, found),
+            lambda found: self._answered(threads, job, found),
         )
 
-    def _answered(self, hands: Hands, job: Sequence[Sequence[_Waiting]], found: list[list[Done[Any]]]) -> None:
+    def _answered(self, threads: Threads, job: Sequence[Sequence[_Waiting]], found: list[list[Done[Any]]]) -> None:
         self._batches_running -= len(job)
         for batch, answers in zip(job, found, strict=True):
             for one, answer in zip(batch, answers, strict=True):
                 one.errand.answers[one.place] = answer
                 if None not in one.errand.answers:
-                    self._ask(hands, one.errand, [done for done in one.errand.answers if done is not None])
+                    self._ask(threads, one.errand, [done for done in one.errand.answers if done is not None])

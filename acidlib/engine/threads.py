@@ -20,7 +20,7 @@ _CANCEL_SECONDS = 0.2
 _WAITING_SECONDS = 1.0
 
 
-class Hands(Protocol):
+class Threads(Protocol):
     """Does steps and jobs. What is to follow one is called where `next_ended` is, once that has ended."""
 
     def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
@@ -36,7 +36,7 @@ class Hands(Protocol):
         """Begin nothing more, and wait for what was begun; `cancel` ends jobs that run."""
 
 
-HandsForARun = Callable[[], AbstractContextManager[Hands]]
+ThreadsForARun = Callable[[], AbstractContextManager[Threads]]
 
 
 class _AtOnce:
@@ -46,19 +46,19 @@ class _AtOnce:
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """See Hands."""
+        """See Threads."""
         found = work()
         self._events.put(lambda: then(found))
 
     job = step
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
-        """See Hands."""
+        """See Threads."""
         del while_waiting  # nobody waits
         self._events.get()()
 
     def give_up(self, cancel: Callable[[], None]) -> None:
-        """See Hands."""
+        """See Threads."""
 
 
 class _InThreads:
@@ -70,15 +70,15 @@ class _InThreads:
         self._futures: set[Future[Any]] = set()  # each leaves it in the thread that ends it
 
     def step(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """See Hands."""
+        """See Threads."""
         self._submit(self._steps, work, then)
 
     def job(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
-        """See Hands."""
+        """See Threads."""
         self._submit(self._jobs, work, then)
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
-        """See Hands."""
+        """See Threads."""
         while True:
             try:
                 then = self._events.get(timeout=_WAITING_SECONDS)
@@ -90,7 +90,7 @@ class _InThreads:
             self._events.get()()
 
     def give_up(self, cancel: Callable[[], None]) -> None:
-        """See Hands."""
+        """See Threads."""
         for pool in (self._steps, self._jobs):
             pool.shutdown(wait=False, cancel_futures=True)
         while running := {one for one in tuple(self._futures) if not one.done()}:
@@ -111,13 +111,13 @@ class _InThreads:
 
 
 @contextmanager
-def at_once() -> Iterator[Hands]:
+def at_once() -> Iterator[Threads]:
     """The caller's own."""
     yield _AtOnce()
 
 
 @contextmanager
-def in_threads_of_the_driver() -> Iterator[Hands]:
+def in_threads_of_the_driver() -> Iterator[Threads]:
     """Threads, as long as the flow runs."""
     with (
         started_threads(THREADS, "acidlib-place") as steps,
