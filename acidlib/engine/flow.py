@@ -146,8 +146,8 @@ class _Line:
 class Flow(Generic[Result]):
     """Carries pieces out on a runner.
 
-    limit  how many are under way at a time, by the number of slots that the runner has then
-    name   what a job is called, by its first piece and what is done
+    limit    how many are under way at a time, by the number of slots that the runner has then
+    name     what a job is called, by its first piece and what is done
     threads  where it is done; by default in some of the driver, with a runner without slots in the caller's
     """
 
