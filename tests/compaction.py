@@ -11,7 +11,7 @@ from located import at
 
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
-from acidlib.engine.tasks import UnitTask, look_task, run_unit_task
+from acidlib.engine.tasks import Look, UnitTask, look_task, run_unit_task
 from acidlib.engine.units import collect_results
 from acidlib.model.generation import Generation
 from acidlib.model.location import Location
@@ -89,10 +89,17 @@ def prepared(
 
 
 def units_of(
-    found: Prepared, settings: RewriteSettings | None = None, matching: ColumnMatching | None = None
+    found: Prepared,
+    settings: RewriteSettings | None = None,
+    matching: ColumnMatching | None = None,
+    stores: Stores | None = None,
 ) -> tuple[Unit, ...]:
     """The units of a compaction; with `matching` for readers that find columns otherwise than Hive's."""
-    looked = {look.file.path: look_task(look, "look") for look in found.looks()}
+    stores, location = stores or Stores(), found.place.target.location
+    looked = {
+        file.path: look_task(Look(stores=stores, location=location, file=file, ways=ways), "look")
+        for file, ways in found.files_to_read()
+    }
     units = found.units(looked, settings or RewriteSettings(), site_settings(matching))
     return tuple(unit for unit in units if isinstance(unit, Unit))
 
@@ -140,7 +147,7 @@ def compact_directory(
     """
     stores, place = stores or Stores(), place_of(location)
     found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type, stores)
-    units = units_of(found, settings, matching)
+    units = units_of(found, settings, matching, stores)
     stage = stores.store(place).stage(place, unique="test", owner="test", now=time.time())
     try:
         results = tuple(

@@ -20,7 +20,7 @@ from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Task
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.engine.tasks import UnitTask, look_task
+from acidlib.engine.tasks import Look, UnitTask, look_task
 from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
 from acidlib.errors import AcidError, ConflictError, DefectError, MissingError, RefusedError, UnknownOutcomeError
 from acidlib.model.names import LONG_MAX
@@ -231,7 +231,8 @@ class PlaceCompactor:
 
     def _units(self, plan: Prepared) -> Part[tuple[Unit, ...] | tuple[JoinUnit, ...]]:
         """The files to make, once has been looked into what decides them."""
-        looks = plan.looks()
+        stores, location = self._services.stores, plan.place.target.location
+        looks = [Look(stores=stores, location=location, file=file, ways=ways) for file, ways in plan.files_to_read()]
         answers = yield tuple(one_task(Task(look_task, look, look.file.length, "look")) for look in looks)
         values = {look.file.path: done.get() for look, done in zip(looks, answers, strict=True)}
         part_bytes = part_bytes_on(self._services.runner.slots, self._settings.part_bytes)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from acidlib.engine.target import FULL, ListedPlace, Target
-from acidlib.engine.tasks import Look
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import SIDE_FILE_SUFFIX
@@ -38,26 +37,22 @@ class Prepared:
     schema  the file whose columns are the table's where these are not stated
     """
 
-    stores: Stores
     place: ListedPlace
     inputs: CompactionInputs
     schema: DataFile | None
 
-    def looks(self) -> tuple[Look, ...]:
-        """The files to read before units are known: delete files, or all files of an insert-only table."""
+    def files_to_read(self) -> tuple[tuple[DataFile, frozenset[JoinWay] | None], ...]:
+        """Those to read before units are known: all of insert-only tables, with ways to join them; else deletes."""
         target = self.place.target
         if target.is_insert_only:
             ways = ways_of(target.storage, target.properties)
-            return tuple(self._look(file, ways) for file in input_files(self.inputs))
-        return tuple(self._look(file) for file in delete_files(self.inputs))
-
-    def _look(self, file: DataFile, ways: frozenset[JoinWay] | None = None) -> Look:
-        return Look(stores=self.stores, location=self.place.target.location, file=file, ways=ways)
+            return tuple((file, ways) for file in input_files(self.inputs))
+        return tuple((file, None) for file in delete_files(self.inputs))
 
     def units(
         self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
     ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
-        """The files to make. `found`: what each look found, by its file's path; `common`: the settings of the run.
+        """The files to make. `found`: what was read of each file, by its path; `common`: the settings of the run.
 
         RefusedError where these could not become visible at once.
         """
@@ -129,7 +124,7 @@ def prepare(
         inputs = _with_logical_lengths(stores.fs(target.location), target.location, inputs)
         _prove_full_acid(target, inputs, files)
         schema = schema_file(inputs, lambda file: columns is not None or files.tail(file).rows > 0)
-    return Prepared(stores=stores, place=place, inputs=inputs, schema=schema)
+    return Prepared(place=place, inputs=inputs, schema=schema)
 
 
 def _with_logical_lengths(fs: FileSystem, location: Location, inputs: CompactionInputs) -> CompactionInputs:

@@ -1,4 +1,4 @@
-"""The encoded bucket property of an ACID row (the `bucket` column of its row id).
+"""The id of an ACID row, and its encoded bucket property (the `bucket` column).
 
 Source: Hive `BucketCodec`. The top three bits are the codec's version. Version 0 is the plain bucket number; version 1
 has twelve bits of bucket (27..16) and twelve of statement id (11..0), the bits between are reserved.
@@ -7,6 +7,12 @@ has twelve bits of bucket (27..16) and twelve of statement id (11..0), the bits 
 from __future__ import annotations
 
 from acidlib.errors import CorruptError, RefusedError
+
+Key = tuple[int, int, int]
+"""Write id, bucket property and row id of a row."""
+
+KeyRange = tuple[Key, Key]
+"""A lowest and a highest key; all those of a stripe, or of a file, lie between them or are them."""
 
 MAX_BUCKET = 4095
 MAX_STATEMENT = 4095

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from acidlib.model.rowid import Key
 from acidlib.orc.statistics import integer_range
 from acidlib.orc.tail import Tail
-from acidlib.rewrite.keys import Key
 
 KEY_INDEX = "hive.acid.key.index"
 """The name of the entry that has the last key of each stripe (Hive OrcRecordUpdater.KeyIndexBuilder)."""

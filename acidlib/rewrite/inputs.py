@@ -10,12 +10,12 @@ from itertools import accumulate
 
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
+from acidlib.model.rowid import Key
 from acidlib.model.units import DataFile, FileForm
 from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.rewrite.acid_footer import id_ranges_agree, key_index
-from acidlib.rewrite.keys import Key
 
 MOST_TAILS = 64
 """Tails that are kept of files that are not open; what statistics a file of many stripes has may be megabytes."""

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from acidlib.model.rowid import Key
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.kernels.jit import kernel, kernel_flags
 from acidlib.orc.kernels.vectors import filter_values
-
-Key = tuple[int, int, int]
-"""Write id, bucket property and row id of a row."""
-
-KeyRange = tuple[Key, Key]
-"""A lowest and a highest key; all those of a stripe, or of a file, lie between them or are them."""
 
 Indices = NDArray[np.int32] | Longs
 

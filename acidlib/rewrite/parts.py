@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 
 from acidlib.errors import CorruptError
+from acidlib.model.rowid import Key, KeyRange
 from acidlib.model.units import DataFile, StripeAction, StripeFacts, Unit, UnitResult
 from acidlib.orc.alignment import Alignment
 from acidlib.orc.source import DataFiles, SourceFile
@@ -21,7 +22,7 @@ from acidlib.points import Point, passing
 from acidlib.rewrite.acid_footer import acid_metadata
 from acidlib.rewrite.deletes import key_range, overlaps, read_deletes
 from acidlib.rewrite.inputs import InputFiles, OpenInput, open_input, open_inputs
-from acidlib.rewrite.keys import Key, KeyRange, Keys
+from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import new_file, removed_on_error
 from acidlib.rewrite.rows import RowStripe
 from acidlib.rewrite.stripe_keys import StripeKeys

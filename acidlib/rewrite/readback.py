@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acidlib.model.rowid import Key
 from acidlib.model.units import DataFile
 from acidlib.orc.source import DataFiles
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.rewrite.acid_footer import key_index
 from acidlib.rewrite.deletes import DeleteEvents
 from acidlib.rewrite.inputs import OpenInput
-from acidlib.rewrite.keys import Key, Keys
+from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.stripe_keys import StripeKeys
 
 

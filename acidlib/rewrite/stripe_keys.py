@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.rowid import decode_bucket, encode_bucket
+from acidlib.model.rowid import Key, KeyRange, decode_bucket, encode_bucket
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
 from acidlib.rewrite.acid_footer import IdRanges, id_ranges
 from acidlib.rewrite.inputs import OpenInput
-from acidlib.rewrite.keys import Key, KeyRange, Keys
+from acidlib.rewrite.keys import Keys
 
 OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
 INSERT, DELETE = 0, 2

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from acidlib.errors import RefusedError
+from acidlib.model.rowid import Key
 from acidlib.model.units import StripeAction, Unit, UnitResult
 from acidlib.orc.alignment import Alignment, align, has_names, names_agree, names_note
 from acidlib.orc.hive_types import parse_row_type
@@ -25,7 +26,7 @@ from acidlib.rewrite.deletes import DeleteEvents, read_deletes
 from acidlib.rewrite.filters import filter_sizes, plan_filters
 from acidlib.rewrite.graft import copy_unchanged, graft
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
-from acidlib.rewrite.keys import Key, Keys
+from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import Proof, file_options, new_file, removed_on_error, result_of_actions
 from acidlib.rewrite.readback import read_back
 from acidlib.rewrite.recode import KeptRows, encode_deletes, encode_rows

@@ -38,11 +38,11 @@ def test_a_major_compaction_reads_thirteen_tails_of_nine_files(table: Path) -> N
     driver = CountedFiles()
     found = prepared(table, MAJOR, stores=opened_by(driver))
     assert driver.tails_below(table) == once(ROWS[0], ROWS[-1])  # what proves it full ACID, and what tells the columns
-    for look in found.looks():
+    for file, _ in found.files_to_read():
         looking = CountedFiles()
-        assert event_buckets(look.file, InputFiles(str(table), looking)) == {0}
-        assert looking.tails_below(table) == once(look.file.directory)
-    assert len(found.looks()) == 2
+        assert event_buckets(file, InputFiles(str(table), looking)) == {0}
+        assert looking.tails_below(table) == once(file.directory)
+    assert len(found.files_to_read()) == 2
     [unit] = units_of(found)
     made = table / "made"
     rewriting = CountedFiles()
