@@ -51,28 +51,27 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
     spending = Spending(run.budget, services.clock)
     progress = RunProgress(services.progress, lambda: worker.in_flight)
     notes: list[str] = []
-    told = 0
+    ended_here = 0
 
-    def told_early(result: CompactionResult) -> None:
+    def shown_and_told(result: CompactionResult) -> None:
         progress.add(result)
         tell(result)
 
     if not run.dry_run:
         notes += backend.recover()
     if run.named:
-        jobs = _named_jobs(services, backend, run, spending, told_early, notes)
+        jobs = _named_jobs(services, backend, run, spending, shown_and_told, notes)
     elif backend.in_order:
         notes += backend.cautions()
-        jobs = _jobs_in_order(services, backend, run, spending, told_early)
+        jobs = _jobs_in_order(services, backend, run, spending, shown_and_told)
     else:
-        jobs = _chosen_jobs(services, backend, run, spending, told_early)
+        jobs = _chosen_jobs(services, backend, run, spending, shown_and_told)
     try:
         for result in worker.compact(jobs, while_waiting=progress.show):
-            told += 1
-            progress.add(result)
-            tell(result)
+            ended_here += 1
+            shown_and_told(result)
     except AcidError as error:
-        if not told:
+        if not ended_here:
             raise
         # what was done is reported all the same
         nowhere = Target(database="", table="", partition=None, location=NOWHERE)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.report.results import CompactionResult, CompactionTotals, Outcome
+from acidlib.report.results import FIGURES, CompactionResult, CompactionTotals, Outcome
 from acidlib.report.text import First, by_state, field, human_bytes, plural, relative, shortened, wrapped
 
 _NAMES_SHOWN, _ACTIONS_SHOWN, _FILES_SHOWN = 6, 12, 20
@@ -100,7 +100,7 @@ def _publication(publication: str, *, dry_run: bool) -> str:
 
 
 def _figures(result: CompactionResult, units: Sequence[UnitResult], *, dry_run: bool) -> list[str]:
-    figure = {name: f"{result.total(name) or 0:,}" for name in _COUNTS}
+    figure = {name: f"{result.total(name) or 0:,}" for name in FIGURES}
     copied, rewritten = ("to copy", "to rewrite") if dry_run else ("copied", "rewritten")
     rows = "{rows_in} in, {rows_deleted} deleted, {rows_aborted} aborted, {rows_out} out".format(**figure)
     lines = field("rows", "not counted" if result.total("rows_in") is None else rows)
@@ -116,20 +116,6 @@ def _figures(result: CompactionResult, units: Sequence[UnitResult], *, dry_run: 
     empty = [*result.empty_files]
     empty += [relative(path, result.location) for unit in units for path in unit.empty_files]
     return lines + (field("empty files", ", ".join(shortened(empty, _NAMES_SHOWN))) if empty else [])
-
-
-_COUNTS = (
-    "rows_in",
-    "rows_deleted",
-    "rows_aborted",
-    "rows_out",
-    "events_in",
-    "events_aborted",
-    "duplicate_events",
-    "events_out",
-    "stripes_copied",
-    "stripes_rewritten",
-)
 
 
 def _files(units: Sequence[UnitResult], location: str, *, verbose: bool) -> list[str]:

@@ -246,10 +246,8 @@ def test_a_request_for_a_table_that_was_made_anew_says_nothing_of_the_new_one(jo
     assert jobs.good("major_compact").states == ["ready for cleaning"]
 
 
-def test_a_named_run_in_the_order_of_names_lists_while_it_compacts(
-    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places = Places(tmp_path / "db.db" / "t", 10)
+def listed_by_threes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Has places listed three at a time; their names, as they are."""
     listed: list[str] = []
     real = selection.list_location
 
@@ -259,6 +257,14 @@ def test_a_named_run_in_the_order_of_names_lists_while_it_compacts(
 
     monkeypatch.setattr(selection, "list_location", counted)
     monkeypatch.setattr(turns, "PORTION", 3)
+    return listed
+
+
+def test_a_named_run_in_the_order_of_names_lists_while_it_compacts(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Places(tmp_path / "db.db" / "t", 10)
+    listed = listed_by_threes(monkeypatch)
     first = jobs("major_compact", *places.asked, "--order", "name", "--max-partitions", "4")
     assert ended(first, "ready for cleaning") == set(places.names[:4])
     assert sorted(listed) == places.names[:6]
@@ -289,15 +295,7 @@ def test_a_drain_lists_no_more_than_it_needs(
     places = Places(tmp_path / "db.db" / "t", 10)
     jobs.good("initiator", *places.asked, *OVER)
     places.damage(*places.names[:2])
-    listed: list[str] = []
-    real = selection.list_location
-
-    def counted(fs, location, **more):
-        listed.append(location.name)
-        return real(fs, location, **more)
-
-    monkeypatch.setattr(selection, "list_location", counted)
-    monkeypatch.setattr(turns, "PORTION", 3)
+    listed = listed_by_threes(monkeypatch)
     first = jobs("major_compact", "--order", order, "--max-partitions", "3")
     assert listed == places.names[:3]
     assert (ended(first, "failed"), ended(first, "ready for cleaning")) == ({"p=00", "p=01"}, {"p=02"})
