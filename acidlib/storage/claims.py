@@ -34,10 +34,11 @@ from acidlib.storage.renames import renamed
 
 CLAIM_DIRECTORY = "_acidlib_claim"
 STALE_SECONDS = 600.0
+TRIES_TO_CLAIM = 5
+"""How often a run makes its own directory before it leaves the place to others."""
 
 _GENERATION = re.compile(r"(\d+)\.(.+)")
 _FIRST_GENERATION = 1
-_TRIES = 5
 _LOOKS = 3
 
 
@@ -120,7 +121,7 @@ def claim(
     if fs.exists(str(location)) and not fs.is_directory(str(location)):
         raise RefusedError(f"Cannot claim {location}: because it is a file or a symbolic link")
     info = ClaimInfo(owner=owner, token=token, start=0.0, beat=0.0, process=process_identity())
-    for _ in range(_TRIES):
+    for _ in range(TRIES_TO_CLAIM):
         held = _try_to_claim(fs, location, info, beat_seconds, stale_seconds)
         if held is not None:
             return held

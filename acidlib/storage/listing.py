@@ -2,16 +2,19 @@
 
 import json
 import struct
+from collections import Counter
 from contextlib import suppress
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.location import Location
 from acidlib.model.names import BASE_PREFIX, METADATA_ACID_FILE
+from acidlib.storage.claims import TRIES_TO_CLAIM
 from acidlib.storage.filesystem import FileSystem, TreeEntry
 from acidlib.storage.staging import STAGING_PREFIX
 
 _LONG = struct.Struct(">q")
+_VANISHINGS = 2 * TRIES_TO_CLAIM
 _FORMATS = frozenset({"compacted", "truncated", "dropped"})
 
 UNFINISHED_FORMAT = "publishing"
@@ -53,14 +56,16 @@ def list_location(
 
 
 def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
-    vanished: set[str] = set()
+    vanished: Counter[str] = Counter()
     while True:
         try:
             return fs.list_tree(str(location), enter_hidden=False, missing=missing)
         except ConflictError as error:
-            if str(error) in vanished:
+            # a directory that was removed is not named again, but a run that tries to claim the place makes and removes
+            # the same one a few times
+            vanished[str(error)] += 1
+            if vanished[str(error)] == _VANISHINGS:
                 raise
-            vanished.add(str(error))  # one that was really removed is not named twice
 
 
 def data_format(fs: FileSystem, path: str) -> str:

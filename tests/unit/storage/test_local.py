@@ -15,7 +15,7 @@ from located import at
 from mounts import refuse_flag
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.storage import local
+from acidlib.storage import claims, local
 from acidlib.storage.discover import discover_location, discover_warehouse
 from acidlib.storage.filesystem import Entry, RenameFileSystem, as_acid_error
 from acidlib.storage.listing import data_format, flush_length, list_location
@@ -362,6 +362,22 @@ def test_when_a_directory_vanishes_meanwhile_all_is_listed_again(tmp_path: Path)
             return found
 
     assert list_location(Racing(), str(tmp_path)).top_directories() == ("base_2", "delta_1_1")
+
+
+def test_a_directory_that_comes_and_goes_does_not_end_the_listing(tmp_path: Path) -> None:
+    """A run that tries again to claim the place uses the same name."""
+    put(tmp_path, "delta_1_1/bucket_00000")
+    seen = 0
+
+    class Trying(LocalFileSystem):
+        def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+            nonlocal seen
+            seen += 1
+            if seen <= claims.TRIES_TO_CLAIM:
+                raise ConflictError(f"Cannot list {path}: because _acidlib_claim.x vanished while it was listed")
+            return super().list_directory(path, missing=missing)
+
+    assert list_location(Trying(), at(tmp_path)).top_directories() == ("delta_1_1",)
 
 
 def test_a_directory_that_is_named_and_never_there_is_a_conflict(tmp_path: Path) -> None:
