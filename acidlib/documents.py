@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from acidlib.setting_keys import KEYS, Key, Kind, Spelling
-from jobs import cleaner, initiator, major_compact, minor_compact, quickstart, show_compactions
+from jobs import cleaner, initiator, major_compact, minor_compact, quickstart, show_compactions, status
 
 ROOT = Path(__file__).resolve().parents[1]
 TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
@@ -20,6 +20,7 @@ JOBS: Mapping[str, click.Command] = {
     "initiator.py": initiator.main,
     "cleaner.py": cleaner.main,
     "show_compactions.py": show_compactions.main,
+    "status.py": status.main,
     "quickstart.py": quickstart.main,
 }
 

@@ -14,6 +14,8 @@ from rich.cells import cell_len
 Item = TypeVar("Item")
 
 WIDTH = 120
+NARROW = 80
+"""The columns of a terminal that nobody has widened: what is a table fits there."""
 _PLACES_SHOWN = 20
 _LABEL = 13
 _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
@@ -77,6 +79,16 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
+    """As `aligned`; where that takes more than 80 columns, the first cell of each row stands on a line of its own."""
+    to_right = tuple(right)
+    lines = aligned(rows, right=to_right)
+    if max(map(cell_len, lines), default=0) <= NARROW:
+        return lines
+    others = aligned([row[1:] for row in rows], right=[i - 1 for i in to_right])
+    return [line for row, rest in zip(rows, others, strict=True) for line in (row[0], f"  {rest}")]
 
 
 def _json_character(char: str) -> str:

@@ -30,7 +30,7 @@ from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.engine.spark import SparkRunner, SparkSession, hadoop_in_jvm
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage import rename_store
-from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
+from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions, status
 
 ROOT = Path(__file__).parents[2]
 TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
@@ -41,6 +41,7 @@ COMMANDS: dict[str, click.Command] = {
     "major_compact": major_compact.main,
     "minor_compact": minor_compact.main,
     "show_compactions": show_compactions.main,
+    "status": status.main,
 }
 
 

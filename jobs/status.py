@@ -1,0 +1,96 @@
+"""Shows how all tables are doing, and what is wrong: spark-submit jobs/status.py --help"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import jobs  # noqa: F401  # before anything else that may fail
+
+# isort: split
+import click
+
+from acidlib import __version__
+from acidlib.engine.command import JobCommand, print_pieces, services
+from acidlib.engine.environment import Environment
+from acidlib.engine.health import look
+from acidlib.engine.options import checked_filters, common_options, located
+from acidlib.engine.selection import Selection
+from acidlib.engine.target import Interpretation
+from acidlib.planning.health import Level
+from acidlib.planning.health_summary import status_of
+from acidlib.report.status import exit_status, status_document
+from acidlib.report.status_text import status_text
+from acidlib.report.text import json_text, one_line
+
+
+@click.command("status", cls=JobCommand, help="Show how all tables are doing, and what is wrong. Changes nothing.")
+@common_options
+@click.option("--location", metavar="URI", help="Only this table or partition, without a metastore.")
+@click.option("--warehouse", metavar="URI", help="Only tables below this directory, without a metastore.")
+@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
+@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
+@click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
+@click.option(
+    "--places",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    help="List no more places than these, those with requests first; 0: none.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "error", "never"]),
+    default="warning",
+    show_default=True,
+    help="From what on the exit status is not 0.",
+)
+def main(
+    *,
+    environment: Environment,
+    location: str | None,
+    warehouse: str | None,
+    tables: tuple[str, ...],
+    exclude: tuple[str, ...],
+    partitions: tuple[str, ...],
+    places: int,
+    fail_on: str,
+) -> Any:
+    """Look once."""
+    if location is not None or warehouse is not None:
+        if environment.names_metastore:
+            raise click.UsageError("--metastore-uri excludes --location and --warehouse")
+        if location is not None and warehouse is not None:
+            raise click.UsageError("--location and --warehouse exclude each other")
+        environment = environment.without_metastore()
+    checked_filters(tables, exclude, partitions)
+    selection = Selection(
+        location=located(environment, location),
+        warehouse=located(environment, warehouse),
+        tables=tables,
+        exclude=exclude,
+        partitions=partitions,
+        if_exists=True,
+    )
+    with services(environment, job="status", about="status") as found:
+        seen = look(environment, found, selection, Interpretation(), most_places=places)
+    status = status_of(seen.lake, seen.limits)
+    if environment.json:
+        document = {
+            "job": "status",
+            "version": __version__,
+            "run_id": found.worker_id,
+            **status_document(status, seen.lake.waits, seen.generation),
+            "notes": list(seen.notes),
+        }
+        print_pieces([json_text(document)])
+    else:
+        for note in seen.notes:
+            click.echo(f"note: {one_line(note)}", err=True)
+        print_pieces([status_text(status, seen.generation)])
+    raise SystemExit(exit_status(status.totals.level, None if fail_on == "never" else Level[fail_on.upper()]))
+
+
+if __name__ == "__main__":
+    main()
