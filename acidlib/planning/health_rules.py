@@ -189,7 +189,8 @@ def about_aborted(aborted: Mapping[tuple[str, str], int], limits: Limits) -> Ite
             )
     limit = limits.tables_aborted
     if 0 < limit.error <= many:
-        reason = f"{many:,} tables have more than {limits.table_aborted.warning:,.0f} aborted write ids"
+        have = _counted(many, "table has", "tables have")
+        reason = f"{have} more than {limits.table_aborted.warning:,.0f} aborted write ids"
         yield Finding(level=Level.ERROR, trouble=Trouble.ABORTED_IN_TABLES, reason=reason, setting=limit.error_key)
 
 
@@ -231,7 +232,8 @@ def about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
         reason = f"its deltas have {place.ratio:,.1f} times the bytes of its base, more than {limit.passed(level):g}"
         yield _at(place, level, Trouble.HEAVY_DELTAS, reason, limit.key(level))
     if place.aborted and limits.uncleaned.level(place.idle or 0) is not Level.OK:
-        reason = f"{place.aborted:,} directories hold nothing but rows of aborted transactions"
+        held = _counted(place.aborted, "directory holds", "directories hold")
+        reason = f"{held} nothing but rows of aborted transactions"
         yield _at(place, Level.WARNING, Trouble.ABORTED_ON_DISK, reason)
     if place.due and place.switched_off:
         yield _at(place, Level.WARNING, Trouble.SWITCHED_OFF, f"{place.switched_off}, and {place.due}")
@@ -239,7 +241,9 @@ def about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
         # what is being written now may well be queued by the next initiator
         yield _at(place, Level.WARNING, Trouble.DUE, f"no request for it waits, and {place.due}")
     if place.obsolete and place.cleaning_forbidden:
-        reason = f"{place.cleaning_forbidden}, and {place.obsolete:,} directories are obsolete"
+        reason = (
+            f"{place.cleaning_forbidden}, and {_counted(place.obsolete, 'directory is', 'directories are')} obsolete"
+        )
         yield _at(place, Level.WARNING, Trouble.CLEANING_FORBIDDEN, reason)
     yield from _left_behind(place)
 
@@ -258,6 +262,10 @@ def _left_behind(place: PlaceFigures) -> Iterator[Finding]:
     if place.removed:
         reason = f"{place.removed[0]} was taken out of sight by a cleaner that has ended; the next one removes it"
         yield _at(place, Level.WARNING, Trouble.REMOVAL_LEFT, reason)
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def _of(one: CompactionRequest, level: Level, trouble: Trouble, reason: str, setting: str | None = None) -> Finding:

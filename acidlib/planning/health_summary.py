@@ -124,7 +124,7 @@ def _figures(
             (place for place in looked or () if place.ratio is not None), key=lambda one: one.ratio or 0, default=None
         ),
         most_obsolete=max(looked or (), key=lambda place: place.obsolete_bytes, default=None),
-        obsolete_bytes=None if looked is None else sum(place.obsolete_bytes for place in looked),
+        obsolete_bytes=sum(place.obsolete_bytes for place in looked) if looked else None,
     )
 
 
