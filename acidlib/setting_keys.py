@@ -349,6 +349,12 @@ KEYS: tuple[Key, ...] = (
         meaning="status: so many bytes that wait for cleaning at one place are a warning.",
     ),
     Key(
+        name="acidlib.status.metrics.tables",
+        kind=Kind.COUNT,
+        default="100",
+        meaning="status: so many tables, the worst first, have metrics of their own.",
+    ),
+    Key(
         name="hive.txn.timeout",
         kind=Kind.DURATION,
         default="300s",

@@ -20,6 +20,7 @@ from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
 from acidlib.planning.health import Level
 from acidlib.planning.health_summary import status_of
+from acidlib.report.metrics import Run, push, registry_of, write_file
 from acidlib.report.status import exit_status, status_document
 from acidlib.report.status_text import status_text
 from acidlib.report.text import json_text, one_line
@@ -46,6 +47,8 @@ from acidlib.report.text import json_text, one_line
     show_default=True,
     help="From what on the exit status is not 0.",
 )
+@click.option("--metrics-file", metavar="FILE", help="Write metrics for node exporter there; ends in .prom.")
+@click.option("--push-gateway", metavar="URL", help="Push the metrics to a Prometheus push gateway.")
 def main(
     *,
     environment: Environment,
@@ -56,6 +59,8 @@ def main(
     partitions: tuple[str, ...],
     places: int,
     fail_on: str,
+    metrics_file: str | None,
+    push_gateway: str | None,
 ) -> Any:
     """Look once."""
     if location is not None or warehouse is not None:
@@ -64,6 +69,8 @@ def main(
         if location is not None and warehouse is not None:
             raise click.UsageError("--location and --warehouse exclude each other")
         environment = environment.without_metastore()
+    if metrics_file is not None and not metrics_file.endswith(".prom"):
+        raise click.UsageError("--metrics-file has to end in .prom: node exporter passes over other names")
     checked_filters(tables, exclude, partitions)
     selection = Selection(
         location=located(environment, location),
@@ -76,6 +83,19 @@ def main(
     with services(environment, job="status", about="status") as found:
         seen = look(environment, found, selection, Interpretation(), most_places=places)
     status = status_of(seen.lake, seen.limits)
+    if metrics_file is not None or push_gateway is not None:
+        run = Run(
+            status=status,
+            generation=seen.generation,
+            began=seen.lake.now_ms / 1000,
+            seconds=found.clock() - seen.lake.now_ms / 1000,
+            most_tables=environment.settings.integer("acidlib.status.metrics.tables"),
+        )
+        registry = registry_of(run)
+        if metrics_file is not None:
+            write_file(registry, metrics_file)
+        if push_gateway is not None:
+            push(registry, push_gateway)
     if environment.json:
         document = {
             "job": "status",

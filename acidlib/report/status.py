@@ -58,7 +58,7 @@ def figures_document(one: Figures, generation: Generation) -> dict[str, Any]:
         "table": one.table,
         "level": one.level.label,
         "findings": one.findings,
-        "requests": {state.label_of(generation): _in_state(one.requests[state]) for state in State},
+        "requests": [_in_state(state.label_of(generation), one.requests[state]) for state in State],
         "failed_in_a_row": one.failed,
         "failed_place": one.failed_name,
         "refused_in_a_row": one.refused,
@@ -89,8 +89,8 @@ def waits_document(one: Waits) -> dict[str, Any]:
     }
 
 
-def _in_state(one: InState) -> dict[str, Any]:
-    return {"count": one.count, "oldest_age": one.oldest, "oldest_place": one.name}
+def _in_state(state: str, one: InState) -> dict[str, Any]:
+    return {"state": state, "count": one.count, "oldest_age": one.oldest, "oldest_place": one.name}
 
 
 def _place(one: PlaceFigures | None) -> dict[str, Any] | None:
