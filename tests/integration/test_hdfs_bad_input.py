@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hdfs_tables import downloaded, uploaded
 from judges import merge
+from long_runs import amount
 from servers.hdfs import Hdfs
 
 from acidlib.engine import compact_place
@@ -239,20 +240,22 @@ def as_user(hdfs: Hdfs, user: str, table: Location) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(
-    ("run", "how", "step"),
-    [
-        ("major", "safe mode", "_rename_one"),
-        ("minor of two renames", "safe mode", "_rename_both"),
-        ("minor of two renames", "quota of names", "make_file"),
-        ("minor of two renames", "quota of names", "publish"),
-        ("major", "quota of bytes", "make_file"),
-        ("minor of two renames", "quota of bytes", "publish"),
-        ("major", "rights", "create_staging"),
-        ("minor of two renames", "rights", "make_file"),
-        ("minor of two renames", "rights", "_rename_both"),
-    ],
-)
+FAULTS = [
+    ("minor of two renames", "safe mode", "_rename_both"),
+    ("minor of two renames", "quota of names", "publish"),
+    ("major", "quota of bytes", "make_file"),
+    ("major", "rights", "create_staging"),
+    ("minor of two renames", "rights", "_rename_both"),
+]
+MORE_FAULTS = [
+    ("major", "safe mode", "_rename_one"),
+    ("minor of two renames", "quota of names", "make_file"),
+    ("minor of two renames", "quota of bytes", "publish"),
+    ("minor of two renames", "rights", "make_file"),
+]
+
+
+@pytest.mark.parametrize(("run", "how", "step"), amount(FAULTS, long=FAULTS + MORE_FAULTS))
 def test_a_fault_on_the_way(
     hdfs: Hdfs, jobs: Jobs, table: Location, tmp_path: Path, run: str, how: str, step: str
 ) -> None:
@@ -276,7 +279,7 @@ def test_a_fault_on_the_way(
         settle(hdfs, jobs, table, run, before, tmp_path)
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", amount(["minor of two renames"], long=list(RUNS)))
 def test_a_name_node_that_dies_at_the_publication(
     whole: Hdfs, jobs: Jobs, table: Location, tmp_path: Path, run: str
 ) -> None:

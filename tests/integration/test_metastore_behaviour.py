@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 import sqlalchemy
+from long_runs import amount
 from metastore_behaviour import (
     TIMEOUT,
     CompactionTransactions,
@@ -286,7 +287,9 @@ def last_heartbeat(hms: Hms, lock_id: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("metastore", "end"), [(Generation.HIVE3, "kill"), (Generation.HIVE4, "stop")], indirect=["metastore"]
+    ("metastore", "end"),
+    amount([(Generation.HIVE3, "kill")], long=[(Generation.HIVE3, "kill"), (Generation.HIVE4, "stop")]),
+    indirect=["metastore"],
 )
 def test_heartbeats_go_on_after_a_restart_of_the_metastore(
     metastore: Metastore, hms: Hms, beats: Heartbeater, end: str

@@ -6,11 +6,12 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from long_runs import amount
 from servers.fleet import Servers
 from servers.java import java_home
 from servers.metastore import Metastore
@@ -26,6 +27,10 @@ from integration.metastore_writes import FULL_ACID, NewTable, Writes
 pytestmark = pytest.mark.live
 
 HIVE3_AND_4 = pytest.mark.parametrize("generation", list(Generation), ids=str)
+# servers with settings of their own, and restarts: the client is the same for both
+FRAMED = amount([Generation.HIVE4], long=list(Generation))
+SECURE = pytest.mark.parametrize("generation", amount([Generation.HIVE4], long=list(Generation)), ids=str)
+RESTARTED = pytest.mark.parametrize("generation", amount([Generation.HIVE3], long=list(Generation)), ids=str)
 QUICK = ConnectionOptions(connect_timeout_seconds=3, attempts=2)
 HINT = r"\(is it a metastore, with the same settings of framed transport, TLS and SASL\?\)"
 
@@ -85,7 +90,7 @@ def test_failover_to_the_second_uri(metastore: Metastore) -> None:
         assert hms.uri == metastore.uri
 
 
-@HIVE3_AND_4
+@RESTARTED
 def test_a_restart_between_two_calls_is_not_noticed(metastore: Metastore) -> None:
     with reach(metastore.uri) as hms:
         first = hms.open_txn(TxnType.DEFAULT, "transport test")
@@ -181,14 +186,11 @@ def test_postgresql_is_no_metastore(hive4_metastore: Metastore) -> None:
 @pytest.fixture(scope="module")
 def framed_metastores(servers: Servers) -> Iterator[dict[Generation, Metastore]]:
     setting = {"hive.metastore.thrift.framed.transport.enabled": "true"}
-    with (
-        servers.metastore(Generation.HIVE3, properties=setting) as hive3,
-        servers.metastore(Generation.HIVE4, properties=setting) as hive4,
-    ):
-        yield {Generation.HIVE3: hive3, Generation.HIVE4: hive4}
+    with ExitStack() as stack:
+        yield {one: stack.enter_context(servers.metastore(one, properties=setting)) for one in FRAMED}
 
 
-@HIVE3_AND_4
+@pytest.mark.parametrize("generation", FRAMED, ids=str)
 def test_framed_transport(framed_metastores: dict[Generation, Metastore], generation: Generation) -> None:
     metastore = framed_metastores[generation]
     assert works(reach(metastore.uri, ConnectionOptions(framed=True)))
@@ -198,7 +200,7 @@ def test_framed_transport(framed_metastores: dict[Generation, Metastore], genera
         assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 100
 
 
-@HIVE3_AND_4
+@pytest.mark.parametrize("generation", FRAMED, ids=str)
 def test_a_buffered_client_at_a_framed_server(
     framed_metastores: dict[Generation, Metastore], generation: Generation
 ) -> None:
@@ -226,7 +228,7 @@ def keystore(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
-@HIVE3_AND_4
+@SECURE
 def test_tls(servers: Servers, keystore: Path, generation: Generation) -> None:
     properties = {
         "hive.metastore.use.SSL": "true",

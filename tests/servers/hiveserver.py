@@ -12,6 +12,7 @@ from acidlib.model.generation import Generation
 from servers.daemon import Daemon
 from servers.jars import compiled
 from servers.metastore import Metastore
+from servers.settings import write_site
 from servers.sql import Hive
 
 HEAP = "1500m"
@@ -65,8 +66,6 @@ class HiveServer(Daemon):
         work = self.work_dir
         own = {
             "hadoop.tmp.dir": str(work),
-            "fs.file.impl": LOCAL_FILES.stem,
-            "fs.AbstractFileSystem.file.impl": f"{LOCAL_FILES.stem}$Abstract",
             "hive.exec.scratchdir": (work / "scratch").as_uri(),
             "hive.exec.local.scratchdir": str(work / "local"),
             "hive.downloaded.resources.dir": str(work / "resources"),
@@ -132,6 +131,13 @@ class HiveServer(Daemon):
 
     def _prepare(self) -> None:
         self.metastore.start()
+        # what makes settings of its own, such as the cache of Tez, reads no hive-site.xml
+        local_files = {
+            "fs.file.impl": LOCAL_FILES.stem,
+            "fs.AbstractFileSystem.file.impl": f"{LOCAL_FILES.stem}$Abstract",
+        }
+        self.conf_dir.mkdir(parents=True)
+        write_site(self.conf_dir / "core-site.xml", local_files)
         scratch = self.work_dir / "scratch"
         scratch.mkdir(exist_ok=True)
         scratch.chmod(0o733)  # HiveServer2 refuses one that others cannot write to
