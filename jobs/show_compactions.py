@@ -14,7 +14,7 @@ import click
 
 from acidlib import __version__
 from acidlib.engine.blockers import blockers
-from acidlib.engine.command import JobCommand, print_pieces
+from acidlib.engine.command import JobCommand, print_pieces, run_facts
 from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_requests
 from acidlib.engine.options import common_options
@@ -45,6 +45,7 @@ def main(*, environment: Environment, show_blockers: bool) -> Any:
         "job": "show_compactions",
         "version": __version__,
         "run_id": None,
+        **run_facts(environment).document(),
         "compactions": rows,
         **({} if held is None else {"blockers": held}),
         "totals": {"compactions": len(rows)},

@@ -12,7 +12,7 @@ import jobs  # noqa: F401  # before anything else that may fail
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import JobCommand, print_pieces, services
+from acidlib.engine.command import JobCommand, print_pieces, run_facts, services, tell
 from acidlib.engine.environment import Environment
 from acidlib.engine.health import look
 from acidlib.engine.options import checked_filters, common_options, located
@@ -20,10 +20,11 @@ from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
 from acidlib.planning.health import Level
 from acidlib.planning.health_summary import status_of
+from acidlib.report.log import NOTE
 from acidlib.report.metrics import Run, push, registry_of, write_file
 from acidlib.report.status import exit_status, status_document
 from acidlib.report.status_text import status_text
-from acidlib.report.text import json_text, one_line
+from acidlib.report.text import json_text
 
 
 @click.command("status", cls=JobCommand, help="Show how all tables are doing, and what is wrong. Changes nothing.")
@@ -101,13 +102,14 @@ def main(
             "job": "status",
             "version": __version__,
             "run_id": found.worker_id,
+            **run_facts(environment).document(),
             **status_document(status, seen.lake.waits, seen.generation),
             "notes": list(seen.notes),
         }
         print_pieces([json_text(document)])
     else:
         for note in seen.notes:
-            click.echo(f"note: {one_line(note)}", err=True)
+            tell(note, level=NOTE)
         print_pieces([status_text(status, seen.generation)])
     raise SystemExit(exit_status(status.totals.level, None if fail_on == "never" else Level[fail_on.upper()]))
 

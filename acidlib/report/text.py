@@ -63,8 +63,12 @@ def json_text(document: Mapping[str, Any]) -> str:
 
     JSON escapes the first 32 control characters only: not the others, nor marks that turn the direction of a line.
     """
-    lines = json.dumps(document, indent=2, ensure_ascii=False).split("\n")
-    return "\n".join(line if line.isprintable() else "".join(map(_json_character, line)) for line in lines)
+    return "\n".join(map(json_characters, json.dumps(document, indent=2, ensure_ascii=False).split("\n")))
+
+
+def json_characters(line: str) -> str:
+    """A line of JSON in which everything that a terminal interprets is escaped."""
+    return line if line.isprintable() else "".join(map(_json_character, line))
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:

@@ -22,13 +22,14 @@ from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Tro
 from acidlib.planning.health_summary import status_of
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
-from acidlib.report.run_report import JsonForm
+from acidlib.report.run_report import JsonForm, RunFacts, SetValue
 from acidlib.report.show import show_document
 from acidlib.report.status import status_document
 from jobs import show_compactions, status
 
 PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
-RUN: dict[str, Any] = {"version": "1", "run_id": "r"}
+FACTS = RunFacts(start_ms=1, end_ms=2, settings=(SetValue(name="n", value="v", source="--set"),))
+RUN: dict[str, Any] = {"version": "1", "run_id": "r", "facts": lambda: FACTS}
 ACTION = PlannedAction(
     path="f", first_stripe=0, stripes=1, copy=True, bytes=1, rows=1, deleted=0, aborted=0, reason="all of it stays"
 )
@@ -69,6 +70,7 @@ def cleaner() -> dict[str, Any]:
 def printed(*words: str, job: click.Command = show_compactions.main) -> dict[str, Any]:
     """What a job prints that needs neither Spark nor a metastore."""
     command = [*words, "--output", "json", "--metastore-uri", "none", "--queue-url", "sqlite://"]
+    command += ["--set", "acidlib.retention=2d"]
     document: dict[str, Any] = json.loads(CliRunner().invoke(job, command).stdout)
     return document
 
