@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -10,7 +9,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.requests import State
 from acidlib.planning.health import Figures, Finding, InState, Level, Status, Transaction
 from acidlib.planning.health_rules import words
-from acidlib.report.text import NARROW, fitted, human_bytes, one_line, plural
+from acidlib.report.text import NARROW, fitted, human_bytes, plural, wrapped
 
 _LABEL = 14
 _SHOWN_OF_A_KIND = 5
@@ -104,7 +103,8 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         for one in shown:
             about = "" if one.name is None else f"{one.name}: "
             where = "" if one.location is None or len(shown) > 1 else f" ({one.location})"
-            yield from _wrapped(f"{level.label:<8}{about}{trouble.value}: {one.reason}{where}", " " * 8)
+            line = f"{level.label:<8}{about}{trouble.value}: {one.reason}{where}"
+            yield from wrapped(line, "", " " * 8, width=NARROW)
         if len(shown) < len(some):
             yield f"{'':<8}and {len(some) - len(shown):,} more: {trouble.value}"
 
@@ -131,10 +131,4 @@ def _row(one: Figures) -> tuple[str, ...]:
 
 
 def _fact(label: str, text: str) -> list[str]:
-    return _wrapped(f"{label:<{_LABEL}}{text}", " " * _LABEL)
-
-
-def _wrapped(text: str, hanging: str) -> list[str]:
-    return textwrap.wrap(
-        one_line(text), NARROW, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
-    )
+    return wrapped(f"{label:<{_LABEL}}{text}", "", " " * _LABEL, width=NARROW)

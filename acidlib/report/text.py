@@ -99,11 +99,11 @@ def _json_character(char: str) -> str:
     return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
-def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Lines of at most 120 columns where words allow it; those after the first are indented by `hanging`."""
+def wrapped(text: str, indent: str = "", hanging: str | None = None, *, width: int = WIDTH) -> list[str]:
+    """Lines of at most so many columns where words allow it; those after the first are indented by `hanging`."""
     return textwrap.wrap(
         one_line(text),
-        WIDTH,
+        width,
         initial_indent=indent,
         subsequent_indent=indent if hanging is None else hanging,
         break_long_words=False,
