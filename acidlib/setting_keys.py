@@ -232,8 +232,9 @@ KEYS: tuple[Key, ...] = (
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
         kind=Kind.DURATION,
         default="1h",
-        meaning="status: a request that has waited so long to be begun is a warning. In all levels 0 means never.",
+        meaning="status: a request that has waited so long to be begun is a warning. In all levels 0 or less is never.",
         unit="h",
+        least=None,
     ),
     Key(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.error",
@@ -241,6 +242,7 @@ KEYS: tuple[Key, ...] = (
         default="12h",
         meaning="status: one that has waited so long is an error.",
         unit="h",
+        least=None,
     ),
     Key(
         name="acidlib.status.working.threshold",
@@ -256,6 +258,7 @@ KEYS: tuple[Key, ...] = (
         default="24h",
         meaning="status: a request that has been ready for cleaning for so long is a warning; so is what it waits for.",
         unit="h",
+        least=None,
     ),
     Key(
         name="metastore.compactor.failed.compaction.ratio.threshold",
@@ -263,6 +266,7 @@ KEYS: tuple[Key, ...] = (
         default="0.01",
         meaning="status: such a share of places whose last compaction failed or was not initiated, among these and "
         "those where it succeeded, is a warning.",
+        least=None,
     ),
     Key(
         name="acidlib.status.refused.threshold",
@@ -276,6 +280,7 @@ KEYS: tuple[Key, ...] = (
         default="24h",
         meaning="status: a transaction that has been open for so long is a warning.",
         unit="h",
+        least=None,
     ),
     Key(
         name="metastore.compactor.oldest.open.txn.threshold.error",
@@ -283,6 +288,7 @@ KEYS: tuple[Key, ...] = (
         default="72h",
         meaning="status: one that has been open for so long is an error.",
         unit="h",
+        least=None,
     ),
     Key(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
@@ -290,6 +296,7 @@ KEYS: tuple[Key, ...] = (
         default="24h",
         meaning="status: an aborted transaction that is remembered for so long is a warning.",
         unit="h",
+        least=None,
     ),
     Key(
         name="metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
@@ -297,6 +304,7 @@ KEYS: tuple[Key, ...] = (
         default="48h",
         meaning="status: one that is remembered for so long is an error.",
         unit="h",
+        least=None,
     ),
     Key(
         name="metastore.acidmetrics.table.aborted.txns.threshold",
@@ -304,30 +312,35 @@ KEYS: tuple[Key, ...] = (
         default="1500",
         meaning="status: a table with more aborted write ids than this counts as one with many.",
         aliases=("hive.metastore.acidmetrics.table.aborted.txns.threshold",),
+        least=None,
     ),
     Key(
         name="metastore.compactor.tables.with.aborted.txn.threshold",
         kind=Kind.COUNT,
         default="1",
         meaning="status: so many such tables are an error; each of them is a warning.",
+        least=None,
     ),
     Key(
         name="hive.compactor.active.delta.dir.threshold",
         kind=Kind.COUNT,
         default="200",
         meaning="status: more deltas than this that a reader of one place has to merge are a warning.",
+        least=None,
     ),
     Key(
         name="hive.compactor.obsolete.delta.dir.threshold",
         kind=Kind.COUNT,
         default="200",
         meaning="status: more obsolete directories than this at one place are a warning.",
+        least=None,
     ),
     Key(
         name="hive.compactor.small.delta.dir.threshold",
         kind=Kind.COUNT,
         default="200",
         meaning="status: more small deltas than this at one place are a warning.",
+        least=None,
     ),
     Key(
         name="metastore.deltametrics.delta.pct.threshold",
@@ -335,6 +348,7 @@ KEYS: tuple[Key, ...] = (
         default="0.01",
         meaning="status: a delta with a smaller share of its base's bytes than this counts as small.",
         aliases=("hive.txn.acid.metrics.delta.pct.threshold",),
+        least=None,
     ),
     Key(
         name="acidlib.status.delta.ratio.threshold",

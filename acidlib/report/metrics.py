@@ -6,6 +6,7 @@ nobody counted. Hive's and Cloudera's names stand beside ours in docs/monitoring
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 PUSH_JOB = "acidlib_status"
 """The label `job` of what is pushed."""
+
+_USER = re.compile(r"(?<=//)[^/@]*@")
+"""Name and password in a URL."""
 
 Sample = tuple[tuple[str, ...], float | None]
 """The values of the labels, and the value."""
@@ -83,7 +87,8 @@ def push(registry: CollectorRegistry, url: str) -> None:
         _client().push_to_gateway(url, job=PUSH_JOB, registry=registry)
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise RetryError(f"Cannot push the metrics to {url}: because {reason}") from error
+        shown = _USER.sub("", url)
+        raise RetryError(f"Cannot push the metrics to {shown}: because {str(reason).replace(url, shown)}") from error
 
 
 def _client() -> Any:

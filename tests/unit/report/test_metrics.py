@@ -124,6 +124,9 @@ def test_a_gateway_is_told_all_and_one_that_is_away_is_an_error() -> None:
         server.shutdown()
     with pytest.raises(RetryError, match=r"because .*refused"):
         push(registry_of(run()), url)
+    with pytest.raises(RetryError) as hidden:
+        push(registry_of(run()), "http://ann:secret@nowhere.invalid:port")
+    assert "secret" not in str(hidden.value)
 
 
 def test_the_table_of_the_document_is_up_to_date() -> None:
