@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from acidlib.errors import RefusedError, RetryError
@@ -85,7 +86,7 @@ def push(registry: CollectorRegistry, url: str) -> None:
     """Replace what a push gateway has of this job."""
     try:
         _client().push_to_gateway(url, job=PUSH_JOB, registry=registry)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         shown = _USER.sub("", url)
         raise RetryError(f"Cannot push the metrics to {shown}: because {str(reason).replace(url, shown)}") from error
