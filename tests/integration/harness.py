@@ -28,9 +28,9 @@ from servers.java import SMALL
 from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.engine.spark import SparkRunner, SparkSession, hadoop_in_jvm
+from acidlib.jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage import rename_store
-from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions
 
 ROOT = Path(__file__).parents[2]
 TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
