@@ -51,6 +51,7 @@ class Surroundings:
         self.runner: Runner = LocalRunner(lambda: uuid.uuid4().hex)
         self.clock: Callable[[], float] = time.time
         self.hadoop: Mapping[str, str] = {}
+        self.placed = False
         self.jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
         self.pause: Callable[[float], None] = time.sleep
 
@@ -64,6 +65,7 @@ AROUND = Surroundings()
 IN_PROCESS = Machine(
     session=AROUND.session,
     hadoop=lambda: AROUND.hadoop,
+    placed=lambda: AROUND.placed,
     jvm=lambda: AROUND.jvm(),
     clock=lambda: AROUND.clock(),
     pause=lambda seconds: AROUND.pause(seconds),
