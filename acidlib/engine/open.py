@@ -25,7 +25,6 @@ from acidlib.metastore.options import options_from_settings
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.locks import Service
-from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Settings, parse_duration
 
 TXN_TIMEOUT = "metastore.txn.timeout"
@@ -35,7 +34,7 @@ TXN_TIMEOUT = "metastore.txn.timeout"
 def open_backend(where: Environment, services: Services, interpretation: Interpretation) -> Iterator[Backend]:
     """What the initiator and the compaction jobs work on."""
     if not where.metastore:
-        with SqlQueue(where.queue_url) as queue:
+        with where.queue() as queue:
             yield StandaloneBackend(services, queue, interpretation)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
@@ -50,7 +49,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
 def open_cleaning(where: Environment, services: Services, options: CleanerOptions) -> Iterator[Cleaning]:
     """What the cleaner works on."""
     if not where.metastore:
-        with SqlQueue(where.queue_url) as queue:
+        with where.queue() as queue:
             yield standalone_cleaning(services, queue, options)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
@@ -66,13 +65,13 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
 def open_requests(where: Environment) -> Iterator[tuple[tuple[CompactionRequest, ...], Generation, Hms | None]]:
     """All requests, newest first, whose names of states they have, and the metastore where there is one."""
     if not where.metastore:
-        with SqlQueue(where.queue_url) as queue:
+        with where.queue() as queue:
             yield queue.show(), Generation.HIVE4, None
         return
     with where.connect() as hms:
         requests: tuple[CompactionRequest, ...] = hms.show_compactions()
         if hms.generation is Generation.HIVE3:
-            with SqlQueue(where.queue_url) as queue:
+            with where.queue() as queue:
                 # what our queue, or what only the database of the metastore, knows of each request
                 ours = tuple(row for row in queue.show() if row.facts.metastore == where.metastore_name)
                 requests = queue.show() if queue.schema_version is not None else (*ours, *requests)
@@ -93,7 +92,7 @@ def hive4_metastore(where: Environment, settings: Settings, hms: Hms, beats: Hea
 @contextmanager
 def hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterator[Hive3Metastore]:
     """A Hive 3.1 metastore, with the queue in its own database where its URL is given, else with ours."""
-    with SqlQueue(where.queue_url) as queue:
+    with where.queue() as queue:
         yield Hive3Metastore(
             hms=hms,
             beats=beats,

@@ -87,7 +87,13 @@ def common_options(function: _Command) -> _Command:
         del debug  # JobCommand has it
         with _usage():
             metastore = stated_uris(metastore_uri)
-        found = read_environment(metastore=metastore, queue_url=queue_url, assignments=assignments, output=output)
+        found = read_environment(
+            metastore=metastore,
+            queue_url=queue_url,
+            assignments=assignments,
+            output=output,
+            is_placed=Machine.current().placed(),
+        )
         return function(environment=found, **options)
 
     return wrapped

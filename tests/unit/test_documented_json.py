@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from acidlib.documents import OPTIONS
 from acidlib.engine.blockers import Blocker
 from acidlib.errors import AcidError
+from acidlib.jobs import show_compactions
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
 from acidlib.report.run_report import JsonForm
 from acidlib.report.show import show_document
-from jobs import show_compactions
 
 PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
 RUN: dict[str, Any] = {"version": "1", "run_id": "r"}
