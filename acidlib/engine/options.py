@@ -147,6 +147,27 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
     return decorate
 
 
+def place_argument(function: _Command) -> _Command:
+    """PLACE, another way to say --location, or --table with --partition. Has to stand above `selection_options`."""
+
+    @click.argument("place", required=False)
+    @functools.wraps(function)
+    def wrapped(*, place: str | None, **options: Any) -> Any:
+        if place is not None:
+            if options["location"] is not None or options["warehouse"] is not None or options["tables"]:
+                raise click.UsageError(f"{place} names a place already: --location, --warehouse and --table cannot")
+            if place.startswith(("/", ".")) or ":/" in place:
+                options["location"] = place
+            else:
+                table, _, partition = place.partition("/")
+                options["tables"] = (table,)
+                if partition:
+                    options["partitions"] = (partition, *options["partitions"])
+        return function(**options)
+
+    return wrapped
+
+
 def if_exists_option(function: _Command) -> _Command:
     """--if-exists; passes `if_exists`."""
     words = (

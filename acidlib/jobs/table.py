@@ -54,6 +54,12 @@ JOBS: Sequence[Job] = (
     Job(name="initiator", module="initiator", summary="Look at all tables and queue what is over Hive's thresholds."),
     Job(name="cleaner", module="cleaner", summary="Remove what compactions made obsolete."),
     Job(name="show", module="show_compactions", summary="Show the queue and its history.", spark=False),
+    Job(
+        name="show-place",
+        module="show_place",
+        summary="Show what is in a table, and what readers read of it.",
+        inside=True,
+    ),
     Job(name="warm", module="warm", summary="Compile the kernels, once for an installation.", spark=False, file=False),
     Job(name="pack", module="pack", summary="Make one archive for --archives.", spark=False, file=False),
     Job(name="quickstart", module="quickstart", summary="Show each step on a copy of two tables that Hive wrote."),

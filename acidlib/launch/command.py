@@ -43,6 +43,14 @@ class Commands(click.Group):
         ctx.obj = spark
         return super().parse_args(ctx, [*rest, *args[ours:]])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """`show PLACE` is `show-place PLACE`."""
+        if args[0] == "show" and len(args) > 1 and not args[1].startswith("-"):
+            args = ["show-place", *args[1:]]
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of the table."""
         del ctx

@@ -17,9 +17,11 @@ from acidlib.jobs import show_compactions
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.places import ShownPart, ShownPlace, places_document
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
 from acidlib.report.run_report import JsonForm
 from acidlib.report.show import show_document
+from acidlib.report.text import json_text
 
 PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
 RUN: dict[str, Any] = {"version": "1", "run_id": "r"}
@@ -73,10 +75,21 @@ def shown() -> dict[str, Any]:
     return printed() | {"compactions": show_document([request]), "blockers": [blocker.document()]}
 
 
+def show_place() -> dict[str, Any]:
+    part = ShownPart(
+        path="base_1", kind="base", first_write_id=0, last_write_id=1, reader="read", why="it is the newest", files=1,
+        bytes=1, rows=1, damage=None,
+    )  # fmt: skip
+    about = {"job": "show_place", "version": "1", "run_id": None}
+    document: dict[str, Any] = json.loads(json_text(about | places_document([ShownPlace(**PLACE, parts=(part,))])))
+    return document
+
+
 PRODUCED = {
     "major_compact, minor_compact": compaction,
     "initiator": initiator,
     "cleaner": cleaner,
+    "show_place": show_place,
     "show_compactions": shown,
     "Errors": lambda: printed("--no-such-option"),
 }

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -98,3 +99,9 @@ def test_words_that_are_wrong_are_told_before_a_driver_is_placed(submitted: Subm
     ran = called(*PLACED, *ALONE, "--no-such-option")
     assert (ran.exit_code, submitted.words) == (2, [])
     assert "No such option '--no-such-option'" in ran.output
+
+
+def test_show_with_a_place_shows_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run", lambda job, *, words, **_: click.echo(f"{job.module} {words}"))
+    assert called("show", "/t", "--all-committed").output == "show_place ['/t', '--all-committed']\n"
+    assert called("show", "--blockers").output == "show_compactions ['--blockers']\n"
