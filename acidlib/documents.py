@@ -11,22 +11,14 @@ from pathlib import Path
 
 import click
 
+from acidlib.jobs import table
 from acidlib.report.metrics import METRICS
 from acidlib.setting_keys import KEYS, Key, Kind, Spelling
-from jobs import cleaner, initiator, major_compact, minor_compact, quickstart, show_compactions, status
 
 ROOT = Path(__file__).resolve().parents[1]
 TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
 MONITORING = ROOT / "docs" / "monitoring.md"
-JOBS: Mapping[str, click.Command] = {
-    "major_compact.py": major_compact.main,
-    "minor_compact.py": minor_compact.main,
-    "initiator.py": initiator.main,
-    "cleaner.py": cleaner.main,
-    "show_compactions.py": show_compactions.main,
-    "status.py": status.main,
-    "quickstart.py": quickstart.main,
-}
+JOBS: Mapping[str, click.Command] = {job.title: job.load() for job in table.JOBS}
 
 _TOML_HEAD = """\
 # Settings of the compaction engine, under Hive's own property names. Every line below is the default, commented out.

@@ -17,10 +17,10 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from acidlib import __version__
-from acidlib.engine.environment import ROOT, Environment
+from acidlib.engine.environment import Environment
 from acidlib.engine.runner import Application, Runner
 from acidlib.engine.services import WORKER_PREFIX, Services
-from acidlib.engine.spark import SparkSession, hadoop_in_jvm, hadoop_properties
+from acidlib.engine.spark import SparkSession, driver_is_placed, hadoop_in_jvm, hadoop_properties
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.report.log import ERROR, NOTE, WARNING, LogFormat, LogLines
 from acidlib.report.progress import TerminalProgress
@@ -49,6 +49,7 @@ class Machine:
 
     session  where tasks run
     hadoop   what Spark's configuration says of Hadoop
+    placed   whether Spark chose it for the driver
     jvm      py4j's view of the JVM of Spark, and the configuration of Hadoop in it
     clock    epoch seconds
     pause    waits for so many seconds
@@ -56,6 +57,7 @@ class Machine:
 
     session: Session = SparkSession
     hadoop: Callable[[], Mapping[str, str]] = hadoop_properties
+    placed: Callable[[], bool] = driver_is_placed
     jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep
@@ -178,7 +180,6 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
         progress.note(warning, level=WARNING)
     conf = {
         "spark.ui.showConsoleProgress": "false",
-        "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.scheduler.mode": "FAIR",  # between the pools of small files and of large ones
     }
     yarn_queue = environment.settings.text("hive.compactor.job.queue")

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from acidlib.engine.placed import QUEUE_IN_A_FILE
+from acidlib.errors import RefusedError
+from acidlib.installed import conf_file
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import options_from_settings, parse_endpoints, uris_from_settings
+from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
-
-ROOT = Path(__file__).resolve().parents[2]
-CONF = ROOT / "conf" / "acidlib.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class Environment:
     """What a run is given.
 
     queue_url        of our own queue, or of the one in a metastore's database
+    is_queue_named   somebody chose it
+    is_placed        Spark chose the machine on which this runs
     metastore        URIs of the metastore to work with; empty: without one
     names_metastore  it was given on the command line
     site             what hive-site.xml and metastore-site.xml say, as text
@@ -35,6 +38,8 @@ class Environment:
 
     settings: Settings
     queue_url: str
+    is_queue_named: bool = True
+    is_placed: bool = False
     metastore: tuple[str, ...] = ()
     names_metastore: bool = False
     site: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +59,16 @@ class Environment:
     def metastore_name(self) -> str:
         """The metastore as our own queue knows it: the same URIs in any order are the same metastore."""
         return ",".join(sorted(self.metastore))
+
+    def queue(self) -> SqlQueue:
+        """The queue in a SQL database.
+
+        Raises `RefusedError` for the file that is used by default, if Spark chose the machine: the next run would be on
+        another one, and not find what this one queued.
+        """
+        if self.is_placed and not self.is_queue_named:
+            raise RefusedError(QUEUE_IN_A_FILE)
+        return SqlQueue(self.queue_url)
 
     def connect(self) -> Hms:
         """A connection to the metastore; RetryError when none of its URIs answers."""
@@ -82,18 +97,31 @@ def stated_uris(option: str | None) -> tuple[str, ...] | None:
 
 
 def read_environment(
-    *, metastore: tuple[str, ...] | None, queue_url: str | None, assignments: Sequence[str], output: str
+    *,
+    metastore: tuple[str, ...] | None,
+    queue_url: str | None,
+    assignments: Sequence[str],
+    output: str,
+    is_placed: bool = False,
 ) -> Environment:
-    """The environment of a run: its options, `HIVE_CONF_DIR`, `HADOOP_CONF_DIR`, `ACIDLIB_HOME`, and conf/acidlib.toml.
+    """The environment of a run: its options, what variables such as `HIVE_CONF_DIR` lead to, and acidlib.toml.
 
     metastore  as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
+
+    Raises `RefusedError` where `ACIDLIB_CONF_DIR` is no directory: settings that are meant must not be missed.
     """
+    own_dir = _path_of("ACIDLIB_CONF_DIR")
+    if own_dir is not None and not own_dir.is_dir():
+        raise RefusedError(f"Cannot read settings from {own_dir}: because ACIDLIB_CONF_DIR names no directory there")
     conf_dir, hadoop_dir = _path_of("HIVE_CONF_DIR"), _path_of("HADOOP_CONF_DIR")
-    settings, warnings = load_settings(conf_dir=conf_dir, toml=CONF if CONF.exists() else None, assignments=assignments)
+    toml = conf_file("acidlib.toml", os.environ)
+    settings, warnings = load_settings(conf_dir=conf_dir, toml=toml, assignments=assignments)
     site = {} if conf_dir is None else site_values(conf_dir)
     return Environment(
         settings=settings,
         queue_url=queue_url or _default_queue_url(),
+        is_queue_named=bool(queue_url),
+        is_placed=is_placed,
         metastore=uris_from_settings(site) if metastore is None else metastore,
         names_metastore=bool(metastore),
         site=site,

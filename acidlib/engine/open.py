@@ -26,7 +26,6 @@ from acidlib.metastore.options import options_from_settings
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.locks import Service
-from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Settings, parse_duration
 
 TXN_TIMEOUT = "metastore.txn.timeout"
@@ -36,7 +35,7 @@ TXN_TIMEOUT = "metastore.txn.timeout"
 def open_backend(where: Environment, services: Services, interpretation: Interpretation) -> Iterator[Backend]:
     """What the initiator and the compaction jobs work on."""
     if not where.metastore:
-        with SqlQueue(where.queue_url) as queue:
+        with where.queue() as queue:
             yield StandaloneBackend(services, queue, interpretation)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
@@ -51,7 +50,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
 def open_cleaning(where: Environment, services: Services, options: CleanerOptions) -> Iterator[Cleaning]:
     """What the cleaner works on."""
     if not where.metastore:
-        with SqlQueue(where.queue_url) as queue:
+        with where.queue() as queue:
             yield standalone_cleaning(services, queue, options)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
@@ -91,7 +90,7 @@ class Queued:
 def open_queued(where: Environment) -> Iterator[Queued]:
     """What the queue and its history have."""
     if not where.metastore:
-        with SqlQueue(where.queue_url) as queue:
+        with where.queue() as queue:
             yield Queued(requests=queue.show(), generation=Generation.HIVE4, own_queue=True)
         return
     with where.connect() as hms:
@@ -101,7 +100,7 @@ def open_queued(where: Environment) -> Iterator[Queued]:
         if hms.generation is Generation.HIVE4:
             yield Queued(requests=shown.requests, generation=hms.generation, hms=hms, unreadable=strange)
             return
-        with SqlQueue(where.queue_url) as queue:
+        with where.queue() as queue:
             # what our queue, or what only the database of the metastore, knows of each request
             rows = queue.show()
             if queue.schema_version is not None:
@@ -134,7 +133,7 @@ def hive4_metastore(where: Environment, settings: Settings, hms: Hms, beats: Hea
 @contextmanager
 def hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterator[Hive3Metastore]:
     """A Hive 3.1 metastore, with the queue in its own database where its URL is given, else with ours."""
-    with SqlQueue(where.queue_url) as queue:
+    with where.queue() as queue:
         yield Hive3Metastore(
             hms=hms,
             beats=beats,

@@ -100,7 +100,13 @@ def common_options(function: _Command) -> _Command:
         del debug, log_format  # JobCommand and `log_lines` have them
         with _usage():
             metastore = stated_uris(metastore_uri)
-        found = read_environment(metastore=metastore, queue_url=queue_url, assignments=assignments, output=output)
+        found = read_environment(
+            metastore=metastore,
+            queue_url=queue_url,
+            assignments=assignments,
+            output=output,
+            is_placed=Machine.current().placed(),
+        )
         return function(environment=found, **options)
 
     return wrapped
@@ -152,6 +158,27 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
         return wrapped
 
     return decorate
+
+
+def place_argument(function: _Command) -> _Command:
+    """PLACE, another way to say --location, or --table with --partition. Has to stand above `selection_options`."""
+
+    @click.argument("place", required=False)
+    @functools.wraps(function)
+    def wrapped(*, place: str | None, **options: Any) -> Any:
+        if place is not None:
+            if options["location"] is not None or options["warehouse"] is not None or options["tables"]:
+                raise click.UsageError(f"{place} names a place already: --location, --warehouse and --table cannot")
+            if place.startswith(("/", ".")) or ":/" in place:
+                options["location"] = place
+            else:
+                table, _, partition = place.partition("/")
+                options["tables"] = (table,)
+                if partition:
+                    options["partitions"] = (partition, *options["partitions"])
+        return function(**options)
+
+    return wrapped
 
 
 def if_exists_option(function: _Command) -> _Command:

@@ -18,6 +18,7 @@ from pyspark import SparkConf, SparkContext, TaskContext
 
 from acidlib.engine.runner import Application, Done, Task, attempt
 from acidlib.errors import RetryError
+from acidlib.installed import CHECKOUT
 from acidlib.planning.batches import SMALL_BYTES
 
 _CORES_UNKNOWN = 2
@@ -33,6 +34,8 @@ _GATEWAY = "PYSPARK_GATEWAY_PORT"
 _HADOOP = "spark.hadoop."
 _PROXY = "spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.param.PROXY_URI_BASES"
 """Set by YARN: where it shows the application."""
+_ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
+_PATH = "spark.executorEnv.PYTHONPATH"
 
 
 class SparkRunner:
@@ -150,6 +153,14 @@ def hadoop_properties() -> dict[str, str]:
     return {key.removeprefix(_HADOOP): value for key, value in given if key.startswith(_HADOOP)}
 
 
+def driver_is_placed() -> bool:
+    """Whether Spark chose the machine of the driver (`--deploy-mode cluster`); starts no context."""
+    if _GATEWAY not in os.environ:
+        return False
+    SparkContext._ensure_initialized()
+    return SparkConf().get("spark.submit.deployMode", "client") == "cluster"
+
+
 def hadoop_in_jvm() -> tuple[Any, Any]:
     """py4j's view of the driver's JVM, and the configuration of Hadoop in it; starts the JVM, but no context.
 
@@ -180,6 +191,9 @@ class SparkSession:
         for key, value in conf.items():
             if not submitted or not self._conf.contains(key):
                 self._conf.set(key, value)
+        if CHECKOUT is not None and not any(self._conf.contains(key) for key in _ARCHIVES):
+            # in an archive is a package of its own, and this one would stand before it
+            self._conf.setIfMissing(_PATH, str(CHECKOUT))
         self.context: SparkContext | None = None
         self.application = Application()
         self._lock = threading.Lock()

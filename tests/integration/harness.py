@@ -28,9 +28,9 @@ from servers.java import SMALL
 from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.engine.spark import SparkRunner, SparkSession, hadoop_in_jvm
+from acidlib.jobs import cleaner, initiator, major_compact, minor_compact, show_compactions, show_place, status
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage import rename_store
-from jobs import cleaner, initiator, major_compact, minor_compact, show_compactions, status
 
 ROOT = Path(__file__).parents[2]
 TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
@@ -42,6 +42,7 @@ COMMANDS: dict[str, click.Command] = {
     "minor_compact": minor_compact.main,
     "show_compactions": show_compactions.main,
     "status": status.main,
+    "show_place": show_place.main,
 }
 
 
@@ -52,6 +53,7 @@ class Surroundings:
         self.runner: Runner = LocalRunner(lambda: uuid.uuid4().hex)
         self.clock: Callable[[], float] = time.time
         self.hadoop: Mapping[str, str] = {}
+        self.placed = False
         self.jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
         self.pause: Callable[[float], None] = time.sleep
 
@@ -65,6 +67,7 @@ AROUND = Surroundings()
 IN_PROCESS = Machine(
     session=AROUND.session,
     hadoop=lambda: AROUND.hadoop,
+    placed=lambda: AROUND.placed,
     jvm=lambda: AROUND.jvm(),
     clock=lambda: AROUND.clock(),
     pause=lambda seconds: AROUND.pause(seconds),

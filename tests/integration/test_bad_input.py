@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from judges import merge, tables
 from judges.values import open_orc
 
 from acidlib.engine import compact_place
+from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.storage import rename_store
 from integration.children import without_rights
-from integration.harness import Jobs, added, fixture, names, tree
+from integration.harness import AROUND, COMMANDS, IN_PROCESS, Jobs, added, fixture, names, tree
 
 NAMED = ("--all-committed", "--location")
 
@@ -225,6 +228,20 @@ def test_a_list_file_that_cannot_be_read(jobs: Jobs, crud: Path, tmp_path: Path)
     )
     assert (ran.status, ran.error["kind"]) == (1, "retry")
     assert ran.error["message"].endswith("/lists: because the permission is missing")
+
+
+def test_a_queue_on_a_machine_that_spark_chose(
+    jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run would not find it; what is named is taken at its word."""
+    monkeypatch.setattr(AROUND, "placed", True)
+    monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path / "home"))
+    words = ("--output", "json", *NAMED, str(crud))
+    ran = CliRunner().invoke(COMMANDS["major_compact"], words, obj=IN_PROCESS)
+    assert ran.exit_code == 1
+    assert json.loads(ran.stdout)["error"] == {"kind": "refused", "message": QUEUE_IN_A_FILE}
+    assert not (tmp_path / "home").exists()
+    assert jobs.good("major_compact", *words).states == ["ready for cleaning"]
 
 
 def test_a_queue_file_that_is_no_database(jobs: Jobs, crud: Path, tmp_path: Path) -> None:

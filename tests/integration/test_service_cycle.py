@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from claim_directories import lay_claim
 from judges import merge
 
+from acidlib.engine.runner import Done, LocalRunner, Task
 from acidlib.model.requests import CompactionRequest, CompactionType
-from integration.harness import Jobs, at_time, fixture, names, tree, visible, within
+from integration.harness import Jobs, at_time, fixture, names, tree, use_runner, visible, within
 
 LISTS = (
     "db.f_abort:7:9223372036854775807::2,3,6\n"
@@ -100,6 +103,32 @@ def test_below_the_threshold_nothing_is_queued(jobs: Jobs, warehouse: Warehouse)
     assert ran.document["totals"]["queued"] == 0
     assert all(entry["type"] is None and entry["reason"] for entry in ran.document["decisions"])
     assert jobs.shown() == {}
+
+
+class NoSpark(LocalRunner):
+    """A session that nothing may use."""
+
+    @property
+    def slots(self) -> int:
+        raise AssertionError("Spark was started to learn how many tasks it runs")
+
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+        raise AssertionError(f"Spark was started for {group}")
+
+
+def test_who_only_looks_or_removes_starts_no_spark(
+    jobs: Jobs, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crud = warehouse["db.crud"]
+    made = jobs.good("major_compact", "--location", crud, "--all-committed").compactions[0]["output_directories"]
+    use_runner(monkeypatch, NoSpark(str))
+    assert initiate(jobs, warehouse).document["totals"]["queued"] == 5
+    assert len(jobs.shown()) == 6
+    jobs.good("cleaner", "--retention", "0s", "--dry-run")
+    jobs.good("cleaner", "--retention", "0s")
+    assert visible(crud) == sorted(made)
+    jobs.good("cleaner", "--orphans", "--location", crud)
+    assert "Spark was started" in jobs("major_compact").out, "who does start it is found"
 
 
 def test_a_place_is_queued_once(jobs: Jobs, warehouse: Warehouse) -> None:

@@ -106,26 +106,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         yield found
 
 
-@pytest.mark.parametrize(
-    ("words", "address"),
-    [
-        ((), "127.0.0.1"),
-        (("--master", "local[2]"), "127.0.0.1"),
-        (("--master", "spark://one:7077"), ""),
-        (("--master=yarn",), ""),
-        (("--conf", "spark.master=k8s://one"), ""),
-    ],
-)
-def test_the_driver_can_be_reached_from_a_cluster(tmp_path: Path, words: tuple[str, ...], address: str) -> None:
-    """An address that only its own machine has is for executors that are there, too."""
-    told = tmp_path / "bin" / "spark-submit"
-    told.parent.mkdir()
-    told.write_text('#!/bin/sh\necho "$SPARK_LOCAL_IP"\n')
-    told.chmod(0o755)
-    process = submit(*words, "job.py", home=tmp_path, SPARK_HOME=str(tmp_path), SPARK_LOCAL_IP="")
-    assert process.communicate(timeout=300)[0] == f"{address}\n"
-
-
 # --- runs of spark-submit: before the tests below, whose context keeps both cores to itself ---------------------------
 
 

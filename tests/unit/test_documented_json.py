@@ -15,17 +15,19 @@ from click.testing import CliRunner
 from acidlib.documents import OPTIONS
 from acidlib.engine.blockers import Blocker
 from acidlib.errors import AcidError
+from acidlib.jobs import show_compactions, status
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Trouble, Waits
 from acidlib.planning.health_summary import status_of
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.places import ShownPart, ShownPlace, places_document
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
 from acidlib.report.run_report import JsonForm, RunFacts, SetValue
 from acidlib.report.show import show_document
 from acidlib.report.status import status_document
-from jobs import show_compactions, status
+from acidlib.report.text import json_text
 
 PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
 FACTS = RunFacts(start_ms=1, end_ms=2, settings=(SetValue(name="n", value="v", source="--set"),))
@@ -100,10 +102,21 @@ def shown() -> dict[str, Any]:
     return printed() | {"compactions": show_document([request]), "blockers": [blocker.document()]}
 
 
+def show_place() -> dict[str, Any]:
+    part = ShownPart(
+        path="base_1", kind="base", first_write_id=0, last_write_id=1, reader="read", why="it is the newest", files=1,
+        bytes=1, rows=1, damage=None,
+    )  # fmt: skip
+    about = {"job": "show_place", "version": "1", "run_id": None}
+    document: dict[str, Any] = json.loads(json_text(about | places_document([ShownPlace(**PLACE, parts=(part,))])))
+    return document
+
+
 PRODUCED = {
     "major_compact, minor_compact": compaction,
     "initiator": initiator,
     "cleaner": cleaner,
+    "show_place": show_place,
     "show_compactions": shown,
     "status": status_document_of,
     "Errors": lambda: printed("--no-such-option"),

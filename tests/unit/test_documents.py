@@ -11,6 +11,8 @@ import click
 import pytest
 
 from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
+from acidlib.jobs.table import job_named
+from acidlib.launch.spark_options import split_words
 from acidlib.planning import orc_settings
 from acidlib.report import results
 
@@ -19,7 +21,7 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
-        *("--packages", "--jars"),
+        *("--packages", "--jars", "--archives"),
     },
     "bench": {"--deleted", "--flat-deltas", "--no-pyarrow", "--moved", "--rows", "--small", "--places"},
 }
@@ -78,10 +80,16 @@ def commands(path: Path) -> Iterator[tuple[str, list[str]]]:
         for line in block.replace("\\\n", " ").splitlines():
             if match := re.search(r"spark-submit.* jobs/(\w+\.py)(.*)", line):
                 yield match[1], shlex.split(match[2].partition("|")[0], comments=True)
+            elif match := re.match(r"(?:.*[/ ])?acidlib +([a-z-].*)", line):
+                _, (name, *words) = split_words(shlex.split(match[1], comments=True))
+                job = job_named(name)
+                assert job is not None, line
+                yield job.title, words
 
 
 def options_of_jobs() -> set[str]:
-    return {name for job in JOBS.values() for option in job.params for name in option.opts} | {"--help"}
+    options = (option for job in JOBS.values() for option in job.params if isinstance(option, click.Option))
+    return {name for option in options for name in option.opts} | {"--help"}
 
 
 def test_what_is_made_of_definitions_is_up_to_date() -> None:

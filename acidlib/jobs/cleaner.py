@@ -1,0 +1,131 @@
+"""Removes what compactions made obsolete."""
+
+from typing import Any, NoReturn
+
+import click
+
+from acidlib.engine.cleaner import run_cleaner
+from acidlib.engine.cleaning import CleanerOptions
+from acidlib.engine.command import JobCommand, print_report, report_of, services
+from acidlib.engine.environment import Environment
+from acidlib.engine.open import open_backend, open_cleaning
+from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, located
+from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
+from acidlib.engine.selection import Selection
+from acidlib.engine.services import Services
+from acidlib.engine.target import Interpretation
+from acidlib.report.decision_text import CleanerText
+from acidlib.report.decisions import CleaningResult, CleaningTotals
+from acidlib.report.run_report import RunReport
+
+
+@click.command(
+    "cleaner",
+    cls=JobCommand,
+    help="Remove what is obsolete for the recorded compactions, once nobody can be reading it.",
+)
+@common_options
+@click.option("--location", metavar="URI", help="Only requests of this table or partition, without a metastore.")
+@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; with a metastore.")
+@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; with a metastore.")
+@click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; with a metastore.")
+@click.option("--retention", type=Duration(), help="How long to leave what was made obsolete, e.g. 1d.")
+@click.option("--trash", is_flag=True, help="Move to the trash (HDFS: the user's) instead of deleting.")
+@click.option("--force", is_flag=True, help="Also where Hive's own cleaner is on; never past a safety check.")
+@click.option("--dry-run", is_flag=True, help="Show what would go, remove nothing.")
+@click.option("--orphans", is_flag=True, help="Instead, list what belongs to nobody, such as staging of dead runs.")
+@click.option("--warehouse", metavar="URI", help="With --orphans and without a metastore: all tables below it.")
+@click.option("--older-than", type=Duration(), help="With --orphans: unchanged for so long.  [default: 3d]")
+@click.option("--delete", is_flag=True, help="With --orphans: remove them.")
+@if_exists_option
+def main(
+    *,
+    environment: Environment,
+    location: str | None,
+    tables: tuple[str, ...],
+    exclude: tuple[str, ...],
+    partitions: tuple[str, ...],
+    retention: float | None,
+    trash: bool,
+    force: bool,
+    dry_run: bool,
+    orphans: bool,
+    warehouse: str | None,
+    older_than: float | None,
+    delete: bool,
+    if_exists: bool,
+) -> Any:
+    """Run the cleaner once."""
+    if location is not None or warehouse is not None:
+        if environment.names_metastore:
+            raise click.UsageError("--metastore-uri excludes --location and --warehouse")
+        environment = environment.without_metastore()
+    if not orphans and (delete or if_exists or older_than is not None or warehouse is not None):
+        raise click.UsageError("--warehouse, --older-than, --delete and --if-exists go with --orphans")
+    if orphans and (retention is not None or force):
+        raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
+    checked_filters(tables, exclude, partitions)
+    if not environment.metastore and warehouse is None and (tables or exclude or partitions):
+        raise click.UsageError("--table, --exclude and --partition need a metastore; without one give --location")
+    selection = Selection(
+        location=located(environment, location),
+        warehouse=located(environment, warehouse),
+        tables=tables,
+        exclude=exclude,
+        partitions=partitions,
+        if_exists=if_exists,
+    )
+    if orphans:
+        if delete and (trash or dry_run):
+            raise click.UsageError("--delete excludes --trash and --dry-run")
+        idle = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
+        _orphans(environment, selection, idle_seconds=idle, remove=delete or (trash and not dry_run), trash=trash)
+    options = CleanerOptions(
+        retention_seconds=retention,
+        location=selection.location,
+        selection=selection,
+        force=force,
+        dry_run=dry_run,
+        trash=trash,
+    )
+    with (
+        services(environment, job="cleaner", about="cleaner") as found,
+        open_cleaning(environment, found, options) as cleaning,
+    ):
+        totals, report = _report(environment, found, dry_run=dry_run)
+        run_cleaner(found, cleaning, options, report.add)
+        place = selection.location
+        absent = not totals.states and place is not None and not found.fs(place).exists(str(place))
+    # it may have been dropped, or its name be wrong
+    notes = [f"{place} does not exist, and no request of it awaits cleaning"] if absent else []
+    print_report(environment, report, notes)
+    raise SystemExit(totals.exit_status())
+
+
+def _orphans(
+    environment: Environment, selection: Selection, *, idle_seconds: float, remove: bool, trash: bool
+) -> NoReturn:
+    """List or remove what belongs to nobody."""
+    if selection.location is not None and selection.warehouse is not None:
+        raise click.UsageError("--location and --warehouse exclude each other")
+    if not environment.metastore and selection.location is None and selection.warehouse is None:
+        raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
+    with (
+        services(environment, job="cleaner", about="orphans") as found,
+        open_backend(environment, found, Interpretation()) as backend,
+    ):
+        totals, report = _report(environment, found, dry_run=not remove)
+        notes = run_orphans(
+            found, backend, selection, idle_seconds=idle_seconds, remove=remove, trash=trash, tell=report.add
+        )
+    print_report(environment, report, notes)
+    raise SystemExit(totals.exit_status())
+
+
+def _report(
+    environment: Environment, found: Services, *, dry_run: bool
+) -> tuple[CleaningTotals, RunReport[CleaningResult]]:
+    totals = CleaningTotals()
+    text = CleanerText(totals, dry_run=dry_run)
+    entry = CleaningResult.document
+    return totals, report_of(environment, found, entries="cleanings", entry=entry, totals=totals, text=text)

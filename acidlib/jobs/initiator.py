@@ -1,0 +1,44 @@
+"""Scans tables and queues what needs compaction."""
+
+from typing import Any
+
+import click
+
+from acidlib.engine.command import JobCommand, print_report, report_of, services
+from acidlib.engine.environment import Environment
+from acidlib.engine.initiator import run_initiator
+from acidlib.engine.open import open_backend
+from acidlib.engine.options import common_options, pool_option, selection_options
+from acidlib.engine.selection import Selection
+from acidlib.engine.target import Interpretation
+from acidlib.report.decision_text import InitiatorText
+from acidlib.report.decisions import InitiatorResult, InitiatorTotals
+
+
+@click.command("initiator", cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
+@common_options
+@selection_options(everything=True)
+@pool_option
+@click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
+@click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")
+def main(
+    *, environment: Environment, selection: Selection, interpretation: Interpretation, dry_run: bool, force: bool
+) -> Any:
+    """Run the initiator once."""
+    about = selection.location or selection.warehouse or ""
+    with (
+        services(environment, job="initiator", about=f"initiator {about}".strip()) as found,
+        open_backend(environment, found, interpretation) as backend,
+    ):
+        totals = InitiatorTotals()
+        report = report_of(
+            environment,
+            found,
+            entries="decisions",
+            entry=InitiatorResult.document,
+            totals=totals,
+            text=InitiatorText(totals),
+        )
+        notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=report.add)
+    print_report(environment, report, notes)
+    raise SystemExit(totals.exit_status())

@@ -1,0 +1,145 @@
+"""The command `acidlib`: acidlib [options of spark-submit] COMMAND [options of the command]
+
+What stands before the command is Spark's, what stands behind it is the command's.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from acidlib import __version__
+from acidlib.engine.placed import QUEUE_IN_A_FILE
+from acidlib.errors import AcidError, RefusedError
+from acidlib.jobs.table import JOBS, Job, job_named
+from acidlib.launch.here import installation, spark_options, start
+from acidlib.launch.spark_options import split_words
+from acidlib.launch.submission import submission
+from acidlib.report.results import EXIT_NOT_DONE
+from acidlib.report.text import one_line
+
+ENTRY = Path(__file__).resolve().parent / "entry" / "acidlib_job.py"
+"""What spark-submit runs."""
+_USAGE = "[OPTIONS OF SPARK-SUBMIT] COMMAND [OPTIONS]"
+_OURS = ("--help", "--version")
+"""Before a command these are not handed to spark-submit."""
+_SHELL = "pyspark-shell"
+"""What PySpark wants spark-submit to start when it is not started by it."""
+
+
+class Commands(click.Group):
+    """The jobs of the table. None is loaded before it is asked for."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what is Spark's for the command."""
+        ours = next((position for position, word in enumerate(args) if word in _OURS), len(args))
+        spark, rest = split_words(args[:ours])
+        ctx.obj = spark
+        return super().parse_args(ctx, [*rest, *args[ours:]])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """`show PLACE` is `show-place PLACE`."""
+        if args[0] == "show" and len(args) > 1 and not args[1].startswith("-"):
+            args = ["show-place", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        del ctx
+        return [job.name for job in JOBS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """What runs a job, by its name."""
+        del ctx
+        job = job_named(cmd_name)
+        return None if job is None else _Started(job)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Whose options stand where."""
+        formatter.write_usage(ctx.command_path, _USAGE)
+
+
+class _Started(click.Command):
+    """A job as the group sees it: its words are its own."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(
+            job.name,
+            help=job.summary,
+            add_help_option=False,
+            context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+        )
+        self._job = job
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave them as they are."""
+        ctx.args = list(args)
+        return ctx.args
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Hand them to spark-submit, or run the job here."""
+        run(self._job, spark=ctx.obj, words=ctx.args, name=ctx.command_path)
+        ctx.exit()
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The whole line of the table."""
+        del limit
+        return self._job.summary
+
+
+def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> None:
+    """Start a job; its help needs no Spark."""
+    if spark and not job.spark:
+        raise click.UsageError(f"{job.name} needs no Spark: {' '.join(spark)} means nothing before it")
+    if "--help" in words or not job.spark:
+        job.load().main(args=list(words), prog_name=name)  # which ends the process
+    options = spark_options(spark, os.environ)
+    here = installation(os.environ)
+    if job.is_submitted:
+        if options.driver_is_placed:
+            check_words(job.load(), name, words)
+        start(submission(options, [str(ENTRY), job.name, *words], here, os.environ))
+    inside = submission(options, [_SHELL], here, os.environ)
+    os.environ.update(inside.environment)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(inside.command[1:])
+    job.load().main(args=list(words), prog_name=name)
+
+
+def check_words(command: click.Command, name: str, words: Sequence[str]) -> None:
+    """Refuse here what the driver would refuse, on a machine where nobody reads it.
+
+    Without a metastore that is a queue in a file. Whether a metastore needs one, the driver finds out.
+    """
+    given = command.make_context(name, list(words)).params
+    alone = given.get("location") or given.get("warehouse") or given.get("metastore_uri") == "none"
+    if alone and not given.get("queue_url"):
+        raise RefusedError(QUEUE_IN_A_FILE)
+
+
+@click.command(
+    "acidlib",
+    cls=Commands,
+    help="Compaction of Hive ACID tables with Spark. What stands before COMMAND is for spark-submit, what stands "
+    "behind it is for the command: acidlib --master yarn major-compact --time-budget 40m. COMMAND --help shows its "
+    "options.",
+)
+@click.version_option(__version__, prog_name="acidlib", message="%(prog)s %(version)s")
+def group() -> None:
+    """All jobs."""
+
+
+def main() -> None:
+    """The command line of this process; exit status 1 where Spark cannot be started."""
+    try:
+        group.main(prog_name=group.name)
+    except AcidError as error:
+        click.echo(f"error: {one_line(str(error))}", err=True)
+        sys.exit(EXIT_NOT_DONE)

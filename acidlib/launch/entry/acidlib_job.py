@@ -1,0 +1,16 @@
+"""What spark-submit runs for the command `acidlib`: the job that the first word names, with the words behind it.
+
+It lies in a folder of its own: Python looks for modules in the folder of the file that it runs.
+"""
+
+import sys
+
+import acidlib.jobs  # noqa: F401  # before anything else that may fail
+
+# isort: split
+from acidlib.jobs.table import job_named
+
+if __name__ == "__main__":
+    job = job_named(sys.argv[1])
+    assert job is not None, sys.argv
+    job.load().main(args=sys.argv[2:], prog_name=f"acidlib {job.name}")

@@ -1,0 +1,107 @@
+"""The command `acidlib`: who gets which words."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from acidlib.documents import ROOT
+from acidlib.engine.placed import QUEUE_IN_A_FILE
+from acidlib.errors import RefusedError
+from acidlib.jobs.table import JOBS
+from acidlib.launch import command
+from acidlib.launch.submission import Submission
+
+ALONE = ("major-compact", "--location", "/t", "--all-committed")
+PLACED = ("--master", "yarn", "--deploy-mode", "cluster")
+
+
+class Submitted:
+    """What was handed to spark-submit."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def __call__(self, submission: Submission) -> None:
+        self.words = list(submission.command[1:])
+        raise SystemExit(0)
+
+    @property
+    def behind_the_file(self) -> list[str]:
+        return self.words[self.words.index(str(command.ENTRY)) + 1 :]
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
+    found = Submitted()
+    monkeypatch.setattr(command, "start", found)
+    return found
+
+
+def called(*words: str) -> Result:
+    return CliRunner().invoke(command.group, words)
+
+
+def test_its_help_names_every_job_and_loads_none() -> None:
+    script = "import sys; from acidlib.launch.command import group; group.main(['--help'], standalone_mode=False);"
+    script += "print([name for name in ('pyspark', 'numba', 'pyarrow', 'sqlalchemy') if name in sys.modules])"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    *told, loaded = ran.stdout.splitlines()
+    assert loaded == "[]"
+    assert all(f"  {job.name} " in "\n".join(told) and job.summary in ran.stdout for job in JOBS)
+
+
+def test_every_file_in_jobs_is_in_the_table() -> None:
+    assert {path.stem for path in (ROOT / "jobs").glob("*.py")} == {job.module for job in JOBS if job.file}
+
+
+def test_words_before_the_command_are_sparks_and_words_behind_it_are_the_jobs(submitted: Submitted) -> None:
+    assert called("--master", "yarn", "-c", "a=b", *ALONE, "--set", "x=y", "--version").exit_code == 0
+    assert submitted.words[2:6] == ["--master", "yarn", "-c", "a=b"]
+    assert submitted.behind_the_file == [*ALONE, "--set", "x=y", "--version"]
+
+
+def test_the_help_of_a_job_starts_no_spark(submitted: Submitted) -> None:
+    ran = called("--master", "yarn", "cleaner", "--help")
+    assert (ran.exit_code, submitted.words) == (0, [])
+    assert ran.output.startswith("Usage: acidlib cleaner [OPTIONS]")
+
+
+def test_what_needs_no_spark_takes_no_options_of_it() -> None:
+    ran = called("--master", "yarn", "show")
+    assert ran.exit_code == 2
+    assert "show needs no Spark: --master yarn means nothing before it" in ran.output
+
+
+def test_a_job_that_is_none_is_refused() -> None:
+    assert "No such command 'compact'" in called("compact").output
+
+
+def test_a_driver_that_would_have_its_queue_on_an_unknown_machine_is_not_started(submitted: Submitted) -> None:
+    """The driver itself refuses it, too: tests/integration/test_bad_input.py."""
+    for words in (ALONE, ("cleaner", "--metastore-uri", "none")):
+        error = called(*PLACED, *words).exception
+        assert isinstance(error, RefusedError)
+        assert str(error) == QUEUE_IN_A_FILE
+    assert submitted.words == []
+    for words in ((*ALONE, "--queue-url", "postgresql://q/q"), ("cleaner",), ALONE[:1]):
+        assert called(*PLACED, *words).exit_code == 0
+        assert submitted.behind_the_file == list(words)
+
+
+def test_words_that_are_wrong_are_told_before_a_driver_is_placed(submitted: Submitted) -> None:
+    ran = called(*PLACED, *ALONE, "--no-such-option")
+    assert (ran.exit_code, submitted.words) == (2, [])
+    assert "No such option '--no-such-option'" in ran.output
+
+
+def test_show_with_a_place_shows_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run", lambda job, *, words, **_: click.echo(f"{job.module} {words}"))
+    assert called("show", "/t", "--all-committed").output == "show_place ['/t', '--all-committed']\n"
+    assert called("show", "--blockers").output == "show_compactions ['--blockers']\n"
