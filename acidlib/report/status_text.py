@@ -102,7 +102,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         shown = some if len(some) <= _SHOWN_OF_A_KIND + 1 else some[:_SHOWN_OF_A_KIND]
         for one in shown:
             about = "" if one.name is None else f"{one.name}: "
-            where = "" if one.location is None or len(shown) > 1 else f" ({one.location})"
+            where = "" if one.location is None or one.location in one.reason else f" ({one.location})"
             line = f"{level.label:<8}{about}{trouble.value}: {one.reason}{where}"
             yield from wrapped(line, "", " " * 8, width=NARROW)
         if len(shown) < len(some):

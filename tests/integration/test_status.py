@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from claim_directories import age_claim
 
+from acidlib.model.location import local_location
+from acidlib.model.request_facts import RequestFacts
+from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.planning.health import Trouble
 from integration.harness import Jobs, Ran, at_time, fixture, within
 
@@ -27,7 +31,7 @@ def found(ran: Ran) -> set[tuple[str | None, str]]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name in ("healthy", "obsolete", "damaged", "claimed", "staged", "removed", "gone", "many"):
+    for name in ("healthy", "obsolete", "damaged", "claimed", "staged", "removed", "gone", "many", "busy"):
         fixture("hive3/a_crud", tmp_path / "warehouse" / "db.db" / name)
     return tmp_path / "warehouse"
 
@@ -47,6 +51,11 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     age_claim(tables / "claimed", 700)
     (tables / "staged" / "_tmp_1.revoked").mkdir()
     (tables / "removed" / "_acidlib_removed.1.base_1").mkdir()
+    (tables / "busy" / "_tmp_1").mkdir()
+    facts = RequestFacts(location=local_location(str(tables / "busy")))
+    busy = CompactionRequest(id=0, database="db", table="busy", type=CompactionType.MAJOR, facts=facts)
+    with jobs.queue() as queue:
+        queue.enqueue(busy, now_ms=int(time.time() * 1000), worker_id="w")
     before = within(root)
 
     ran = jobs("status", "--warehouse", root)
@@ -58,7 +67,7 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
         ("removed", Trouble.REMOVAL_LEFT.value),
     }
     totals: dict[str, Any] = ran.document["totals"]
-    assert (totals["places"], totals["looked_at"]) == (7, 7)
+    assert (totals["places"], totals["looked_at"]) == (8, 8)
     assert totals["most_obsolete"]["table"] == "obsolete"
     assert totals["obsolete_bytes"] == totals["most_obsolete"]["obsolete_bytes"] > 0
     assert requests(ran)["ready for cleaning"]["count"] == 1
@@ -66,11 +75,15 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     (known,) = [one for one in jobs("status").document["findings"] if one["table"] == "gone"]
     assert (known["trouble"], known["location"]) == (Trouble.MISSING.value, str(tables / "gone"))
 
+    few = jobs("status", "--warehouse", root, "--places", "2").document["totals"]
+    assert (few["places"], few["looked_at"], few["most_obsolete"]["table"]) == (8, 2, "obsolete"), "it has a request"
+
     at_time(monkeypatch, 2 * DAY)
     later = jobs("status", "--places", "0", "--fail-on", "error")
     assert found(later) == {
         ("obsolete", Trouble.READY_LONG.value),
         ("gone", Trouble.INITIATED_LONG.value),
+        ("busy", Trouble.WORKING_LONG.value),
     }
     assert (later.status, later.document["totals"]["looked_at"]) == (5, None)
     assert round(requests(later)["initiated"]["oldest_age"] / DAY) == 2

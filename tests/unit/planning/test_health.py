@@ -203,6 +203,11 @@ def test_what_ended_alike_in_a_row(newest_first: str, state: State, count: int) 
     assert in_a_row(rows[::-1], state) == count
 
 
+def test_a_place_that_is_being_written_may_still_be_queued() -> None:
+    place = replace(HEALTHY, due="11 delta directories are more than 10", idle=60.0)
+    assert status_of(Lake(now_ms=NOW, places=(place,), known_places=1), LIMITS).findings == ()
+
+
 def test_a_limit_of_zero_is_never_passed() -> None:
     assert Limit().level(10**12) is Level.OK
     assert [Limit(warning=1, error=5).level(value) for value in (1, 2, 5, 6)] == [0, 1, 1, 2]
