@@ -78,6 +78,7 @@ def look(
             known_places=len(targets) if most_places else None,
             found=tuple(_found(queued)),
             by_location=queued.hms is None,
+            tells_queued=queued.generation is Generation.HIVE4,
         ),
         limits=limits,
         generation=queued.generation,

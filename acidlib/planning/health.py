@@ -241,6 +241,7 @@ class Lake:
     places        that were listed, of so many `known_places`; both None where nothing was to be listed
     found         what the look itself found to be wrong
     by_location   places are told apart by where they lie, not by their names
+    tells_queued  requests say when they were queued; those of Hive 3.1's own queue do not
     """
 
     now_ms: int
@@ -255,6 +256,7 @@ class Lake:
     known_places: int | None = None
     found: tuple[Finding, ...] = ()
     by_location: bool = False
+    tells_queued: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

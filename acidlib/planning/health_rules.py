@@ -38,9 +38,17 @@ def words(seconds: float) -> str:
 
 
 def about_requests(
-    requests: Iterable[CompactionRequest], limits: Limits, now_ms: int, *, gone: frozenset[int] = frozenset()
+    requests: Iterable[CompactionRequest],
+    limits: Limits,
+    now_ms: int,
+    *,
+    gone: frozenset[int] = frozenset(),
+    tells_queued: bool = True,
 ) -> Iterator[Finding]:
-    """About the requests of the queue, each for itself. `gone` are those whose run is known to have ended."""
+    """About the requests of the queue, each for itself. `gone` are those whose run is known to have ended.
+
+    tells_queued  it is known of all when they were queued
+    """
     for one in requests:
         what = f"request {one.id} ({one.type.label.lower()})"
         if one.facts.problems:
@@ -65,9 +73,9 @@ def about_requests(
         if one.type not in (CompactionType.MAJOR, CompactionType.MINOR):
             reason = f"{what} is {one.state.label}, and is left to Hive's own compactor"
             yield _of(one, Level.WARNING, Trouble.OTHERS_WORK, reason)
-        if age is None:
+        if age is None and (tells_queued or one.state is not State.INITIATED):
             yield _of(one, Level.WARNING, Trouble.AGE_UNKNOWN, f"{what} is {one.state.label}, nobody knows since when")
-        elif age < -CLOCK_SECONDS:
+        elif age is not None and age < -CLOCK_SECONDS:
             reason = f"{what} is {one.state.label} since {words(-age)} from now: the clocks of two machines differ"
             yield _of(one, Level.WARNING, Trouble.FROM_THE_FUTURE, reason)
 

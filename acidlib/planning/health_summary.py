@@ -53,7 +53,7 @@ def status_of(lake: Lake, limits: Limits) -> Status:
 
 def _findings(lake: Lake, limits: Limits, histories: Sequence[Sequence[CompactionRequest]]) -> Iterator[Finding]:
     yield from lake.found
-    yield from about_requests(lake.requests, limits, lake.now_ms, gone=lake.gone)
+    yield from about_requests(lake.requests, limits, lake.now_ms, gone=lake.gone, tells_queued=lake.tells_queued)
     for history in histories:
         yield from about_history(history, limits)
     yield from about_failures((rows[0].state for rows in histories), limits)
@@ -66,10 +66,10 @@ def _findings(lake: Lake, limits: Limits, histories: Sequence[Sequence[Compactio
 
 
 def _histories(lake: Lake) -> Iterable[list[CompactionRequest]]:
-    """The requests of each place, newest first."""
+    """The requests of each place, newest first; ids of two queues say nothing of each other."""
     found: dict[object, list[CompactionRequest]] = {}
     for row in sorted(lake.requests, key=lambda row: row.id, reverse=True):
-        place = (row.facts.location, row.entity) if lake.by_location else row.entity
+        place = (row.facts.location, row.entity) if lake.by_location else (row.facts.metastore, row.entity)
         found.setdefault(place, []).append(row)
     return found.values()
 

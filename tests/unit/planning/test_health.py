@@ -213,6 +213,21 @@ def test_a_limit_of_zero_is_never_passed() -> None:
     assert [Limit(warning=1, error=5).level(value) for value in (1, 2, 5, 6)] == [0, 1, 1, 2]
 
 
+def test_where_no_queue_tells_it_an_unknown_age_is_no_trouble() -> None:
+    lake = Lake(now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), tells_queued=False)
+    assert status_of(lake, LIMITS).findings == ()
+    assert [one.trouble for one in status_of(replace(lake, tells_queued=True), LIMITS).findings] == [
+        Trouble.AGE_UNKNOWN
+    ]
+
+
+def test_the_failures_of_two_queues_are_no_row() -> None:
+    rows = [request(number, "t", State.FAILED) for number in (1, 2)]
+    ours = replace(rows[1], facts=RequestFacts(metastore="thrift://h:9083"))
+    assert status_of(Lake(now_ms=NOW, requests=tuple(rows)), LIMITS).totals.failed == 2
+    assert status_of(Lake(now_ms=NOW, requests=(rows[0], ours)), LIMITS).totals.failed == 1
+
+
 def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
     rows = [
         request(number, "t", State.INITIATED, facts=RequestFacts(location=local_location(f"/w{number}/t")))
