@@ -23,7 +23,7 @@ SOURCES = "\n".join(
     path.read_text()
     for folder in ("acidlib", "jobs")
     for path in sorted((TOML.parents[1] / folder).rglob("*.py"))
-    if path.name != "setting_keys.py"
+    if path.name not in ("setting_keys.py", "status_keys.py")
 )
 
 
