@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import click
 
+MASTER = "ACIDLIB_MASTER"
+"""A variable by which the command tells a job that starts Spark itself where executors are, for people."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -54,6 +57,7 @@ JOBS: Sequence[Job] = (
     Job(name="initiator", module="initiator", summary="Look at all tables and queue what is over Hive's thresholds."),
     Job(name="cleaner", module="cleaner", summary="Remove what compactions made obsolete."),
     Job(name="show", module="show_compactions", summary="Show the queue and its history.", spark=False),
+    Job(name="doctor", module="doctor", summary="Look whether jobs can work here.", inside=True, file=False),
     Job(name="warm", module="warm", summary="Compile the kernels, once for an installation.", spark=False, file=False),
     Job(name="pack", module="pack", summary="Make one archive for --archives.", spark=False, file=False),
     Job(name="quickstart", module="quickstart", summary="Show each step on a copy of two tables that Hive wrote."),

@@ -16,6 +16,7 @@ from acidlib.errors import AcidError
 from acidlib.jobs import show_compactions
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import PlannedAction, UnitResult
+from acidlib.report.checks import checks_document, unchecked
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
 from acidlib.report.run_report import JsonForm
@@ -78,6 +79,7 @@ PRODUCED = {
     "initiator": initiator,
     "cleaner": cleaner,
     "show_compactions": shown,
+    "doctor": lambda: checks_document([unchecked("clock", "no metastore")], version="1"),
     "Errors": lambda: printed("--no-such-option"),
 }
 
