@@ -16,6 +16,7 @@ from acidlib.errors import AcidError
 from acidlib.jobs import show_compactions
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import PlannedAction, UnitResult
+from acidlib.report.checks import checks_document, unchecked
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
 from acidlib.report.places import ShownPart, ShownPlace, places_document
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
@@ -91,6 +92,7 @@ PRODUCED = {
     "cleaner": cleaner,
     "show_place": show_place,
     "show_compactions": shown,
+    "doctor": lambda: checks_document([unchecked("clock", "no metastore")], version="1"),
     "Errors": lambda: printed("--no-such-option"),
 }
 
