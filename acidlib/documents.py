@@ -1,8 +1,10 @@
 """Texts for people that are made of definitions: `python -m acidlib.documents` writes them into the checkout.
 
-They are conf/acidlib.toml, and in docs/options.md the options of the jobs and the settings, each between two marks.
+They are conf/acidlib.toml, in docs/options.md the options of the jobs and the settings, and in docs/monitoring.md the
+metrics, each between two marks.
 """
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -10,10 +12,12 @@ from pathlib import Path
 import click
 
 from acidlib.jobs import table
+from acidlib.report.metrics import METRICS
 from acidlib.setting_keys import KEYS, Key, Kind, Spelling
 
 ROOT = Path(__file__).resolve().parents[1]
 TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
+MONITORING = ROOT / "docs" / "monitoring.md"
 JOBS: Mapping[str, click.Command] = {job.title: job.load() for job in table.JOBS}
 
 _TOML_HEAD = """\
@@ -34,6 +38,11 @@ def options_text(document: str) -> str:
     """The text of docs/options.md with the parts between the marks made anew. ValueError where a mark is missing."""
     document = _with_section(document, "options", _option_tables())
     return _with_section(document, "settings", _setting_table())
+
+
+def monitoring_text(document: str) -> str:
+    """The text of docs/monitoring.md with its table made anew. ValueError where a mark is missing."""
+    return _with_section(document, "metrics", _metric_table())
 
 
 def _with_section(document: str, name: str, lines: Iterable[str]) -> str:
@@ -80,6 +89,14 @@ def _in_tables(key: Key) -> str:
             return "by this name"
         case spelling:
             return f"as `{spelling.value}<setting>`"
+
+
+def _metric_table() -> Iterator[str]:
+    yield from ("| Metric | Labels | Meaning | In Hive and Cloudera |", "|---|---|---|---|")
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        hives = re.sub(r"\b\w+_\w+\b", r"`\g<0>`", metric.hive)
+        yield _row(f"`{metric.name}`", labels, metric.help, hives)
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -129,3 +146,4 @@ def _row(*cells: str) -> str:
 if __name__ == "__main__":
     TOML.write_text(toml_text(), encoding="utf-8")
     OPTIONS.write_text(options_text(OPTIONS.read_text(encoding="utf-8")), encoding="utf-8")
+    MONITORING.write_text(monitoring_text(MONITORING.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Shows the queue and the history, in the columns of Hive's SHOW COMPACTIONS."""
+"""Shows the queue and the history."""
 
 import sys
 from pathlib import Path

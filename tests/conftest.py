@@ -22,6 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from acidlib.orc import compression
 
+os.environ.setdefault("ACIDLIB_LOG_FORMAT", "words")  # what tests compare has no times in it
 pytest.register_assert_rewrite("queue_behaviour", "hive_queue_behaviour", "filesystem_behaviour")
 
 HERE = "tests/integration/test_"

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from acidlib.engine.runner import Done, Task, attempt
+from acidlib.engine.runner import Application, Done, Task, attempt
 
 
 class ThreadRunner:
     """Runs each batch in a thread, and notes which tasks shared one."""
+
+    application = Application()
 
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots

@@ -36,7 +36,16 @@ def blockers(hms: Hms, requests: Iterable[CompactionRequest], now_ms: int) -> li
     waiting = [row for row in requests if row.state is State.READY_FOR_CLEANING]
     if not waiting:
         return []
-    txns = [txn for txn in hms.open_txns_info() if txn.state == "open"]
+    return blockers_among(hms, waiting, hms.open_txns_info(), now_ms)
+
+
+def blockers_among(
+    hms: Hms, waiting: Iterable[CompactionRequest], transactions: Iterable[OpenTxn], now_ms: int
+) -> list[Blocker]:
+    """The same for requests that are ready for cleaning and transactions that are known; of locks the metastore of
+    Hive 3.1 is asked.
+    """
+    txns = [txn for txn in transactions if txn.state == "open"]
     locks = hms.show_locks() if hms.generation is Generation.HIVE3 else ()
     found = []
     for row in sorted(waiting, key=lambda row: row.id):

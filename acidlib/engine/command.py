@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -17,19 +18,22 @@ import click
 
 from acidlib import __version__
 from acidlib.engine.environment import Environment
-from acidlib.engine.runner import Runner
-from acidlib.engine.services import Services
+from acidlib.engine.runner import Application, Runner
+from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.spark import SparkSession, driver_is_placed, hadoop_in_jvm, hadoop_properties
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
+from acidlib.report.log import ERROR, NOTE, WARNING, LogFormat, LogLines
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
-from acidlib.report.run_report import Form, JsonForm, RunReport, Totals
-from acidlib.report.text import json_text, one_line
+from acidlib.report.run_report import Form, JsonForm, RunFacts, RunReport, SetValue, Totals
+from acidlib.report.text import json_text
+from acidlib.settings import Layer
 from acidlib.storage.hadoop import about_stores
 from acidlib.storage.jvm.hadoop import Hadoop
 from acidlib.storage.stores import Stores
 
 Result = TypeVar("Result")
+_RUN = "acidlib.run"
 
 
 class Session(Protocol):
@@ -62,6 +66,44 @@ class Machine:
     def current(cls) -> Machine:
         """The one of the command that runs."""
         return click.get_current_context().find_object(cls) or cls()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The run of the command: its id, unique, and when it began (epoch seconds)."""
+
+    id: str
+    began: float
+
+    @classmethod
+    def current(cls) -> Run:
+        """The one of the command that runs."""
+        meta = click.get_current_context().meta
+        found: Run = meta.setdefault(_RUN, cls(id=uuid.uuid4().hex[:16], began=Machine.current().clock()))
+        return found
+
+    def worker_id(self, host: str) -> str:
+        """As the queue, the document and the log lines have it."""
+        return f"{WORKER_PREFIX}{host}-{self.id}"
+
+
+def log_lines() -> LogLines:
+    """How lines of the command that runs are written; by --log-format, and without it by what standard error is."""
+    context = click.get_current_context()
+    given = context.params.get("log_format") or "auto"
+    if given == "auto":
+        given = LogFormat.WORDS.value if sys.stderr.isatty() else LogFormat.FULL.value
+    return LogLines(
+        format=LogFormat(given),
+        job=context.command.name or "",
+        run_id=Run.current().worker_id(socket.gethostname()),
+        clock=Machine.current().clock,
+    )
+
+
+def tell(text: str, *, level: str) -> None:
+    """A line on standard error, about the run as a whole."""
+    click.echo(log_lines().line(text, level=level), err=True)
 
 
 class JobCommand(click.Command):
@@ -99,13 +141,13 @@ class JobCommand(click.Command):
         except KeyboardInterrupt:
             kind = "interrupted"
             message = "interrupted; what was published stays, everything else was left as it was"
-            click.echo(f"error: {message}", err=True)
+            tell(message, level=ERROR)
         except Exception as error:
             kind, message = _kind_and_message(error)
             if debug:
                 traceback.print_exception(error)
             else:
-                click.echo(f"error: {one_line(message)}", err=True)
+                tell(message, level=ERROR)
             if isinstance(error, _UnwrittenError):
                 raise SystemExit(EXIT_NOT_DONE) from None
         if json:
@@ -133,10 +175,9 @@ def stores_of(environment: Environment) -> Stores:
 def services(environment: Environment, *, job: str, about: str) -> Iterator[Services]:
     """Everything a service works with, for the length of one run: Spark and a progress bar."""
     host, machine = environment.host, Machine.current()
-    run_id = uuid.uuid4().hex[:16]
-    progress = TerminalProgress()
+    progress = TerminalProgress(lines=log_lines())
     for warning in environment.warnings:
-        progress.note(f"warning: {warning}")
+        progress.note(warning, level=WARNING)
     conf = {
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",  # between the pools of small files and of large ones
@@ -153,7 +194,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
             runner=runner,
             settings=environment.settings,
             host=host,
-            worker_id=f"acidlib-{host}-{run_id}",
+            worker_id=Run.current().worker_id(host),
             clock=machine.clock,
             pause=machine.pause,
             unique=lambda: uuid.uuid4().hex[:16],
@@ -187,10 +228,31 @@ def report_of(
     """What gathers the results of a run, in the form that was asked for; see `JsonForm`."""
     if not environment.json:
         return RunReport(totals, text)
-    job = click.get_current_context().command.name
-    return RunReport(
-        totals,
-        JsonForm(job=job, version=__version__, run_id=found.worker_id, entries=entries, entry=entry, totals=totals),
+    form = JsonForm(
+        job=click.get_current_context().command.name,
+        version=__version__,
+        run_id=found.worker_id,
+        entries=entries,
+        entry=entry,
+        totals=totals,
+        facts=lambda: run_facts(environment, found.runner.application),
+    )
+    return RunReport(totals, form)
+
+
+def run_facts(environment: Environment, application: Application | None = None) -> RunFacts:
+    """What the JSON document says of the run, which ends now."""
+    application = application or Application()
+    return RunFacts(
+        start_ms=int(Run.current().began * 1000),
+        end_ms=int(Machine.current().clock() * 1000),
+        application_id=application.id,
+        tracking_url=application.tracking_url,
+        settings=tuple(
+            SetValue(name=one.key, value=one.text, source=one.layer.label)
+            for one in environment.settings.settings
+            if one.layer is not Layer.BUILT_IN
+        ),
     )
 
 
@@ -198,7 +260,7 @@ def print_report(environment: Environment, report: RunReport[Any], notes: Sequen
     """Notes for people, on standard error, and the result on standard output."""
     if not environment.json:
         for note in notes:
-            click.echo(f"note: {one_line(note)}", err=True)
+            tell(note, level=NOTE)
     print_pieces(report.pieces(notes))
 
 

@@ -30,6 +30,7 @@ from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.stripes import part_bytes_on
 from acidlib.points import Point, passing
+from acidlib.report.log import WARNING
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Published, take_back
@@ -199,7 +200,8 @@ class PlaceCompactor:
             return held, before.held_as(target)
         store, location = services.store(target.location), target.location
         for record in finish_claimed(store, location, lambda: held.publishing(Publication.TWO_RENAMES)):
-            services.progress.note(f"{target.name}: publication of {', '.join(record.directories)} {record.outcome}")
+            what = f"publication of {', '.join(record.directories)} {record.outcome}"
+            services.progress.note(what, place=target.name)
         return held, target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
     def _plan(self, found: _Found, place: ListedPlace) -> Prepared | Refusal:
@@ -265,7 +267,8 @@ class PlaceCompactor:
             except AcidError as error:
                 left = str(error)
             if left is not None:
-                services.progress.note(f"warning: {target.name}: {left}; a cleaning removes it when it is a day old")
+                told = f"{left}; a cleaning removes it when it is a day old"
+                services.progress.note(told, level=WARNING, place=target.name)
 
     def _publish(self, held: HeldPlace, plan: Prepared, stage: Stage, results: tuple[UnitResult, ...]) -> Published:
         location, inputs = held.target.location, plan.inputs
@@ -348,7 +351,7 @@ class PlaceCompactor:
                 result = replace(result, reason=f"{result.reason}; {note}")
             hold.close()
         except AcidError as error:
-            self._services.progress.note(f"{result.name}: {error}")
+            self._services.progress.note(str(error), place=result.name)
             if result.state is not Outcome.READY_FOR_CLEANING:
                 return replace(result, reason=f"{result.reason}; then: {error}")
         return result
@@ -368,7 +371,7 @@ class PlaceCompactor:
         try:
             hold.close()
         except AcidError as error:
-            self._services.progress.note(f"{target.name}: {error}")
+            self._services.progress.note(str(error), place=target.name)
 
 
 def _is_unchanged(services: Services, place: ListedPlace) -> bool:

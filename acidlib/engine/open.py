@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from acidlib.engine.alone.backend import StandaloneBackend
 from acidlib.engine.alone.cleaning import standalone_cleaning
@@ -64,18 +65,58 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
 @contextmanager
 def open_requests(where: Environment) -> Iterator[tuple[tuple[CompactionRequest, ...], Generation, Hms | None]]:
     """All requests, newest first, whose names of states they have, and the metastore where there is one."""
+    with open_queued(where) as queued:
+        yield queued.requests, queued.generation, queued.hms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """All requests, newest first, whose names of states they have, and the metastore where there is one.
+
+    unreadable  about each row that is not understood
+    elsewhere   of another metastore, in a queue of our own: they are not among the requests
+    own_queue   whether it is ours
+    """
+
+    requests: tuple[CompactionRequest, ...]
+    generation: Generation
+    hms: Hms | None = None
+    unreadable: tuple[str, ...] = ()
+    elsewhere: tuple[CompactionRequest, ...] = ()
+    own_queue: bool = False
+
+
+@contextmanager
+def open_queued(where: Environment) -> Iterator[Queued]:
+    """What the queue and its history have."""
     if not where.metastore:
         with where.queue() as queue:
-            yield queue.show(), Generation.HIVE4, None
+            yield Queued(requests=queue.show(), generation=Generation.HIVE4, own_queue=True)
         return
     with where.connect() as hms:
-        requests: tuple[CompactionRequest, ...] = hms.show_compactions()
-        if hms.generation is Generation.HIVE3:
-            with where.queue() as queue:
-                # what our queue, or what only the database of the metastore, knows of each request
-                ours = tuple(row for row in queue.show() if row.facts.metastore == where.metastore_name)
-                requests = queue.show() if queue.schema_version is not None else (*ours, *requests)
-        yield requests, hms.generation, hms
+        shown = hms.show_all_compactions()
+        strange = tuple(f"request {row.id} for {'.'.join(part for part in row.entity if part)} is {row.state}, of the "
+                        f"type {row.kind}" for row in shown.others)  # fmt: skip
+        if hms.generation is Generation.HIVE4:
+            yield Queued(requests=shown.requests, generation=hms.generation, hms=hms, unreadable=strange)
+            return
+        with where.queue() as queue:
+            # what our queue, or what only the database of the metastore, knows of each request
+            rows = queue.show()
+            if queue.schema_version is not None:
+                strange = tuple(f"row {row.id} of {row.table}: {row.reason}" for row in queue.unreadable())
+                yield Queued(requests=rows, generation=hms.generation, hms=hms, unreadable=strange)
+                return
+        ours = tuple(row for row in rows if row.facts.metastore == where.metastore_name)
+        others = tuple(row for row in rows if row.facts.metastore not in (None, where.metastore_name))
+        yield Queued(
+            requests=(*ours, *shown.requests),
+            generation=hms.generation,
+            hms=hms,
+            unreadable=strange,
+            elsewhere=others,
+            own_queue=True,
+        )
 
 
 def hive4_metastore(where: Environment, settings: Settings, hms: Hms, beats: Heartbeater) -> Hive4Metastore:

@@ -21,6 +21,7 @@ from acidlib.model.location import Location
 from acidlib.model.partitions import check_pattern
 from acidlib.orc.hive_types import row_type_of_columns
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
+from acidlib.report.log import LogFormat
 from acidlib.settings import parse_duration, parse_size
 from acidlib.storage.filesystem import as_acid_error
 
@@ -57,7 +58,10 @@ class Size(click.ParamType[int]):
 
 
 def common_options(function: _Command) -> _Command:
-    """--metastore-uri, --queue-url, --set, --output, --debug; passes `environment`. Stands above all other options."""
+    """--metastore-uri, --queue-url, --set, --output, --log-format, --debug; passes `environment`.
+
+    Stands above all other options.
+    """
 
     @click.option(
         "--metastore-uri",
@@ -73,6 +77,14 @@ def common_options(function: _Command) -> _Command:
         show_default=True,
         help="What goes to standard output.",
     )
+    @click.option(
+        "--log-format",
+        type=click.Choice(["auto", *(form.value for form in LogFormat)]),
+        default="auto",
+        show_default=True,
+        envvar="ACIDLIB_LOG_FORMAT",
+        help="Lines on standard error: words; full, with time, level, run and place; json. auto: words on a terminal.",
+    )
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
     @functools.wraps(function)
     def wrapped(
@@ -81,10 +93,11 @@ def common_options(function: _Command) -> _Command:
         queue_url: str | None,
         assignments: tuple[str, ...],
         output: str,
+        log_format: str,
         debug: bool,
         **options: Any,
     ) -> Any:
-        del debug  # JobCommand has it
+        del debug, log_format  # JobCommand and `log_lines` have them
         with _usage():
             metastore = stated_uris(metastore_uri)
         found = read_environment(

@@ -46,8 +46,20 @@ class Done(Generic[Value]):
         return self.outcome
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """Which application of Spark ran the tasks, and where it can be looked at; None for none, or none that is known."""
+
+    id: str | None = None
+    tracking_url: str | None = None
+
+
 class Runner(Protocol):
     """Runs tasks. May be used by several threads at once."""
+
+    @property
+    def application(self) -> Application:
+        """Where the tasks were run, so far; also once it has ended."""
 
     @property
     def slots(self) -> int:
@@ -130,6 +142,7 @@ def in_threads(
 class LocalRunner:
     """Runs tasks one after the other in the caller's thread: for a library's caller, for tests and benches."""
 
+    application = Application()
     slots = 0
 
     def __init__(self, unique: Callable[[], str]) -> None:

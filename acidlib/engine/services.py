@@ -8,6 +8,7 @@ from typing import Protocol
 
 from acidlib.engine.runner import Runner
 from acidlib.model.location import Location
+from acidlib.report.log import INFO
 from acidlib.settings import Settings
 from acidlib.storage.filesystem import FileSystem
 from acidlib.storage.held import Claim
@@ -30,8 +31,8 @@ class Progress(Protocol):
     def finish(self) -> None:
         """It has ended."""
 
-    def note(self, line: str) -> None:
-        """One line about something that has happened."""
+    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
+        """One line about something that has happened, at a place by its name where it was at one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext, TaskContext
 
-from acidlib.engine.runner import Done, Task, attempt
+from acidlib.engine.runner import Application, Done, Task, attempt
 from acidlib.errors import RetryError
 from acidlib.installed import CHECKOUT
 from acidlib.planning.batches import SMALL_BYTES
@@ -32,6 +32,8 @@ _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Set for the driver by spark-submit."""
 _HADOOP = "spark.hadoop."
+_PROXY = "spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.param.PROXY_URI_BASES"
+"""Set by YARN: where it shows the application."""
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _PATH = "spark.executorEnv.PYTHONPATH"
 
@@ -48,6 +50,11 @@ class SparkRunner:
         self._slots, self._slots_asked = _CORES_UNKNOWN, float("-inf")
         self._cancelled = 0
         self._groups: set[str] = set()
+
+    @property
+    def application(self) -> Application:
+        """That of the session, once there was something to run."""
+        return self._session.application
 
     @property
     def slots(self) -> int:
@@ -133,6 +140,11 @@ def _first_line(error: Exception) -> str:
     return _PACKAGES.sub("", (named or lines or [type(error).__name__])[-1])[:_LONGEST_MESSAGE]
 
 
+def _tracking_url(context: SparkContext) -> str | None:
+    """Where the application can be looked at: by the proxy of YARN where there is one, else on the driver."""
+    return context.getConf().get(_PROXY, context.uiWebUrl)
+
+
 def hadoop_properties() -> dict[str, str]:
     """What the configuration of Spark says of Hadoop (`spark.hadoop.*`), without the prefix; starts no context."""
     if _GATEWAY in os.environ:
@@ -183,6 +195,7 @@ class SparkSession:
             # in an archive is a package of its own, and this one would stand before it
             self._conf.setIfMissing(_PATH, str(CHECKOUT))
         self.context: SparkContext | None = None
+        self.application = Application()
         self._lock = threading.Lock()
 
     def started(self) -> SparkContext:
@@ -199,6 +212,7 @@ class SparkSession:
             except Exception as error:
                 raise RetryError(f"Cannot start Spark: because it said: {_first_line(error)}") from error
             context.setLogLevel("ERROR")
+            self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
             self.context = context
             return context
 

@@ -93,7 +93,7 @@ class RunProgress:
         self._done += 1
         self._bad += result.state in (Outcome.FAILED, Outcome.CONFLICT)
         self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
-        self._progress.note(f"{result.name}: {result.state.value}, {result.reason}")
+        self._progress.note(f"{result.state.value}, {result.reason}", place=result.name)
         self.show()
 
     def show(self) -> None:

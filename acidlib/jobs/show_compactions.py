@@ -1,17 +1,16 @@
-"""Shows the queue and the history, in the columns of Hive's SHOW COMPACTIONS."""
+"""Shows the queue and the history."""
 
-import time
 from typing import Any
 
 import click
 
 from acidlib import __version__
 from acidlib.engine.blockers import blockers
-from acidlib.engine.command import JobCommand, print_pieces
+from acidlib.engine.command import JobCommand, Machine, print_pieces, run_facts
 from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_requests
 from acidlib.engine.options import common_options
-from acidlib.report.show import blockers_text, show_document, show_text
+from acidlib.report.show import blockers_text, hive_text, show_document, show_text
 from acidlib.report.text import json_text
 
 
@@ -21,23 +20,30 @@ from acidlib.report.text import json_text
     help="Show compaction requests: those that wait, work or await cleaning, and the history.",
 )
 @common_options
+@click.option("--hive", is_flag=True, help="In the columns of Hive's SHOW COMPACTIONS, with a tab between them.")
 @click.option("--blockers", "show_blockers", is_flag=True, help="Show what keeps requests from being cleaned instead.")
-def main(*, environment: Environment, show_blockers: bool) -> Any:
+def main(*, environment: Environment, hive: bool, show_blockers: bool) -> Any:
     """Show the queue once."""
+    if hive and (show_blockers or environment.json):
+        raise click.UsageError("--hive excludes --blockers and --output json")
     if show_blockers and not environment.metastore:
         raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
     with open_requests(environment) as (requests, generation, hms):
-        held = None
+        held, now_ms = None, int(Machine.current().clock() * 1000)
         if show_blockers and hms is not None:
-            held = [one.document() for one in blockers(hms, requests, int(time.time() * 1000))]
+            held = [one.document() for one in blockers(hms, requests, now_ms)]
+    if hive:
+        print_pieces([hive_text(requests, generation)])
+        return
     if not environment.json:
-        print_pieces([show_text(requests, generation) if held is None else blockers_text(held)])
+        print_pieces([show_text(requests, generation, now_ms) if held is None else blockers_text(held)])
         return
     rows = show_document(requests, generation)
     document = {
         "job": "show_compactions",
         "version": __version__,
         "run_id": None,
+        **run_facts(environment).document(),
         "compactions": rows,
         **({} if held is None else {"blockers": held}),
         "totals": {"compactions": len(rows)},

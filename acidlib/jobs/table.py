@@ -64,6 +64,7 @@ JOBS: Sequence[Job] = (
         inside=True,
     ),
     Job(name="doctor", module="doctor", summary="Look whether jobs can work here.", inside=True, file=False),
+    Job(name="status", module="status", summary="Show how all tables are doing, and what is wrong.", inside=True),
     Job(name="warm", module="warm", summary="Compile the kernels, once for an installation.", spark=False, file=False),
     Job(name="pack", module="pack", summary="Make one archive for --archives.", spark=False, file=False),
     Job(name="quickstart", module="quickstart", summary="Show each step on a copy of two tables that Hive wrote."),

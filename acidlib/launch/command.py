@@ -18,7 +18,7 @@ from acidlib import __version__
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import AcidError, RefusedError
 from acidlib.jobs.table import JOBS, MASTER, Job, job_named
-from acidlib.launch.here import installation, spark_options, start
+from acidlib.launch.here import installation, spark_options, start, tell_starting
 from acidlib.launch.spark_options import split_words
 from acidlib.launch.submission import submission
 from acidlib.report.results import EXIT_NOT_DONE
@@ -99,6 +99,8 @@ def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> N
     """Start a job; its help needs no Spark."""
     if spark and not job.spark:
         raise click.UsageError(f"{job.name} needs no Spark: {' '.join(spark)} means nothing before it")
+    if "--help" not in words and not job.is_submitted:
+        tell_starting(job.name)
     if "--help" in words or not job.spark:
         job.load().main(args=list(words), prog_name=name)  # which ends the process
     options = spark_options(spark, os.environ)

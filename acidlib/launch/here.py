@@ -53,6 +53,12 @@ def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> Spark
     return SparkOptions(tuple(words), read_properties(text))
 
 
+def tell_starting(what: str) -> None:
+    """The first word on a terminal: what follows takes seconds before it has one of its own."""
+    if os.isatty(2):
+        print(f"starting {what} …", file=sys.stderr, flush=True)
+
+
 def start(submission: Submission) -> NoReturn:
     """Become that process. RefusedError where there is none to become."""
     if not os.isatty(2):
@@ -60,6 +66,7 @@ def start(submission: Submission) -> NoReturn:
         copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=2)  # noqa: S607 - of whoever calls us
         assert copier.stdin is not None
         os.dup2(copier.stdin.fileno(), 2)
+    tell_starting("Spark")
     try:
         os.execve(submission.command[0], submission.command, dict(submission.environment))  # noqa: S606 - no shell
     except OSError as error:

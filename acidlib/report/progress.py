@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from acidlib.report.log import INFO, LogFormat, LogLines
 from acidlib.report.text import duration_words, one_line
 
 _REFRESH_SECONDS, _LOG_SECONDS = 0.1, 30.0
@@ -36,11 +37,18 @@ class TerminalProgress:
 
     stream  where to show it; standard error when None
     clock   seconds, of any origin, for how long a piece took
+    lines   how lines are written; there is no bar where they are more than words
     """
 
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        lines: LogLines = LogLines(),  # noqa: B008 - a frozen value
+    ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
+        self._lines = lines
         self._lock = RLock()
         self._broken = False
         self._what: str | None = None
@@ -48,7 +56,8 @@ class TerminalProgress:
         self._detail = ""
         self._began = self._drawn = 0.0
         console = _Console(file=self._stream, highlight=False, markup=False, emoji=False)
-        moves = self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
+        is_bare = lines.format is LogFormat.WORDS
+        moves = is_bare and self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
         self._console = console if moves else None
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -86,12 +95,12 @@ class TerminalProgress:
             line = f"{self._what}: {self._done:,} of {self._total:,}, {self._clock() - self._began:.1f} s"
             self._what = None
             self._show(self._close_bar)
-            self._show(lambda: self._write(line))
+            self._show(lambda: self._write(self._lines.line(line)))
 
-    def note(self, line: str) -> None:
+    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
         """One line about something that has happened; above the bar where there is one."""
         with self._lock:
-            self._show(lambda: self._write(one_line(line)))
+            self._show(lambda: self._write(self._lines.line(line, level=level, place=place)))
 
     def _show(self, step: Callable[[], None]) -> None:
         if self._broken:
@@ -138,7 +147,7 @@ class TerminalProgress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done, figures=self._figures(), refresh=due)
         elif due and self._console is None:
-            self._write(f"{self._what}: {self._done:,} of {self._total:,}, {self._figures()}")
+            self._write(self._lines.line(f"{self._what}: {self._done:,} of {self._total:,}, {self._figures()}"))
 
     def _figures(self) -> str:
         """What is known beside how many are done: the rate, and how long the rest takes at it."""

@@ -72,7 +72,8 @@ class CompactionResult:
 
 
 EXIT_DONE, EXIT_NOT_DONE, EXIT_SOME_FAILED = 0, 1, 3
-"""2 is what a wrong command line ends with (click)."""
+EXIT_HAS_WARNINGS, EXIT_HAS_ERRORS = 4, 5
+"""2 is what a wrong command line ends with (click); the last two are of the status alone."""
 
 FIGURES = (
     "rows_in",

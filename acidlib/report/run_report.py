@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.report.text import json_text
@@ -33,6 +34,35 @@ class Form(Protocol[Result]):
         """All of it, piece by piece, without a line break at the end."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetValue:
+    """A setting that is not at its default: its value as text, and where that comes from."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """When a run began and ended (epoch milliseconds), where Spark ran its tasks, and what was set for it.
+
+    application_id, tracking_url  of Spark; None where it had nothing to do
+    """
+
+    start_ms: int
+    end_ms: int
+    application_id: str | None = None
+    tracking_url: str | None = None
+    settings: tuple[SetValue, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Its fields in the JSON document of a run."""
+        facts = {name: getattr(self, name) for name in self.__slots__}
+        settings = [{name: getattr(one, name) for name in one.__slots__} for one in self.settings]
+        return {**facts, "settings": settings}
+
+
 class JsonForm(Generic[Given]):
     """A JSON document: of which run it is, an entry for each result under the name `entries`, the totals, the notes.
 
@@ -48,8 +78,11 @@ class JsonForm(Generic[Given]):
         entries: str,
         entry: Callable[[Given], dict[str, Any]],
         totals: Totals[Given],
+        facts: Callable[[], RunFacts] | None = None,
     ) -> None:
+        """`facts` are asked for when all is done."""
         self._head = {"job": job, "version": version, "run_id": run_id}
+        self._facts = facts
         self._entries = entries
         self._entry = entry
         self._totals = totals
@@ -67,7 +100,10 @@ class JsonForm(Generic[Given]):
 
     def pieces(self, notes: Sequence[str]) -> Iterator[str]:
         """The document, as `json_text` writes one. To be asked for once."""
-        whole = json_text({**self._head, self._entries: [], "totals": self._totals.document(), "notes": list(notes)})
+        facts = {} if self._facts is None else self._facts().document()
+        whole = json_text(
+            {**self._head, **facts, self._entries: [], "totals": self._totals.document(), "notes": list(notes)}
+        )
         if self._is_empty:
             yield whole
             return

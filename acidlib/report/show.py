@@ -10,12 +10,14 @@ rest of the id.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from acidlib.model.generation import Generation
-from acidlib.model.requests import CompactionRequest
-from acidlib.report.text import aligned, one_line
+from acidlib.model.requests import CompactionRequest, State
+from acidlib.planning.health_rules import age_of, words
+from acidlib.report.text import NARROW, by_state, fitted, one_line, plural, wrapped
 
 NOTHING = " --- "
 
@@ -52,18 +54,56 @@ _COLUMNS = (
 )
 
 
-def show_text(requests: Sequence[CompactionRequest], generation: Generation, *, tabs: bool = False) -> str:
-    """A header and a line per request, in the order given. Times are epoch milliseconds, as Hive prints them.
+def hive_text(requests: Sequence[CompactionRequest], generation: Generation) -> str:
+    """A header and a line per request, in the order given, as Hive's command line prints them: a tab between columns.
 
-    generation  whose names of states are shown; the columns are always Hive 4's, which has more of them
-    tabs        columns are separated by one tab, as Hive's command line does, instead of being aligned
+    Times are epoch milliseconds. `generation` says whose names of states are shown; the columns are always Hive 4's,
+    which has more of them.
     """
     rows = [tuple(title for title, _ in _COLUMNS)]
     for fact in show_document(requests, generation):
         values = (fact[key] for _, key in _COLUMNS)
         rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in values))
-    lines = ["\t".join(row) for row in rows] if tabs else aligned(rows)
-    return "\n".join(lines)
+    return "\n".join("\t".join(row) for row in rows)
+
+
+def show_text(requests: Sequence[CompactionRequest], generation: Generation, now_ms: int) -> str:
+    """How many requests are in each state, then a line for each on 80 columns, in the order given, with ages.
+
+    Below those that have not succeeded: why, and where the place lies, as far as the queue knows.
+    """
+    if not requests:
+        return "no requests"
+    counts = Counter(row.state for row in requests)
+    states = {state.label_of(generation): counts[state] for state in State}
+    rows = [_HEADER, *(_row(row, generation, now_ms) for row in requests)]
+    lines = fitted(rows, right=(1, 4, 5))
+    each = len(lines) // len(rows)
+    text = [f"{plural(len(requests), 'request')}: {by_state(states)}", "", *lines[:each]]
+    for number, row in enumerate(requests, start=1):
+        text += lines[number * each : (number + 1) * each]
+        if row.state is not State.SUCCEEDED:
+            told = [row.error_message, None if row.facts.location is None else str(row.facts.location)]
+            text += [line for one in told if one for line in wrapped(one, "    ", width=NARROW)]
+    return "\n".join(text)
+
+
+_HEADER = ("Place", "Id", "Type", "State", "Since", "Took", "Worker")
+
+
+def _row(row: CompactionRequest, generation: Generation, now_ms: int) -> tuple[str, ...]:
+    age, fact = age_of(row, now_ms), _facts(row, generation)
+    took = fact["duration_ms"]
+    cells = (
+        row.full_name,
+        str(row.id),
+        row.type.label.lower(),
+        row.state.label_of(generation),
+        "-" if age is None else words(age),
+        "-" if took is None else words(took / 1000),
+        fact["worker_host"] or "-",
+    )
+    return tuple(map(one_line, cells))
 
 
 def show_document(
@@ -121,8 +161,13 @@ def _split(identity: str | None, ours: Sequence[re.Pattern[str]]) -> tuple[str |
 
 def blockers_text(blockers: Sequence[dict[str, Any]]) -> str:
     """What keeps which request from being cleaned, a line for each transaction and lock."""
-    rows = [("CompactionId", "Waits", "For", "Id", "User", "Host", "Age")]
+    rows: list[tuple[str, ...]] = [("Waits", "Request", "For", "Id", "User", "Host", "Since")]
     for one in blockers:
-        age = NOTHING if one["age_ms"] is None else f"{one['age_ms'] / 1000:.0f} s"
-        rows.append((str(one["request_id"]), one["name"], one["kind"], str(one["id"]), one["user"], one["host"], age))
-    return "\n".join(aligned(rows)) if blockers else "nothing keeps a request from being cleaned"
+        age = "-" if one["age_ms"] is None else words(one["age_ms"] / 1000)
+        cells = (one["name"], str(one["request_id"]), one["kind"], str(one["id"]), one["user"], one["host"], age)
+        rows.append(tuple(map(one_line, cells)))
+    if not blockers:
+        return "nothing keeps a request from being cleaned"
+    requests = len({one["request_id"] for one in blockers})
+    summary = f"{plural(requests, 'request')} ready for cleaning {'waits' if requests == 1 else 'wait'}"
+    return "\n".join([summary, "", *fitted(rows, right=(1, 3, 6))])

@@ -14,6 +14,8 @@ from rich.cells import cell_len
 Item = TypeVar("Item")
 
 WIDTH = 120
+NARROW = 80
+"""The columns of a terminal that nobody has widened: what is a table fits there."""
 _PLACES_SHOWN = 20
 _LABEL = 13
 _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
@@ -61,8 +63,12 @@ def json_text(document: Mapping[str, Any]) -> str:
 
     JSON escapes the first 32 control characters only: not the others, nor marks that turn the direction of a line.
     """
-    lines = json.dumps(document, indent=2, ensure_ascii=False).split("\n")
-    return "\n".join(line if line.isprintable() else "".join(map(_json_character, line)) for line in lines)
+    return "\n".join(map(json_characters, json.dumps(document, indent=2, ensure_ascii=False).split("\n")))
+
+
+def json_characters(line: str) -> str:
+    """A line of JSON in which everything that a terminal interprets is escaped."""
+    return line if line.isprintable() else "".join(map(_json_character, line))
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
@@ -79,15 +85,25 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
     return lines
 
 
+def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
+    """As `aligned`; where that takes more than 80 columns, the first cell of each row stands on a line of its own."""
+    to_right = tuple(right)
+    lines = aligned(rows, right=to_right)
+    if max(map(cell_len, lines), default=0) <= NARROW:
+        return lines
+    others = aligned([row[1:] for row in rows], right=[i - 1 for i in to_right])
+    return [line for row, rest in zip(rows, others, strict=True) for line in (row[0], f"  {rest}")]
+
+
 def _json_character(char: str) -> str:
     return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
-def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Lines of at most 120 columns where words allow it; those after the first are indented by `hanging`."""
+def wrapped(text: str, indent: str = "", hanging: str | None = None, *, width: int = WIDTH) -> list[str]:
+    """Lines of at most so many columns where words allow it; those after the first are indented by `hanging`."""
     return textwrap.wrap(
         one_line(text),
-        WIDTH,
+        width,
         initial_indent=indent,
         subsequent_indent=indent if hanging is None else hanging,
         break_long_words=False,

@@ -126,6 +126,10 @@ OF_OTHER_JOBS = [
     ("show_compactions", ["--metastore-uri", "http://h"], "it has to be thrift://host:port"),
     ("show_compactions", ["--set", "x=1"], "Cannot set x: because there is no such setting"),
     ("show_compactions", ["--no-such-option"], "No such option"),
+    ("show_compactions", ["--hive"], "--hive excludes"),
+    ("status", ["--location", "{}", "--metastore-uri", "thrift://h"], "--metastore-uri excludes"),
+    ("status", ["--location", "{}", "--warehouse", "{}"], "exclude each other"),
+    ("status", ["--metrics-file", "a.txt"], "has to end in .prom"),
 ]
 
 

@@ -637,7 +637,14 @@ def test_who_was_there_before_keeps_the_directories(both: Site, who: str) -> Non
     later = READERS[who](both, laid, partition)
     (entry,) = both.clean()
     assert entry["state"] == "ready for cleaning", entry
-    assert ("transaction" if who.startswith(("a t", "a q")) else "lock") in entry["reason"]
+    kind = "transaction" if who.startswith(("a t", "a q")) else "lock"
+    assert kind in entry["reason"]
+    short = ("--set", "metastore.compactor.oldest.uncleaned.compaction.time.threshold=1ms")
+    status = both("status", "--table", laid.full_name, *short)
+    assert status.status == 4
+    reasons = [one["reason"] for one in status.document["findings"] if one["trouble"] == f"blocked by a {kind}"]
+    assert reasons
+    assert all(f"waits for {kind} " in reason and partition in str(status.document) for reason in reasons)
     assert visible(place) == kept
     found = blockers_of(both, laid.name)
     assert {blocker["kind"] for blocker in found} == {

@@ -575,6 +575,12 @@ def test_an_old_reader_keeps_what_it_may_read(lake: Lake, service: Service, kind
         "transaction", reader, "ann", "testhost",
     )  # fmt: skip
     assert 0 <= blocker["age_ms"] < 120_000
+    short = ("--set", "metastore.compactor.oldest.uncleaned.compaction.time.threshold=1ms")
+    status = service("status", "--table", made.full, *short)
+    assert status.status == 4
+    reasons = {one["trouble"]: one["reason"] for one in status.document["findings"]}
+    assert f"waits for transaction {reader} of ann at testhost" in reasons["blocked by a transaction"]
+    assert status.document["transactions"]["open"] >= 2
     lake.hms.commit_txn(reader, kind)
     found = service.good("show_compactions", "--blockers").document["blockers"]
     assert [entry for entry in found if entry["request_id"] == done["id"]] == []

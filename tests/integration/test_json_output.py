@@ -184,3 +184,19 @@ def test_a_result_that_nobody_takes(tmp_path: Path, crud: Path) -> None:
     assert done.stderr.splitlines() == [
         "error: Cannot write the result to standard output: because No space left on device; what was done is done"
     ]
+
+
+def test_the_document_and_the_log_name_the_run(jobs: Jobs, crud: Path) -> None:
+    lines = ("--log-format", "json", "--set", "acidlib.part.bytes=1m")
+    ran = jobs.good("major_compact", "--location", crud, "--all-committed", *lines)
+    document = ran.document
+    assert document["start_ms"] <= document["end_ms"]
+    assert document["settings"] == [{"name": "acidlib.part.bytes", "value": "1m", "source": "--set"}]
+    assert (document["application_id"], document["tracking_url"]) == (None, None), "the tasks ran in this process"
+    told = [json.loads(line) for line in ran.err.splitlines()]
+    assert {(line["job"], line["run_id"]) for line in told} == {("major_compact", document["run_id"])}
+    assert "db.crud" in {line["place"] for line in told}
+    failed = jobs("cleaner", "--location", crud, "--metastore-uri", "none", "--log-format", "full", "--orphans")
+    assert failed.status == 0
+    refused = jobs("major_compact", "--location", crud / "nowhere", "--all-committed", "--log-format", "full")
+    assert f"ERROR   major_compact {document['run_id'].rpartition('-')[0]}-" in refused.err

@@ -71,6 +71,18 @@ HIVE4: dict[str, dict[str, Numbers]] = {
         "mark_cleaned": (0, 0, 1),
     },
 }
+HIVE4["status"] = {
+    "get_config_value": (1, 0, 0),
+    "show_compact": (1, 0, 0),
+    "get_open_txns_info": (1, 0, 0),
+    "get_open_txns_req": (1, 0, 0),
+    "get_database_req": (1, 0, 0),
+    "get_all_tables": (1, 0, 0),
+    "get_table_objects_by_name_req": (1, 0, 0),
+    "get_valid_write_ids": (1, 0, 0),
+    "fetch_partition_names_req": (0, 1, 0),
+    "get_partitions_by_names_req": (0, 1, 0),
+}
 EVERY_3: dict[str, Numbers] = {
     "get_config_value": (1, 0, 0),
     "get_database": (1, 0, 0),
@@ -103,6 +115,19 @@ HIVE3: dict[str, dict[str, Numbers]] = {
         "get_partitions_by_names": (0, 1, 1),
     },
 }
+HIVE3["status"] = {
+    "get_config_value": (1, 0, 0),
+    "show_compact": (1, 0, 0),
+    "get_open_txns_info": (1, 0, 0),
+    "show_locks": (1, 0, 0),
+    "get_open_txns": (1, 0, 0),
+    "get_database": (1, 0, 0),
+    "get_all_tables": (1, 0, 0),
+    "get_table_objects_by_name_req": (1, 0, 0),
+    "get_valid_write_ids": (1, 0, 0),
+    "get_partition_names": (0, 1, 0),
+    "get_partitions_by_names": (0, 1, 0),
+}
 HIVES_OWN_REQUESTS: dict[str, Numbers] = {
     "compaction of the queue": (0, 0, 2),
     "compaction by name": (0, 0, 2),
@@ -134,6 +159,10 @@ def require_done(ran: Ran) -> None:
         done = [entry["queued"] is not None for entry in document["decisions"]]
     elif "cleanings" in document:
         done = [entry["state"] == "succeeded" for entry in document["cleanings"]]
+    elif "findings" in document:
+        ready = [entry for entry in document["totals"]["requests"] if entry["state"] == "ready for cleaning"]
+        done = [True] * ready[0]["count"]
+        assert (document["totals"]["looked_at"], document["findings"]) == (sum(PARTITIONS), []), ran
     else:
         done = [state == "ready for cleaning" for state in ran.states]
     assert done == [True] * sum(PARTITIONS), ran
@@ -153,6 +182,7 @@ def test_at_hive_4(lake: Lake, service: Service, proxy: Proxy) -> None:
     every = ("--table", f"{lake.database}.t*")
     assert good("initiator", *every, *LOW) == expected(HIVE4["initiator"])
     assert good("major_compact") == expected(HIVE4["compaction of the queue"])
+    assert good("status", *every) == expected(HIVE4["status"])
     assert good("cleaner", *NOW) == expected(HIVE4["cleaner"])
     made = [lake.table(f"n{number}", partitions=values(partitions)) for number, partitions in enumerate(PARTITIONS)]
     asked(proxy)
@@ -176,6 +206,7 @@ def test_at_hive_3(both: Site) -> None:
     with Proxy(both.metastore) as proxy:
         assert good("initiator", *every, *LOW) == wanted("initiator")
         assert good("major_compact") == wanted("compaction of the queue")
+        assert good("status", *every) == wanted("status")
         assert good("cleaner", *NOW) == wanted("cleaner")
         for number, partitions in enumerate(PARTITIONS):
             both.lay("f_abort", name=f"n{number}", keys=("p",), values=[(value,) for value in values(partitions)])

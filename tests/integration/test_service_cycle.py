@@ -275,7 +275,8 @@ def test_text_of_every_service_names_each_place(jobs: Jobs, warehouse: Warehouse
         assert ran.status == 0
         for place in warehouse.places:
             assert place in ran.out
-    assert shown.out.count("succeeded") == 6
+    assert shown.out.startswith("6 requests: 6 succeeded\n")
+    assert shown.out.count("  succeeded ") == 6
 
 
 def test_what_was_queued_is_compacted_with_the_write_ids_it_was_queued_with(jobs: Jobs, warehouse: Warehouse) -> None:

@@ -185,7 +185,10 @@ def test_spark_submit(jobs: Jobs, tmp_path: Path) -> None:
     process = submit(ROOT / "jobs" / "major_compact.py", *NAMED, part, "--output", "json", home=home)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
-    states = {entry["partition"]: entry["state"] for entry in json.loads(out)["compactions"]}
+    document = json.loads(out)
+    assert document["application_id"].startswith("local-")
+    assert document["tracking_url"] is None or document["tracking_url"].startswith("http://")
+    states = {entry["partition"]: entry["state"] for entry in document["compactions"]}
     assert states == {
         "p=1/q=x": "ready for cleaning", "p=2/q=y y": "failed", "p=3/q=z": "ready for cleaning",
     }  # fmt: skip

@@ -5,27 +5,34 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from acidlib.documents import OPTIONS
 from acidlib.engine.blockers import Blocker
 from acidlib.errors import AcidError
-from acidlib.jobs import show_compactions
-from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.jobs import show_compactions, status
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import PlannedAction, UnitResult
+from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Trouble, Waits
+from acidlib.planning.health_summary import status_of
 from acidlib.report.checks import checks_document, unchecked
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
 from acidlib.report.places import ShownPart, ShownPlace, places_document
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
-from acidlib.report.run_report import JsonForm
+from acidlib.report.run_report import JsonForm, RunFacts, SetValue
 from acidlib.report.show import show_document
+from acidlib.report.status import status_document
 from acidlib.report.text import json_text
 
 PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
-RUN: dict[str, Any] = {"version": "1", "run_id": "r"}
+FACTS = RunFacts(start_ms=1, end_ms=2, settings=(SetValue(name="n", value="v", source="--set"),))
+RUN: dict[str, Any] = {"version": "1", "run_id": "r", "facts": lambda: FACTS}
 ACTION = PlannedAction(
     path="f", first_stripe=0, stripes=1, copy=True, bytes=1, rows=1, deleted=0, aborted=0, reason="all of it stays"
 )
@@ -63,11 +70,31 @@ def cleaner() -> dict[str, Any]:
     return document_of(form, cleaned)
 
 
-def printed(*words: str) -> dict[str, Any]:
+def printed(*words: str, job: click.Command = show_compactions.main) -> dict[str, Any]:
     """What a job prints that needs neither Spark nor a metastore."""
     command = [*words, "--output", "json", "--metastore-uri", "none", "--queue-url", "sqlite://"]
-    document: dict[str, Any] = json.loads(CliRunner().invoke(show_compactions.main, command).stdout)
+    command += ["--set", "acidlib.retention=2d"]
+    document: dict[str, Any] = json.loads(CliRunner().invoke(job, command).stdout)
     return document
+
+
+def status_document_of() -> dict[str, Any]:
+    place = PlaceFigures(**PLACE)
+    txn = Transaction(id=1, is_open=True, user="u", host="h", age=None, silent=None)
+    waits = Waits(
+        request_id=1, database="db", table="t", partition=None, kind="lock", id=2, user="u", host="h", age=None
+    )
+    lake = Lake(
+        now_ms=0,
+        requests=(CompactionRequest(id=1, database="db", table="t", type=CompactionType.MAJOR, state=State.FAILED),),
+        transactions=(txn, replace(txn, is_open=False)),
+        waits=(waits,),
+        places=(replace(place, ratio=1.0),),
+    )
+    seen = status_of(lake, Limits())
+    assert seen.findings
+    begun = printed("--places", "0", job=status.main)
+    return begun | status_document(seen, lake.waits, Generation.HIVE4)
 
 
 def shown() -> dict[str, Any]:
@@ -93,6 +120,7 @@ PRODUCED = {
     "show_place": show_place,
     "show_compactions": shown,
     "doctor": lambda: checks_document([unchecked("clock", "no metastore")], version="1"),
+    "status": status_document_of,
     "Errors": lambda: printed("--no-such-option"),
 }
 
@@ -130,8 +158,9 @@ def test_every_document_is_described() -> None:
 @pytest.mark.parametrize("title", PRODUCED)
 def test_the_fields_are_those_of_the_document(title: str) -> None:
     described = [
-        (path.strip("`"), name)
-        for path, text in sections(JSON[title], "###").items()
+        (path, name)
+        for paths, text in sections(JSON[title], "###").items()
+        for path in re.findall("`(.+?)`", paths)
         for name in first_cells(text, "Field")
     ]
     assert len(set(described)) == len(described)
@@ -145,6 +174,12 @@ def test_every_kind_of_error_is_described() -> None:
             yield from kinds(child)
 
     assert set(first_cells(JSON["Errors"], "`kind`")) == {*kinds(AcidError), "interrupted"}
+
+
+def test_every_kind_of_trouble_is_described() -> None:
+    described = first_cells(JSON["status"], "`trouble`")
+    assert len(set(described)) == len(described)
+    assert set(described) == {trouble.value for trouble in Trouble}
 
 
 def test_every_state_is_named() -> None:

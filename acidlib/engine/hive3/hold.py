@@ -110,7 +110,7 @@ class Hive3HeldPlace(SqlHeldPlace):
                 lock.__exit__(None, None, None)
             except AcidError as error:
                 # what was published stays published
-                self._services.progress.note(f"{self.target.name}: {error}")
+                self._services.progress.note(str(error), place=self.target.name)
 
     def assert_mine(self, high_water_mark: int) -> None:
         """Lock, claim and request are ours, and table and place are what they were."""

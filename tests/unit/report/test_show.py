@@ -7,8 +7,10 @@ import pytest
 
 from acidlib.engine.services import Services
 from acidlib.model.generation import Generation
+from acidlib.model.location import local_location
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.report.show import initiator_of, show_document, show_text, worker_of
+from acidlib.report.show import blockers_text, hive_text, initiator_of, show_document, show_text, worker_of
 
 # ShowCompactionsOperation.writeHeader of Hive 4.0
 HIVE4_HEADER = (
@@ -43,7 +45,7 @@ DONE = CompactionRequest(
 
 
 def test_the_header_and_a_waiting_request_are_as_hive_prints_them() -> None:
-    lines = show_text([WAITING], Generation.HIVE4, tabs=True).split("\n")
+    lines = hive_text([WAITING], Generation.HIVE4).split("\n")
     assert lines[0] == HIVE4_HEADER
     assert lines[1].startswith(HIVE_LINE)
     assert lines[1].split("\t")[8:] == [" --- "] * 12
@@ -51,7 +53,7 @@ def test_the_header_and_a_waiting_request_are_as_hive_prints_them() -> None:
 
 
 def test_every_fact_is_in_its_column() -> None:
-    row = show_text([DONE], Generation.HIVE4, tabs=True).split("\n")[1].split("\t")
+    row = hive_text([DONE], Generation.HIVE4).split("\n")[1].split("\t")
     assert dict(zip(HIVE4_HEADER.split("\t"), row, strict=True)) == {
         "CompactionId": "22",
         "Database": "sales",
@@ -76,27 +78,62 @@ def test_every_fact_is_in_its_column() -> None:
     }
 
 
-def test_aligned_columns_start_below_their_titles() -> None:
-    header, first, second = show_text([WAITING, DONE], Generation.HIVE4).split("\n")
-    for title, one, other in (
-        ("Table", "partitioned", "orders "),
-        ("Type", "MINOR", "MAJOR"),
-        ("Pool name", " --- ", "etl"),
-    ):
-        at = header.index(f" {title} ") + 1
-        assert first[at:].startswith(one)
-        assert second[at:].startswith(other)
+NOW = 1_700_000_003_500 + 2 * 3_600_000
+
+
+def test_people_see_ages_on_80_columns_and_the_summary_first() -> None:
+    failed = dataclasses.replace(
+        DONE, id=23, state=State.FAILED, facts=RequestFacts(location=local_location("/w/sales/orders"))
+    )
+    assert (
+        show_text([WAITING, failed, DONE], Generation.HIVE4, NOW)
+        == """\
+3 requests: 1 initiated, 1 failed, 1 succeeded
+
+Place
+  Id  Type   State      Since  Took  Worker
+default.partitioned_acid_table.p=abc
+   1  minor  initiated      -     -  -
+sales.orders
+  23  major  failed       2 h   2 s  compactor-node-7
+    first second third
+    /w/sales/orders
+sales.orders
+  22  major  succeeded    2 h   2 s  compactor-node-7"""
+    )
+    assert show_text([DONE], Generation.HIVE4, NOW).splitlines()[2:] == [
+        "Place         Id  Type   State      Since  Took  Worker",
+        "sales.orders  22  major  succeeded    2 h   2 s  compactor-node-7",
+    ]
+
+
+def test_blockers_are_named_with_their_age() -> None:
+    blocker = {
+        "request_id": 5,
+        "name": "db.t",
+        "kind": "lock",
+        "id": 7,
+        "user": "ann",
+        "host": "h",
+        "age_ms": 7_200_000,
+    }
+    assert blockers_text([blocker]).splitlines() == [
+        "1 request ready for cleaning waits",
+        "",
+        "Waits  Request  For   Id  User  Host  Since",
+        "db.t         5  lock   7  ann   h       2 h",
+    ]
 
 
 def test_an_empty_queue_has_a_header_alone() -> None:
-    assert show_text([], Generation.HIVE3, tabs=True) == HIVE4_HEADER
+    assert hive_text([], Generation.HIVE3) == HIVE4_HEADER
     assert show_document([]) == []
 
 
 def test_the_name_of_a_state_is_the_generations() -> None:
     tried = CompactionRequest(id=3, database="d", table="t", type=CompactionType.MINOR, state=State.ATTEMPTED)
-    assert "\tattempted\t" in show_text([tried], Generation.HIVE3, tabs=True)
-    assert "\tdid not initiate\t" in show_text([tried], Generation.HIVE4, tabs=True)
+    assert "\tattempted\t" in hive_text([tried], Generation.HIVE3)
+    assert "\tdid not initiate\t" in hive_text([tried], Generation.HIVE4)
     assert show_document([tried])[0]["state"] == "did not initiate"
     assert show_document([tried], Generation.HIVE3)[0]["state"] == "attempted"
 

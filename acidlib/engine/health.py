@@ -1,0 +1,243 @@
+"""One look at all tables: what the queue, the metastore and a bounded number of listings tell, as a value.
+
+The queue and the transactions are read in a number of calls that does not grow with the places; tables and partitions
+are asked for only where places are to be listed. Nothing is changed anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from acidlib.engine.alone.selecting import select_targets
+from acidlib.engine.blockers import Blocker, blockers_among
+from acidlib.engine.catalog import Catalog
+from acidlib.engine.environment import Environment
+from acidlib.engine.health_limits import limits_of
+from acidlib.engine.health_places import figures_of
+from acidlib.engine.leftovers import is_known_dead
+from acidlib.engine.open import TXN_TIMEOUT, Queued, open_queued
+from acidlib.engine.selection import Selection, look_in_portions
+from acidlib.engine.services import Services
+from acidlib.engine.target import Interpretation, Target, target_of
+from acidlib.errors import AcidError
+from acidlib.metastore.values import OpenTxn, ShownRequest
+from acidlib.model.generation import Generation
+from acidlib.model.partitions import PartitionName, matches
+from acidlib.model.requests import CompactionRequest, State
+from acidlib.planning.health import Finding, Lake, Level, Limits, PlaceFigures, Transaction, Trouble, Waits
+from acidlib.planning.stated_write_ids import StatedWriteIds
+from acidlib.report.show import initiator_of
+from acidlib.settings import parse_duration
+
+_QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
+_AT_WORK = (State.INITIATED, State.WORKING)
+_ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What one look saw, by which limits it is to be judged, and notes."""
+
+    lake: Lake
+    limits: Limits
+    generation: Generation
+    notes: tuple[str, ...] = ()
+
+
+def look(
+    where: Environment, services: Services, selection: Selection, interpretation: Interpretation, *, most_places: int
+) -> Looked:
+    """Look at everything that is selected; list at most so many places, those that the queue knows first.
+
+    interpretation  how directories are to be read where no metastore says it; nothing stated: all is committed
+    """
+    now_ms = services.now_ms()
+    services.progress.start("reading the queue", 1)
+    with open_queued(where) as queued:
+        services.progress.advance(1)
+        services.progress.finish()
+        requests = tuple(row for row in queued.requests if _wants(selection, row, alone=queued.hms is None))
+        txns = None if queued.hms is None else queued.hms.open_txns_info()
+        silent = None if queued.hms is None else parse_duration(queued.hms.config_value(TXN_TIMEOUT, "300s")) / 1000
+        waits = _waits(queued, requests, txns or (), now_ms)
+        limits = limits_of(services.settings, silent_seconds=silent)
+        targets, notes = _targets(services, queued, selection, interpretation, requests) if most_places else ([], [])
+    chosen = _those_of_requests_first(targets, requests)[:most_places]
+    return Looked(
+        lake=Lake(
+            now_ms=now_ms,
+            requests=requests,
+            hosts=_hosts(requests),
+            versions=_versions(requests),
+            gone=frozenset(row.id for row in requests if row.state is State.WORKING and is_known_dead(row)),
+            transactions=None if txns is None else tuple(_transaction(one, now_ms) for one in txns),
+            waits=waits,
+            aborted=_aborted(targets),
+            places=tuple(_listed(services, chosen, requests, limits)) if most_places else None,
+            known_places=len(targets) if most_places else None,
+            found=tuple(_found(queued)),
+            by_location=queued.hms is None,
+            tells_queued=queued.generation is Generation.HIVE4,
+        ),
+        limits=limits,
+        generation=queued.generation,
+        notes=tuple(notes),
+    )
+
+
+def _wants(selection: Selection, row: CompactionRequest, *, alone: bool) -> bool:
+    location = row.facts.location
+    if alone and row.facts.metastore is not None:
+        return False
+    inside = selection.location or selection.warehouse
+    if inside is not None and (location is None or not inside.holds(location)):
+        return False
+    if not selection.wants_table(row.database, row.table):
+        return False
+    if not selection.partitions:
+        return True
+    return row.partition is not None and matches(PartitionName.parse(row.partition), selection.partitions)
+
+
+def _targets(
+    services: Services,
+    queued: Queued,
+    selection: Selection,
+    interpretation: Interpretation,
+    requests: Iterable[CompactionRequest],
+) -> tuple[list[Target], list[str]]:
+    """The places that are selected; without a metastore and without a directory those that the queue knows."""
+    if queued.hms is not None:
+        selected = Catalog(services, queued.hms).select(selection, automatic=False)
+        return list(selected.targets), [note for note in selected.notes if not note.startswith("table ")]
+    stated = interpretation if interpretation.write_ids is not None else _ALL
+    notes = (
+        ["what is committed is not stated: figures of places take everything as committed"] if stated is _ALL else []
+    )
+    if selection.location is not None or selection.warehouse is not None:
+        found = select_targets(services, selection, stated, may_be_empty=True)
+        return list(found.targets), [*found.notes, *notes]
+    known: dict[object, Target] = {}
+    for row in requests:
+        try:
+            target = target_of(row)
+        except AcidError:
+            continue  # a finding of its own tells what is not understood
+        read = Interpretation(
+            write_ids=stated.write_ids,
+            generation=target.interpretation.generation,
+            table_kind=target.interpretation.table_kind,
+            columns=target.interpretation.columns,
+        )
+        place = Target(
+            database=row.database,
+            table=row.table,
+            partition=row.partition,
+            location=target.location,
+            interpretation=read,
+        )
+        known.setdefault(target.location, place)
+    return list(known.values()), notes
+
+
+def _those_of_requests_first(targets: Sequence[Target], requests: Iterable[CompactionRequest]) -> list[Target]:
+    known = {row.entity for row in requests if row.state is not State.SUCCEEDED}
+    return sorted(targets, key=lambda one: ((one.database, one.table, one.partition) not in known, one.name))
+
+
+def _listed(
+    services: Services, targets: Sequence[Target], requests: Iterable[CompactionRequest], limits: Limits
+) -> Iterable[PlaceFigures]:
+    states: dict[tuple[str, str, str | None], set[State]] = {}
+    for row in requests:
+        states.setdefault(row.entity, set()).add(row.state)
+    for looked, _ in look_in_portions(services, targets, None):
+        for one in looked:
+            target = one.target
+            known = states.get((target.database, target.table, target.partition), set())
+            yield figures_of(
+                services,
+                one,
+                small_share=limits.small_share,
+                is_queued=not known.isdisjoint(_AT_WORK),
+                is_worked_on=State.WORKING in known,
+            )
+
+
+def _waits(
+    queued: Queued, requests: Sequence[CompactionRequest], txns: Iterable[OpenTxn], now_ms: int
+) -> tuple[Waits, ...] | None:
+    if queued.hms is None:
+        return None
+    waiting = [row for row in requests if row.state is State.READY_FOR_CLEANING]
+    if not waiting:
+        return ()
+    by_id = {row.id: row for row in waiting}
+    return tuple(_wait(one, by_id[one.request_id]) for one in blockers_among(queued.hms, waiting, txns, now_ms))
+
+
+def _wait(one: Blocker, row: CompactionRequest) -> Waits:
+    return Waits(
+        request_id=one.request_id,
+        database=row.database,
+        table=row.table,
+        partition=row.partition,
+        kind=one.kind,
+        id=one.id,
+        user=one.user,
+        host=one.host,
+        age=_seconds(one.age_ms),
+    )
+
+
+def _transaction(one: OpenTxn, now_ms: int) -> Transaction:
+    return Transaction(
+        id=one.id,
+        is_open=one.state == "open",
+        user=one.user,
+        host=one.host,
+        age=None if one.started_ms is None else _seconds(now_ms - one.started_ms),
+        silent=None if one.heartbeat_ms is None else _seconds(now_ms - one.heartbeat_ms),
+    )
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _aborted(targets: Iterable[Target]) -> dict[tuple[str, str], int]:
+    """How many write ids of each table are aborted, as the metastore told with its places."""
+    found = {}
+    for one in targets:
+        stated = one.interpretation.write_ids
+        if one.facts is not None and stated is not None and stated.single is not None:
+            found[one.database, one.table] = len(stated.single.aborted_ids)
+    return found
+
+
+def _hosts(requests: Iterable[CompactionRequest]) -> tuple[str, ...]:
+    """The hosts whose initiators queued what waits now; what people asked for does not count."""
+    rows = (initiator_of(row.initiator_id) for row in requests if row.state in _QUEUED)
+    return tuple(host for host, name in rows if host is not None and name != "manual")
+
+
+def _versions(requests: Iterable[CompactionRequest]) -> tuple[str, ...]:
+    """The versions of Hive's workers that work now; this engine's own says nothing of them."""
+    rows = (row for row in requests if isinstance(row, ShownRequest) and row.state is State.WORKING)
+    return tuple(row.worker_version for row in rows if row.worker_version)
+
+
+def _found(queued: Queued) -> Iterable[Finding]:
+    for reason in queued.unreadable:
+        yield Finding(level=Level.WARNING, trouble=Trouble.NOT_UNDERSTOOD, reason=f"{reason}: that is not known here")
+    for row in queued.elsewhere:
+        if row.state in _QUEUED:
+            yield Finding(
+                level=Level.WARNING,
+                trouble=Trouble.ANOTHER_METASTORE,
+                reason=f"request {row.id} is for the metastore {row.facts.metastore}; no run at this one sees to it",
+                database=row.database,
+                table=row.table,
+                partition=row.partition,
+            )

@@ -1,0 +1,107 @@
+"""Shows how all tables are doing, and what is wrong."""
+
+from typing import Any
+
+import click
+
+from acidlib import __version__
+from acidlib.engine.command import JobCommand, print_pieces, run_facts, services, tell
+from acidlib.engine.environment import Environment
+from acidlib.engine.health import look
+from acidlib.engine.options import checked_filters, common_options, located
+from acidlib.engine.selection import Selection
+from acidlib.engine.target import Interpretation
+from acidlib.planning.health import Level
+from acidlib.planning.health_summary import status_of
+from acidlib.report.log import NOTE
+from acidlib.report.metrics import Run, push, registry_of, write_file
+from acidlib.report.status import exit_status, status_document
+from acidlib.report.status_text import status_text
+from acidlib.report.text import json_text
+
+
+@click.command("status", cls=JobCommand, help="Show how all tables are doing, and what is wrong. Changes nothing.")
+@common_options
+@click.option("--location", metavar="URI", help="Only this table or partition, without a metastore.")
+@click.option("--warehouse", metavar="URI", help="Only tables below this directory, without a metastore.")
+@click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
+@click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
+@click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
+@click.option(
+    "--places",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    help="List no more places than these, those with requests first; 0: none.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "error", "never"]),
+    default="warning",
+    show_default=True,
+    help="From what on the exit status is not 0.",
+)
+@click.option("--metrics-file", metavar="FILE", help="Write metrics for node exporter there; ends in .prom.")
+@click.option("--push-gateway", metavar="URL", help="Push the metrics to a Prometheus push gateway.")
+def main(
+    *,
+    environment: Environment,
+    location: str | None,
+    warehouse: str | None,
+    tables: tuple[str, ...],
+    exclude: tuple[str, ...],
+    partitions: tuple[str, ...],
+    places: int,
+    fail_on: str,
+    metrics_file: str | None,
+    push_gateway: str | None,
+) -> Any:
+    """Look once."""
+    if location is not None or warehouse is not None:
+        if environment.names_metastore:
+            raise click.UsageError("--metastore-uri excludes --location and --warehouse")
+        if location is not None and warehouse is not None:
+            raise click.UsageError("--location and --warehouse exclude each other")
+        environment = environment.without_metastore()
+    if metrics_file is not None and not metrics_file.endswith(".prom"):
+        raise click.UsageError("--metrics-file has to end in .prom: node exporter passes over other names")
+    checked_filters(tables, exclude, partitions)
+    selection = Selection(
+        location=located(environment, location),
+        warehouse=located(environment, warehouse),
+        tables=tables,
+        exclude=exclude,
+        partitions=partitions,
+        if_exists=True,
+    )
+    with services(environment, job="status", about="status") as found:
+        seen = look(environment, found, selection, Interpretation(), most_places=places)
+    status = status_of(seen.lake, seen.limits)
+    if metrics_file is not None or push_gateway is not None:
+        run = Run(
+            status=status,
+            generation=seen.generation,
+            began=seen.lake.now_ms / 1000,
+            seconds=found.clock() - seen.lake.now_ms / 1000,
+            most_tables=environment.settings.integer("acidlib.status.metrics.tables"),
+        )
+        registry = registry_of(run)
+        if metrics_file is not None:
+            write_file(registry, metrics_file)
+        if push_gateway is not None:
+            push(registry, push_gateway)
+    if environment.json:
+        document = {
+            "job": "status",
+            "version": __version__,
+            "run_id": found.worker_id,
+            **run_facts(environment).document(),
+            **status_document(status, seen.lake.waits, seen.generation),
+            "notes": list(seen.notes),
+        }
+        print_pieces([json_text(document)])
+    else:
+        for note in seen.notes:
+            tell(note, level=NOTE)
+        print_pieces([status_text(status, seen.generation)])
+    raise SystemExit(exit_status(status.totals.level, None if fail_on == "never" else Level[fail_on.upper()]))

@@ -1,0 +1,14 @@
+"""Shows how all tables are doing, and what is wrong: spark-submit jobs/status.py --help"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import acidlib.jobs  # noqa: F401  # before anything else that may fail
+
+# isort: split
+from acidlib.jobs.status import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The status without a metastore: what lies on disk and what the queue knows, each trouble where it is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claim_directories import age_claim
+
+from acidlib.model.location import local_location
+from acidlib.model.request_facts import RequestFacts
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.planning.health import Trouble
+from integration.harness import Jobs, Ran, at_time, fixture, within
+
+ALL = "--all-committed"
+DAY = 86_400
+
+
+def requests(ran: Ran) -> dict[str, dict[str, Any]]:
+    """The figures of all requests by their state."""
+    return {one["state"]: one for one in ran.document["totals"]["requests"]}
+
+
+def found(ran: Ran) -> set[tuple[str | None, str]]:
+    """Which trouble there is, and at which table."""
+    return {(one["table"], one["trouble"]) for one in ran.document["findings"]}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("healthy", "obsolete", "damaged", "claimed", "staged", "removed", "gone", "many", "busy"):
+        fixture("hive3/a_crud", tmp_path / "warehouse" / "db.db" / name)
+    return tmp_path / "warehouse"
+
+
+def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
+    jobs: Jobs, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = root / "db.db"
+    low = ("--set", "hive.compactor.delta.num.threshold=1")
+    jobs.good("major_compact", "--location", tables / "obsolete", ALL)
+    jobs.good("initiator", "--location", tables / "gone", ALL, *low)
+    (tables / "gone").rename(root.parent / "moved")
+    (tables / "damaged" / "base_0000001").mkdir()
+    (tables / "damaged" / "base_0000001" / "_metadata_acid").write_text("{")
+    (tables / "claimed" / "_acidlib_claim").mkdir()
+    (tables / "claimed" / "_acidlib_claim" / "1.token").mkdir()
+    age_claim(tables / "claimed", 700)
+    (tables / "staged" / "_tmp_1.revoked").mkdir()
+    (tables / "removed" / "_acidlib_removed.1.base_1").mkdir()
+    (tables / "busy" / "_tmp_1").mkdir()
+    facts = RequestFacts(location=local_location(str(tables / "busy")))
+    busy = CompactionRequest(id=0, database="db", table="busy", type=CompactionType.MAJOR, facts=facts)
+    with jobs.queue() as queue:
+        queue.enqueue(busy, now_ms=int(time.time() * 1000), worker_id="w")
+    before = within(root)
+
+    ran = jobs("status", "--warehouse", root)
+    assert (ran.status, ran.document["level"]) == (5, "error")
+    assert found(ran) == {
+        ("damaged", Trouble.DAMAGED.value),
+        ("claimed", Trouble.CLAIM_LEFT.value),
+        ("staged", Trouble.STAGING_LEFT.value),
+        ("removed", Trouble.REMOVAL_LEFT.value),
+    }
+    totals: dict[str, Any] = ran.document["totals"]
+    assert (totals["places"], totals["looked_at"]) == (8, 8)
+    assert totals["most_obsolete"]["table"] == "obsolete"
+    assert totals["obsolete_bytes"] == totals["most_obsolete"]["obsolete_bytes"] > 0
+    assert requests(ran)["ready for cleaning"]["count"] == 1
+    assert ran.document["transactions"] is None
+    (known,) = [one for one in jobs("status").document["findings"] if one["table"] == "gone"]
+    assert (known["trouble"], known["location"]) == (Trouble.MISSING.value, str(tables / "gone"))
+
+    few = jobs("status", "--warehouse", root, "--places", "2").document["totals"]
+    assert (few["places"], few["looked_at"], few["most_obsolete"]["table"]) == (8, 2, "obsolete"), "it has a request"
+
+    at_time(monkeypatch, 2 * DAY)
+    later = jobs("status", "--places", "0", "--fail-on", "error")
+    assert found(later) == {
+        ("obsolete", Trouble.READY_LONG.value),
+        ("gone", Trouble.INITIATED_LONG.value),
+        ("busy", Trouble.WORKING_LONG.value),
+    }
+    assert (later.status, later.document["totals"]["looked_at"]) == (5, None)
+    assert round(requests(later)["initiated"]["oldest_age"] / DAY) == 2
+    due = jobs("status", "--location", tables / "many", *low)
+    assert (due.status, found(due)) == (4, {("many", Trouble.DUE.value)})
+    assert jobs("status", "--location", tables / "many", *low, "--fail-on", "error").status == 0
+    text = jobs("status", "--location", tables / "many", *low, text=True)
+    assert text.out.startswith("WARNING: 1 warning in 1 table\n")
+    assert max(map(len, text.out.splitlines())) <= max(80, len(str(tables / "many")) + 12)
+    assert within(root) == before

@@ -1,0 +1,246 @@
+"""The status: of a thousand places with one trouble of each kind planted, each is named, and nothing else is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from acidlib.engine.health_limits import limits_of
+from acidlib.model.generation import Generation
+from acidlib.model.location import local_location
+from acidlib.model.request_facts import RequestFacts
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.health import Finding, Lake, Level, Limit, PlaceFigures, Transaction, Trouble, Waits
+from acidlib.planning.health_rules import in_a_row, words
+from acidlib.planning.health_summary import status_of
+from acidlib.report.status_text import status_text
+from acidlib.settings import Layer, default_settings
+
+NOW = 1_800_000_000_000
+HOUR, DAY = 3_600, 86_400
+LIMITS = limits_of(
+    default_settings().with_layer(Layer.TOML, {"acidlib.status.obsolete.bytes.threshold": "1g"})[0],
+    silent_seconds=300,
+)
+HEALTHY = PlaceFigures(
+    database="db", table="t", partition=None, location="/w/t", deltas=3, base_bytes=100, delta_bytes=5, ratio=0.05
+)
+
+
+def request(number: int, name: str, state: State, **more: Any) -> CompactionRequest:
+    """A request for `db.<name>` that has been in its state for a minute, unless more is said."""
+    facts: dict[str, Any] = {
+        "worker_id": "w-1" if state is State.WORKING else None,
+        "enqueue_ms": NOW - 60_000,
+        "start_ms": NOW - 60_000,
+        "commit_ms": NOW - 60_000,
+        "type": CompactionType.MAJOR,
+    }
+    return CompactionRequest(id=number, database="db", table=name, state=state, **facts | more)
+
+
+def since(seconds: float) -> int:
+    return NOW - int(seconds * 1000)
+
+
+REQUESTS: dict[Trouble, tuple[CompactionRequest, ...]] = {
+    Trouble.INITIATED_LONG: (request(1, "initiated", State.INITIATED, enqueue_ms=since(2 * HOUR)),),
+    Trouble.WORKING_LONG: (request(2, "working", State.WORKING, start_ms=since(25 * HOUR)),),
+    Trouble.WORKER_GONE: (request(3, "gone", State.WORKING),),
+    Trouble.WORKER_UNKNOWN: (request(4, "nobody", State.WORKING, worker_id=None),),
+    Trouble.READY_LONG: (request(5, "ready", State.READY_FOR_CLEANING, commit_ms=since(25 * HOUR)),),
+    Trouble.CLEANING_RETRIED: (request(6, "retried", State.READY_FOR_CLEANING, retry_retention_ms=1),),
+    Trouble.NOT_COMMITTED: (request(7, "uncommitted", State.READY_FOR_CLEANING, txn_id=9, commit_ms=None),),
+    Trouble.FAILED: (request(8, "failed", State.FAILED, error_message="no space"),),
+    Trouble.HELD_BACK: (request(9, "held", State.FAILED), request(10, "held", State.FAILED)),
+    Trouble.NOT_INITIATED: (request(11, "attempted", State.ATTEMPTED),),
+    Trouble.REFUSED: (request(12, "refused", State.REFUSED), request(13, "refused", State.REFUSED)),
+    Trouble.ABORTED_BY_HAND: (request(14, "aborted", State.ABORTED),),
+    Trouble.NOT_UNDERSTOOD: (
+        request(15, "unclear", State.INITIATED, facts=RequestFacts(problems={"deltas": "its deltas are 'x'"})),
+    ),
+    Trouble.OTHERS_WORK: (request(16, "rebalance", State.INITIATED, type=CompactionType.REBALANCE),),
+    Trouble.AGE_UNKNOWN: (request(17, "ageless", State.INITIATED, enqueue_ms=None),),
+    Trouble.FROM_THE_FUTURE: (request(18, "future", State.INITIATED, enqueue_ms=since(-HOUR)),),
+    Trouble.TWICE: (request(19, "twice", State.INITIATED), request(20, "twice", State.INITIATED)),
+}
+PLACES: dict[Trouble, dict[str, Any]] = {
+    Trouble.MANY_DELTAS: {"deltas": 201},
+    Trouble.MANY_OBSOLETE: {"obsolete": 201},
+    Trouble.MANY_SMALL: {"small_deltas": 201},
+    Trouble.HEAVY_DELTAS: {"ratio": 1.5},
+    Trouble.MUCH_TO_CLEAN: {"obsolete_bytes": 2 << 30},
+    Trouble.ABORTED_ON_DISK: {"aborted": 1, "idle": 25.0 * HOUR},
+    Trouble.DUE: {"due": "11 delta directories are more than 10", "idle": 2.0 * HOUR},
+    Trouble.SWITCHED_OFF: {"due": "11 delta directories are more than 10", "switched_off": "NO_AUTO_COMPACTION is set"},
+    Trouble.CLEANING_FORBIDDEN: {"obsolete": 1, "cleaning_forbidden": "NO_CLEANUP is set on the table"},
+    **{
+        trouble: {"problem": (trouble, "Cannot list it: because so")}
+        for trouble in (
+            Trouble.MISSING,
+            Trouble.NOT_READABLE,
+            Trouble.DAMAGED,
+            Trouble.NOT_JUDGED,
+            Trouble.CHANGING,
+        )
+    },
+    Trouble.UNFINISHED: {"unfinished": 1, "staging": ("_tmp_1",)},
+    Trouble.CLAIM_LEFT: {"claim_left_by": "acidlib-host-run"},
+    Trouble.STAGING_LEFT: {"staging": ("_tmp_1.revoked",)},
+    Trouble.REMOVAL_LEFT: {"removed": ("_acidlib_removed.1.base_1",)},
+}
+
+
+def transaction(number: int, age: float, *, is_open: bool = True, silent: float = 1.0) -> Transaction:
+    return Transaction(id=number, is_open=is_open, user="ann", host="h1", age=age, silent=silent)
+
+
+def waits(kind: str, name: str) -> Waits:
+    return Waits(
+        request_id=1, database="db", table=name, partition=None, kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY
+    )
+
+
+def planted() -> Lake:
+    """A thousand places; each trouble about a place is at one of its own."""
+    healthy = [replace(HEALTHY, partition=f"p={number}", location=f"/w/t/p={number}") for number in range(1000)]
+    for number, (trouble, figures) in enumerate(PLACES.items()):
+        healthy[40 * number] = replace(healthy[40 * number], table=trouble.name.lower(), **figures)
+    succeeded = tuple(request(1000 + number, f"good_{number}", State.SUCCEEDED) for number in range(200))
+    return Lake(
+        now_ms=NOW,
+        requests=(*(row for rows in REQUESTS.values() for row in rows), *succeeded),
+        hosts=("h1", "h2"),
+        versions=("4.0.0", "4.0.1"),
+        gone=frozenset({3}),
+        transactions=(
+            transaction(1, 25 * HOUR),
+            transaction(2, HOUR, silent=2 * HOUR),
+            transaction(3, 25 * HOUR, is_open=False),
+        ),
+        waits=(waits("transaction", "waits_for_txn"), waits("lock", "waits_for_lock")),
+        aborted={("db", "many"): 1501},
+        places=tuple(healthy),
+        known_places=1000,
+        found=(Finding(level=Level.WARNING, trouble=Trouble.ANOTHER_METASTORE, reason="request 30 is for another"),),
+    )
+
+
+def test_each_kind_of_trouble_is_named_where_it_was_planted() -> None:
+    status = status_of(planted(), LIMITS)
+    found = [(one.trouble, one.table) for one in status.findings]
+    assert sorted({trouble.name for trouble, _ in found}) == sorted(Trouble.__members__)
+    about = {trouble: rows[0].table for trouble, rows in REQUESTS.items()}
+    about |= {trouble: trouble.name.lower() for trouble in PLACES}
+    about |= {Trouble.ABORTED_IN_TABLE: "many"}
+    about |= {Trouble.BLOCKED_BY_TXN: "waits_for_txn", Trouble.BLOCKED_BY_LOCK: "waits_for_lock"}
+    assert sorted(found, key=str) == sorted(((trouble, about.get(trouble)) for trouble in Trouble), key=str)
+    text = status_text(status, Generation.HIVE4)
+    flat = " ".join(text.split())
+    for trouble, table in found:
+        assert (f"db.{table}: " if trouble not in PLACES else f"db.{table}.p=") in flat or table is None
+        assert f"{trouble.value}: " in flat
+    assert text.startswith("ERROR: ")
+    assert max(map(cell_len, text.splitlines())) <= 80
+
+
+def test_a_lake_without_trouble_is_ok() -> None:
+    lake = Lake(now_ms=NOW, requests=(request(1, "t", State.WORKING),), places=(HEALTHY,), known_places=1)
+    status = status_of(lake, LIMITS)
+    assert (status.findings, status.totals.level) == ((), Level.OK)
+    assert status_text(status, Generation.HIVE3).startswith("OK: nothing is wrong in 1 table\n")
+
+
+@pytest.mark.parametrize(
+    ("state", "key", "seconds", "level"),
+    [
+        (State.INITIATED, "enqueue_ms", HOUR, Level.OK),
+        (State.INITIATED, "enqueue_ms", HOUR + 1, Level.WARNING),
+        (State.INITIATED, "enqueue_ms", 12 * HOUR + 1, Level.ERROR),
+        (State.WORKING, "start_ms", 12 * HOUR + 1, Level.WARNING),
+        (State.WORKING, "start_ms", 24 * HOUR + 1, Level.ERROR),
+        (State.READY_FOR_CLEANING, "commit_ms", 24 * HOUR, Level.OK),
+        (State.READY_FOR_CLEANING, "commit_ms", 24 * HOUR + 1, Level.WARNING),
+    ],
+)
+def test_requests_are_judged_by_their_age(state: State, key: str, seconds: float, level: Level) -> None:
+    lake = Lake(now_ms=NOW, requests=(request(1, "t", state, **{key: since(seconds)}),))
+    status = status_of(lake, LIMITS)
+    assert status.totals.level is level
+    assert status.totals.requests[state].oldest == seconds
+    keys = [one.setting for one in status.findings]
+    assert all(key is not None and key.startswith(("metastore.", "hive.", "acidlib.")) for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("is_open", "hours", "level"),
+    [(True, 24, Level.OK), (True, 25, Level.WARNING), (True, 73, Level.ERROR), (False, 25, Level.WARNING),
+     (False, 49, Level.ERROR)],
+)  # fmt: skip
+def test_transactions_are_judged_by_their_age(is_open: bool, hours: int, level: Level) -> None:
+    lake = Lake(now_ms=NOW, transactions=(transaction(7, hours * HOUR, is_open=is_open),))
+    status = status_of(lake, LIMITS)
+    assert status.totals.level is level
+    assert all("transaction 7 of ann at h1" in one.reason for one in status.findings)
+
+
+@pytest.mark.parametrize(
+    ("newest_first", "state", "count"),
+    [
+        ("ffs", State.FAILED, 2),
+        ("fsf", State.FAILED, 1),
+        ("sff", State.FAILED, 0),
+        ("wff", State.FAILED, 2),
+        ("cf", State.FAILED, 0),
+        ("icc", State.REFUSED, 2),
+    ],
+)
+def test_what_ended_alike_in_a_row(newest_first: str, state: State, count: int) -> None:
+    rows = [request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(newest_first)]
+    assert in_a_row(rows[::-1], state) == count
+
+
+def test_a_place_that_is_being_written_may_still_be_queued() -> None:
+    place = replace(HEALTHY, due="11 delta directories are more than 10", idle=60.0)
+    assert status_of(Lake(now_ms=NOW, places=(place,), known_places=1), LIMITS).findings == ()
+
+
+def test_a_limit_of_zero_is_never_passed() -> None:
+    assert Limit().level(10**12) is Level.OK
+    assert [Limit(warning=1, error=5).level(value) for value in (1, 2, 5, 6)] == [0, 1, 1, 2]
+
+
+def test_where_no_queue_tells_it_an_unknown_age_is_no_trouble() -> None:
+    lake = Lake(now_ms=NOW, requests=(request(1, "t", State.INITIATED, enqueue_ms=None),), tells_queued=False)
+    assert status_of(lake, LIMITS).findings == ()
+    assert [one.trouble for one in status_of(replace(lake, tells_queued=True), LIMITS).findings] == [
+        Trouble.AGE_UNKNOWN
+    ]
+
+
+def test_the_failures_of_two_queues_are_no_row() -> None:
+    rows = [request(number, "t", State.FAILED) for number in (1, 2)]
+    ours = replace(rows[1], facts=RequestFacts(metastore="thrift://h:9083"))
+    assert status_of(Lake(now_ms=NOW, requests=tuple(rows)), LIMITS).totals.failed == 2
+    assert status_of(Lake(now_ms=NOW, requests=(rows[0], ours)), LIMITS).totals.failed == 1
+
+
+def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
+    rows = [
+        request(number, "t", State.INITIATED, facts=RequestFacts(location=local_location(f"/w{number}/t")))
+        for number in (1, 2)
+    ]
+    lake = Lake(now_ms=NOW, requests=tuple(rows))
+    assert [one.trouble for one in status_of(lake, LIMITS).findings] == [Trouble.TWICE]
+    assert status_of(replace(lake, by_location=True), LIMITS).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(5, "5 s"), (60, "1 min"), (100, "1.7 min"), (5400, "1.5 h"), (86400, "1 d"), (200_000, "2.3 d")],
+)
+def test_ages_in_words(seconds: float, text: str) -> None:
+    assert words(seconds) == text

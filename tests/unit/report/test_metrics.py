@@ -1,0 +1,160 @@
+"""The metrics: their names keep Prometheus' conventions, and the dashboard and the rules use no other."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from acidlib.documents import MONITORING, ROOT, monitoring_text
+from acidlib.engine.health_limits import limits_of
+from acidlib.errors import RetryError
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.health import Lake, PlaceFigures, Transaction
+from acidlib.planning.health_summary import status_of
+from acidlib.report.metrics import METRICS, PUSH_JOB, Run, push, registry_of, write_file
+from acidlib.settings import default_settings
+
+LAKE = Lake(
+    now_ms=10_000_000,
+    requests=(
+        CompactionRequest(id=1, database="db", table='a "b"', type=CompactionType.MAJOR, enqueue_ms=1_000_000),
+        CompactionRequest(id=2, database="db", table="t", type=CompactionType.MAJOR, state=State.FAILED),
+    ),
+    transactions=(
+        Transaction(id=1, is_open=True, user="u", host="h", age=5.0, silent=1.0),
+        Transaction(id=2, is_open=False, user="u", host="h", age=7.0, silent=None),
+    ),
+    waits=(),
+    aborted={("db", "t"): 4},
+    places=(
+        PlaceFigures(database="db", table="t", partition="p=1", location="/w", deltas=3, ratio=0.5, obsolete_bytes=10),
+    ),
+    known_places=2,
+)
+DASHBOARD, RULES = ROOT / "docs" / "grafana-dashboard.json", ROOT / "docs" / "alert-rules.yml"
+_NAME = re.compile(r"\bacidlib_[a-z_]+\b")
+
+
+def run(lake: Lake = LAKE, most_tables: int = 2) -> Run:
+    status = status_of(lake, limits_of(default_settings()))
+    return Run(status=status, generation=Generation.HIVE4, began=10_000.0, seconds=1.5, most_tables=most_tables)
+
+
+def written(path: Path, lake: Lake = LAKE) -> dict[tuple[str, tuple[str, ...]], float]:
+    write_file(registry_of(run(lake)), str(path))
+    families = text_string_to_metric_families(path.read_text())
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value for family in families for sample in family.samples
+    }
+
+
+def test_every_figure_is_in_the_file(tmp_path: Path) -> None:
+    found = written(tmp_path / "a.prom")
+    assert {name for name, _ in found} == {metric.name for metric in METRICS}
+    assert found["acidlib_status_level", ()] == 1
+    assert found["acidlib_oldest_request_age_seconds", ("initiated",)] == 9_000
+    assert found["acidlib_requests", ("failed",)] == 1
+    assert found["acidlib_findings", ("warning", "initiated_for_long")] == 1
+    assert found["acidlib_oldest_open_transaction_age_seconds", ()] == 5
+    assert found["acidlib_places_looked_at", ()] == 1
+    assert found["acidlib_table_status_level", ("db", 'a "b"')] == 1
+    assert found["acidlib_table_obsolete_bytes", ("db", "t")] == 10
+    assert len(run(most_tables=1).tables) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
+    text = generate_latest(registry_of(run())).decode()
+    assert {family.name for family in openmetrics(text)} == {metric.name for metric in METRICS}
+
+
+def test_what_is_not_known_has_no_sample(tmp_path: Path) -> None:
+    found = written(tmp_path / "a.prom", replace(LAKE, transactions=None, waits=None, places=None, known_places=None))
+    names = {name for name, _ in found}
+    assert not [name for name in names if "transaction" in name or "blockers" in name or "deltas" in name]
+    assert not {"acidlib_places", "acidlib_obsolete_bytes", "acidlib_aborted_write_ids"} & names
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_names_keep_the_conventions(metric: Any) -> None:
+    assert re.fullmatch(r"acidlib(_[a-z]+)+", metric.name)
+    assert not metric.name.endswith(("_total", "_count", "_sum", "_bucket", "_info")), "it is a gauge"
+    assert ("age" in metric.name.split("_") or "duration" in metric.name) <= metric.name.endswith("_seconds")
+    assert metric.help.endswith(".")
+
+
+def test_a_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "a.prom").mkdir()
+    with pytest.raises(RetryError, match=r"Cannot write the metrics to .*a\.prom: because"):
+        write_file(registry_of(run()), str(tmp_path / "a.prom"))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
+
+
+def test_a_gateway_is_told_all_and_one_that_is_away_is_an_error() -> None:
+    got: list[tuple[str, str, bytes]] = []
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            got.append((self.command, self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200 if len(got) == 1 else 503)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        push(registry_of(run()), url)
+        ((_, path, body),) = got
+        assert path == f"/metrics/job/{PUSH_JOB}"
+        assert b"acidlib_status_level 1.0" in body
+        with pytest.raises(RetryError, match=f"Cannot push the metrics to {url}: because Service Unavailable"):
+            push(registry_of(run()), url)
+        server.shutdown()
+    with pytest.raises(RetryError, match=r"because .*refused"):
+        push(registry_of(run()), url)
+    with pytest.raises(RetryError) as hidden:
+        push(registry_of(run()), "http://ann:secret@nowhere.invalid:port")
+    assert "secret" not in str(hidden.value)
+
+
+def test_the_table_of_the_document_is_up_to_date() -> None:
+    assert MONITORING.read_text() == monitoring_text(MONITORING.read_text()), "python -m acidlib.documents makes it"
+
+
+def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+    document = json.loads(DASHBOARD.read_text())
+    used = {
+        name for panel in document["panels"] for target in panel["targets"] for name in _NAME.findall(target["expr"])
+    }
+    assert used == {metric.name for metric in METRICS}
+    assert len({panel["id"] for panel in document["panels"]}) == len(document["panels"])
+
+
+def test_the_rules_use_metrics_that_there_are() -> None:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    names = {name for rule in group["rules"] for name in _NAME.findall(rule["expr"])}
+    assert names < {metric.name for metric in METRICS}
+    for rule in group["rules"]:
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert rule["annotations"]["summary"]
+    states = {state.label.replace(" ", "_") for state in State}
+    assert set(re.findall(r'state="(.+?)"', RULES.read_text())) <= states
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_takes_rules_and_metrics(tmp_path: Path) -> None:
+    written(tmp_path / "a.prom")
+    subprocess.run(["promtool", "check", "rules", str(RULES)], check=True)
+    subprocess.run(["promtool", "check", "metrics"], input=(tmp_path / "a.prom").read_bytes(), check=True)
