@@ -199,7 +199,7 @@ class SparkSession:
         self._lock = threading.Lock()
 
     def started(self) -> SparkContext:
-        """The context, started by whoever asks first."""
+        """The context, started by whoever asks first; RetryError where it does not start."""
         with self._lock:
             if self.context is not None:
                 return self.context
@@ -207,7 +207,10 @@ class SparkSession:
                 # workers on this machine need this environment, and Spark would look for any python3
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
                 self._conf.setIfMissing("spark.python.daemon.module", "acidlib.engine.spark_daemon")
-            context = SparkContext.getOrCreate(self._conf)
+            try:
+                context = SparkContext.getOrCreate(self._conf)
+            except Exception as error:
+                raise RetryError(f"Cannot start Spark: because it said: {_first_line(error)}") from error
             context.setLogLevel("ERROR")
             self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
             self.context = context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import sys
+import sysconfig
 from pathlib import Path
 
 import click
@@ -45,9 +46,9 @@ def main(*, output: Path, python_prefix: str | None, force: bool) -> None:
 
 
 def _linked_packages() -> list[str]:
-    """Packages that are not in the environment, but somewhere else."""
+    """Packages of the environment that lie somewhere else."""
     found = []
-    for package in importlib.metadata.distributions():
+    for package in importlib.metadata.distributions(path=[sysconfig.get_path(name) for name in ("purelib", "platlib")]):
         text = package.read_text("direct_url.json")
         if text and json.loads(text).get("dir_info", {}).get("editable"):
             found.append(str(package.name))

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import click
 
+MASTER = "ACIDLIB_MASTER"
+"""A variable by which the command tells a job that starts Spark itself where executors are, for people."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -60,6 +63,7 @@ JOBS: Sequence[Job] = (
         summary="Show what is in a table, and what readers read of it.",
         inside=True,
     ),
+    Job(name="doctor", module="doctor", summary="Look whether jobs can work here.", inside=True, file=False),
     Job(name="status", module="status", summary="Show how all tables are doing, and what is wrong.", inside=True),
     Job(name="warm", module="warm", summary="Compile the kernels, once for an installation.", spark=False, file=False),
     Job(name="pack", module="pack", summary="Make one archive for --archives.", spark=False, file=False),

@@ -17,7 +17,7 @@ import click
 from acidlib import __version__
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import AcidError, RefusedError
-from acidlib.jobs.table import JOBS, Job, job_named
+from acidlib.jobs.table import JOBS, MASTER, Job, job_named
 from acidlib.launch.here import installation, spark_options, start, tell_starting
 from acidlib.launch.spark_options import split_words
 from acidlib.launch.submission import submission
@@ -111,7 +111,7 @@ def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> N
         start(submission(options, [str(ENTRY), job.name, *words], here, os.environ))
     inside = submission(options, [_SHELL], here, os.environ)
     os.environ.update(inside.environment)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(inside.command[1:])
+    os.environ |= {"PYSPARK_SUBMIT_ARGS": shlex.join(inside.command[1:]), MASTER: options.master}
     job.load().main(args=list(words), prog_name=name)
 
 

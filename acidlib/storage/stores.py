@@ -110,6 +110,14 @@ class Stores:
         """The file system of a store that publishes by renames: local disks and HDFS."""
         return LocalFileSystem() if location.kind == LOCAL else self._hdfs(location)
 
+    def require_conditions(self, location: Location, *, unique: str) -> None:
+        """Tries what publication in a bucket rests on, with a hidden object; RefusedError for what it ignores."""
+        opened = self._opened(location)
+        from acidlib.storage.s3.store import S3Store
+
+        if isinstance(opened.store, S3Store):
+            opened.store.require_conditions(location, unique=unique)
+
     def _hdfs(self, location: Location) -> HdfsFileSystem:
         require_no_view(location, self.configuration)
         return HdfsFileSystem(location.authority, about_hdfs(self.configuration), self.unanswered)

@@ -7,10 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from installed import build, environment, outside
 from judges import merge
 
 from integration.children import NOBODY, open_to_others
@@ -82,16 +85,44 @@ def give(path: Path) -> None:
             os.chown(one, NOBODY, NOBODY)
 
 
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a release consists of, and an environment with it."""
+
+    sdist: Path
+    wheel: Path
+    environment: Path
+
+    def acidlib(self, *words: str, another: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Its command, called from where nothing is."""
+        user = OTHER_USER if another and os.geteuid() == 0 else ()
+        line = [*user, self.environment / "bin" / "acidlib", *words]
+        return subprocess.run(
+            line, env=outside(**environment), cwd="/", check=False, capture_output=True, text=True, timeout=300
+        )
+
+
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    sdist, wheel = build(tmp_path_factory.mktemp("built"))
+    place = tmp_path_factory.mktemp("made") / "environment"
+    environment(place, wheel, compiled=False)
+    open_to_others(place / "bin" / "acidlib")
+    return Built(sdist, wheel, place)
+
+
+@pytest.fixture(scope="module")
+def installation(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Made by its owner, then brought to another place without its times, where nobody may write."""
-    made = tmp_path_factory.mktemp("made")
-    shutil.copytree(ROOT / "acidlib", made / "acidlib")
-    Installation(made).use(EVERY_KERNEL, tmp_path_factory.mktemp("owner"), as_owner=True)
-    compiled = list((made / "acidlib/orc/kernels/__pycache__").glob("*.nbc"))
+    warmed = built.acidlib("warm", **NOWHERE)
+    assert warmed.returncode == 0, warmed.stderr
+    (made,) = built.environment.glob("lib/*/site-packages/acidlib")
+    assert f"kept in {made}/orc/kernels/__pycache__" in warmed.stderr
+    compiled = list((made / "orc/kernels/__pycache__").glob("*.nbc"))
     assert compiled
     assert all(path.stat().st_mode & 0o044 == 0o044 for path in compiled)
-    place = made.rename(made.parent / "installed")
+    place = tmp_path_factory.mktemp("elsewhere") / "installed"
+    shutil.copytree(made, place / "acidlib")
     open_to_others(place / "acidlib")
     for path in (*place.rglob("*"), place):
         os.utime(path, (1_600_000_000, 1_600_000_000))
@@ -105,6 +136,32 @@ def work(tmp_path: Path) -> Path:
     open_to_others(tmp_path / "x")
     give(tmp_path)
     return tmp_path
+
+
+def test_a_wheel_and_an_sdist_are_the_whole_product(built: Built) -> None:
+    package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "acidlib").glob("**/*") if path.is_file()}
+    package |= {f"acidlib/conf/{name}" for name in ("acidlib.toml", "log4j2.properties")}
+    with zipfile.ZipFile(built.wheel) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        others = {name.partition("/")[2] for name in wheel.namelist()} - names
+    assert names == {name for name in package if "__pycache__" not in name and not name.endswith(".sh")}
+    assert {"licenses/LICENSE", "entry_points.txt"} <= others
+    with tarfile.open(built.sdist) as sdist:
+        sources = {name.partition("/")[2] for name in sdist.getnames()}
+    beside = {
+        path.relative_to(ROOT).as_posix() for name in ("jobs/*.py", "conf/*", "docs/*.md") for path in ROOT.glob(name)
+    }
+    assert names | beside | {"spark-submit.sh", "LICENSE", "README.md", "CHANGELOG.md"} <= sources
+
+
+def test_the_command_of_another_user(built: Built, installation: Installation, work: Path) -> None:
+    ran = built.acidlib("show", "--metastore-uri", "none", another=True, HOME=str(work))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[0].split()[0] == "CompactionId"
+    assert (work / ".local/state/acidlib/queue.db").exists()
+    gone = built.acidlib("show", another=True, HOME=str(work), ACIDLIB_CONF_DIR=str(work / "none"))
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert "because ACIDLIB_CONF_DIR names no directory there" in gone.stderr
 
 
 @pytest.mark.parametrize("home", [NOWHERE, {"HOME": ""}], ids=["no home", "an empty one"])

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from servers.metastore import Metastore
 
+from acidlib.engine.doctor import hives_compactor
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.jobs import doctor
 from acidlib.metastore.failover import Effect
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
@@ -21,6 +27,8 @@ from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.tables import TableColumn
 from acidlib.model.txnids import ValidTxnList
+from acidlib.report.checks import HivesCompactor, compactor_check
+from integration.harness import IN_PROCESS
 from integration.metastore_writes import FULL_ACID, INSERT_ONLY, NewTable, Writes, clone_partition, remove_clones
 
 pytestmark = pytest.mark.live
@@ -37,6 +45,7 @@ ODD_VALUES = [
     ("upper", "5"),
     ("O'Brien", "6"),
 ]
+OFF = HivesCompactor(initiator=False, workers=0, cleaner=False)
 _numbers = count()
 
 
@@ -619,3 +628,24 @@ def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> No
         with pytest.raises(RefusedError, match=r"has no call get_table$"):
             client.hive3_call("ask", "get_table", "default", "t")
     assert "default" in hms.database_names()
+
+
+# ---- what is seen of it by doctor
+
+
+@HIVE3_AND_4
+def test_doctor_sees_a_metastore_that_is_well(metastore: Metastore, hms: Hms, tmp_path: Path) -> None:
+    words = ("--metastore-uri", metastore.uri, "--queue-url", f"sqlite:///{tmp_path}/queue.db", "--output", "json")
+    ran = CliRunner().invoke(doctor.main, words, obj=IN_PROCESS)
+    assert ran.exit_code == 0, ran.output
+    checks = {check["name"]: (check["state"], check["found"]) for check in json.loads(ran.stdout)["checks"]}
+    generation = "Hive 3.1" if metastore.generation is Generation.HIVE3 else "Hive 4"
+    assert checks["metastore"] == ("ok", f"{generation} at {metastore.uri}")
+    assert checks["clock"] == ("ok", "within 5 s of the metastore's")
+    assert checks["store"][0] == "ok"
+    assert checks["queue"][1].startswith("sqlite at" if metastore.generation is Generation.HIVE3 else "the metastore's")
+    settings = hives_compactor(hms).text()
+    assert checks["Hive's compactor"] == (
+        ("note", f"on: {settings}") if settings else ("ok", compactor_check(OFF).found)
+    )
+    assert not any(txn.user == getpass.getuser() and txn.state == "open" for txn in hms.open_txns_info())

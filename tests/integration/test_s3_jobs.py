@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 from judges import merge
 from judges.fixtures import Fixture
 from judges.plain_rows import insert_only_rows
-from s3_tables import downloaded, uploaded
+from s3_tables import downloaded, names, uploaded
 from servers.s3 import S3Server
 
+from acidlib.engine.doctor import Around, broken_promises
 from acidlib.points import Point
+from acidlib.storage.stores import Stores
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture
 from integration.test_hdfs_jobs import asked, contents, each_table
@@ -98,3 +102,17 @@ def test_a_base_that_a_dead_run_has_begun_to_publish(
     assert here.status == 0
     there = without_claims(downloaded(s3_server, remote, tmp_path / "copy/t"))
     assert there == contents(local)
+
+
+def test_doctor_tries_what_claims_rest_on_and_leaves_nothing(s3_server: S3Server, tmp_path: Path) -> None:
+    place = uploaded(s3_server, fixture("hive3/a_crud", tmp_path / "t"))
+    before, numbers = names(s3_server, place), count()
+    around = Around(
+        session=lambda: AROUND.runner,
+        master=lambda: "here",
+        stores=Stores(configuration=s3_server.properties()),
+        clock=time.time,
+        unique=lambda: str(next(numbers)),
+    )
+    assert broken_promises(around, place) == []
+    assert names(s3_server, place) == before

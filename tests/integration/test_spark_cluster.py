@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 import pyorc
 import pytest
 from hdfs_tables import downloaded, uploaded
+from installed import build, environment, outside
 from judges import merge
 from long_runs import amount
 from servers.hdfs import Hdfs
@@ -28,7 +30,7 @@ from acidlib.storage.staging import ATTEMPTS
 from integration import cluster_tasks
 from integration.conftest import started
 from integration.harness import (
-    ROOT,
+    SMALL_SPARK,
     TASKS_PATH,
     Jobs,
     added,
@@ -118,19 +120,45 @@ def spark_conf(tmp_path: Path) -> str:
     return str(place)
 
 
-def test_partitions_on_hdfs_by_spark_submit(tmp_path: Path, cluster: SparkCluster, spark_conf: str, hdfs: Hdfs) -> None:
-    """As README tells: only the driver knows Hadoop's configuration, and executors share no directory with it."""
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The command of an installation, and the archive that it makes of itself."""
+    place = tmp_path_factory.mktemp("installed")
+    environment(place / "environment", build(place)[1], compiled=True)
+    command, packed = place / "environment" / "bin" / "acidlib", place / "packed.tar.gz"
+    done = subprocess.run([command, "pack", packed], env=outside(), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"--archives {packed}#environment" in done.stdout
+    return command, packed
+
+
+def test_partitions_on_hdfs_by_an_archive(
+    tmp_path: Path, cluster: SparkCluster, spark_conf: str, hdfs: Hdfs, archive: tuple[Path, Path]
+) -> None:
+    """Executors see no installation and share no directory with the driver, which alone knows Hadoop's configuration.
+
+    What they run is in the archive: it was built anew, and the checkout is not on their path.
+    """
     part = fixture("hive4/part_table", tmp_path / "before/part")
     rows = {place.relative_to(part): merge.read(place, generation=4) for place in part.glob("*/*")}
-    table, home, applications = uploaded(hdfs, part, "part"), tmp_path / "home", cluster.applications()
-    words = ("--master", cluster.url, ROOT / "jobs" / "major_compact.py", *NAMED, str(table), "--output", "json")
-    environment = {"SPARK_CONF_DIR": spark_conf, "SPARK_LOCAL_IP": "127.0.0.1", "HADOOP_CONF_DIR": str(hdfs.conf_dir)}
-    process = submit(*words, home=home, **environment)
-    out, err = process.communicate(timeout=300)
+    table, applications = uploaded(hdfs, part, "part"), cluster.applications()
+    command, packed = archive
+    no_path = ("--conf", "spark.executorEnv.PYTHONPATH=")
+    words = (command, "--master", cluster.url, *no_path, "--archives", f"{packed}#environment", "major-compact")
+    variables = {"SPARK_CONF_DIR": spark_conf, "SPARK_LOCAL_IP": "127.0.0.1", "HADOOP_CONF_DIR": str(hdfs.conf_dir)}
+    process = subprocess.run(
+        [*words, *NAMED, str(table), "--output", "json"],
+        env=outside(ACIDLIB_HOME=str(tmp_path / "home"), **variables, **SMALL_SPARK),
+        check=False, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    out, err = process.stdout, process.stderr
     assert process.returncode == 0, err
     assert [entry["state"] for entry in json.loads(out)["compactions"]] == ["ready for cleaning"] * 3
     assert "Traceback" not in err
-    assert len(cluster.applications() - applications) == 1, "it ran here"
+    (application,) = cluster.applications() - applications
+    (unpacked, *_) = cluster.files(application, "environment/lib/python*/site-packages/acidlib/engine/tasks.py")
+    assert list(unpacked.parent.glob("__pycache__/tasks.*.pyc")), "it was loaded from there"
+    assert "compiling" not in err
     seen = downloaded(hdfs, table, tmp_path / "after/part")
     for place, before in rows.items():
         assert merge.read(seen / place, generation=4, strict=True) == before

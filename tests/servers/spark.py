@@ -51,6 +51,10 @@ class SparkCluster:
         """The names of all applications that ever had an executor."""
         return {path.name for path in self._directory.glob("work*/app-*")}
 
+    def files(self, application: str, pattern: str) -> list[Path]:
+        """Files in the directories of the executors of an application."""
+        return [path for place in self._directory.glob(f"work*/{application}/*") for path in place.glob(pattern)]
+
     def processes(self) -> list[int]:
         """All processes of the cluster and of what runs on it, whoever their parents are."""
         mark = f"{_CLUSTER}={self._directory}".encode()

@@ -21,6 +21,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Trouble, Waits
 from acidlib.planning.health_summary import status_of
+from acidlib.report.checks import checks_document, unchecked
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
 from acidlib.report.places import ShownPart, ShownPlace, places_document
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
@@ -118,6 +119,7 @@ PRODUCED = {
     "cleaner": cleaner,
     "show_place": show_place,
     "show_compactions": shown,
+    "doctor": lambda: checks_document([unchecked("clock", "no metastore")], version="1"),
     "status": status_document_of,
     "Errors": lambda: printed("--no-such-option"),
 }

@@ -80,8 +80,8 @@ def commands(path: Path) -> Iterator[tuple[str, list[str]]]:
         for line in block.replace("\\\n", " ").splitlines():
             if match := re.search(r"spark-submit.* jobs/(\w+\.py)(.*)", line):
                 yield match[1], shlex.split(match[2].partition("|")[0], comments=True)
-            elif match := re.match(r"(?:.*[/ ])?acidlib +([a-z-].*)", line):
-                _, (name, *words) = split_words(shlex.split(match[1], comments=True))
+            elif match := re.match(r"(?:\S*/)?acidlib +([a-z-].*)", line):
+                _, (name, *words) = split_words(shlex.split(re.split(r" [#|]", match[1])[0]))
                 job = job_named(name)
                 assert job is not None, line
                 yield job.title, words

@@ -35,6 +35,10 @@ class S3Store:
             _PROBED.add(self._bucket.options)
         return claim(self._bucket, location, owner=owner, token=token, now=now)
 
+    def require_conditions(self, location: Location, *, unique: str) -> None:
+        """Tries them, also where a run has done so before; see `acidlib.storage.s3.probe`."""
+        require_conditions(self._bucket, str(location), unique=unique)
+
     def holder(self, location: Location, *, now: float) -> Holder | None:
         del now  # the bucket has a clock
         found = holder(self._bucket, location)

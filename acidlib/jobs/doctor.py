@@ -1,0 +1,63 @@
+"""Looks whether jobs can work here."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from acidlib import __version__
+from acidlib.engine.command import JobCommand, Machine, print_pieces, stores_of, tell
+from acidlib.engine.doctor import Around, checks
+from acidlib.engine.environment import Environment
+from acidlib.engine.options import common_options
+from acidlib.engine.runner import Runner
+from acidlib.jobs.table import MASTER
+from acidlib.report.checks import checks_document, checks_text, wrong
+from acidlib.report.log import WARNING
+from acidlib.report.results import EXIT_NOT_DONE
+from acidlib.report.text import json_text
+
+QUIET = {"spark.ui.showConsoleProgress": "false"}
+
+
+@click.command(
+    "doctor",
+    cls=JobCommand,
+    help="Look at Java, Python, Spark, kernels, executors, the metastore, Hive's own compactor, clocks, rights and the "
+    "promises of stores, and the queue. Each line is ok, or says what to do.",
+)
+@common_options
+@click.option(
+    "--location",
+    "locations",
+    metavar="URI",
+    multiple=True,
+    help="A directory of tables to look at besides the metastore's warehouse; repeatable.",
+)
+def main(*, environment: Environment, locations: tuple[str, ...]) -> Any:
+    """Print all checks; exit status 1 when anything is wrong."""
+    machine = Machine.current()
+    with ExitStack() as stack:
+
+        def session() -> Runner:
+            return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=QUIET))
+
+        around = Around(
+            session=session,
+            master=lambda: os.environ.get(MASTER, "this machine"),
+            stores=stores_of(environment),
+            clock=machine.clock,
+            unique=lambda: uuid.uuid4().hex[:16],
+        )
+        found = list(checks(environment, around, locations))
+    if environment.json:
+        print_pieces([json_text(checks_document(found, version=__version__))])
+    else:
+        for warning in environment.warnings:
+            tell(warning, level=WARNING)
+        print_pieces([checks_text(found)])
+    raise SystemExit(EXIT_NOT_DONE if wrong(found) else 0)
