@@ -23,7 +23,7 @@ from acidlib.engine.health_limits import limits_of
 from acidlib.errors import RetryError
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.health import Lake, PlaceFigures, Transaction
+from acidlib.planning.health import Lake, PlaceFigures, Transaction, Trouble
 from acidlib.planning.health_summary import status_of
 from acidlib.report.metrics import METRICS, PUSH_JOB, Run, push, registry_of, write_file
 from acidlib.settings import default_settings
@@ -151,6 +151,8 @@ def test_the_rules_use_metrics_that_there_are() -> None:
         assert rule["annotations"]["summary"]
     states = {state.label.replace(" ", "_") for state in State}
     assert set(re.findall(r'state="(.+?)"', RULES.read_text())) <= states
+    troubles = {trouble.value.replace(" ", "_") for trouble in Trouble}
+    assert set(re.findall(r'trouble="(.+?)"', RULES.read_text())) <= troubles
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
