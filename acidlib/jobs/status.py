@@ -96,7 +96,7 @@ def main(
             "version": __version__,
             "run_id": found.worker_id,
             **run_facts(environment).document(),
-            **status_document(status, seen.lake.waits, seen.generation),
+            **status_document(status, seen.generation),
             "notes": list(seen.notes),
         }
         print_pieces([json_text(document)])

@@ -275,7 +275,7 @@ class Figures:
     places, looked_at  how many there are and how many of them were listed; None where nothing was to be listed
     failed, refused    the longest row of failures and of refusals at one place, and which
     aborted_write_ids  that the metastore remembers; None without one
-    most_deltas, worst_ratio, most_obsolete  the place with most of it; None where nothing was listed
+    most_deltas, worst_ratio, most_obsolete  the places with most of it, the worst first; none where nothing was listed
     obsolete_bytes     of all places that were listed
     """
 
@@ -292,16 +292,16 @@ class Figures:
     aborted_write_ids: int | None = None
     places: int | None = None
     looked_at: int | None = None
-    most_deltas: PlaceFigures | None = None
-    worst_ratio: PlaceFigures | None = None
-    most_obsolete: PlaceFigures | None = None
+    most_deltas: tuple[PlaceFigures, ...] = ()
+    worst_ratio: tuple[PlaceFigures, ...] = ()
+    most_obsolete: tuple[PlaceFigures, ...] = ()
     obsolete_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How all of it is doing: what is wrong, worst first, the figures of all and of each table, and the oldest
-    transactions.
+    """How all of it is doing: what is wrong, worst first, the figures of all and of each table, the oldest
+    transactions, and what keeps requests from being cleaned.
     """
 
     findings: tuple[Finding, ...]
@@ -311,3 +311,4 @@ class Status:
     oldest_aborted: Transaction | None = None
     open_count: int | None = None
     aborted_count: int | None = None
+    waits: tuple[Waits, ...] | None = None

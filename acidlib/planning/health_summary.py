@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -23,6 +24,7 @@ from acidlib.planning.health_rules import (
 
 Item = TypeVar("Item")
 Table = tuple[str, str]
+_WORST = 5
 _QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
 
 
@@ -48,6 +50,7 @@ def status_of(lake: Lake, limits: Limits) -> Status:
         oldest_aborted=max(aborted, key=lambda one: one.age or 0, default=None),
         open_count=None if txns is None else len(opened),
         aborted_count=None if txns is None else len(aborted),
+        waits=lake.waits,
     )
 
 
@@ -119,13 +122,16 @@ def _figures(
         refused=refused,
         refused_name=refused_name,
         looked_at=None if places is None else len(places),
-        most_deltas=max(looked or (), key=lambda place: place.deltas, default=None),
-        worst_ratio=max(
-            (place for place in looked or () if place.ratio is not None), key=lambda one: one.ratio or 0, default=None
-        ),
-        most_obsolete=max(looked or (), key=lambda place: place.obsolete_bytes, default=None),
+        most_deltas=_worst(looked, lambda place: place.deltas),
+        worst_ratio=_worst(looked, lambda place: place.ratio or 0),
+        most_obsolete=_worst(looked, lambda place: place.obsolete_bytes),
         obsolete_bytes=sum(place.obsolete_bytes for place in looked) if looked else None,
     )
+
+
+def _worst(places: Iterable[PlaceFigures] | None, figure: Callable[[PlaceFigures], float]) -> tuple[PlaceFigures, ...]:
+    """The first few by a figure, of those that have any of it."""
+    return tuple(heapq.nlargest(_WORST, (place for place in places or () if figure(place)), key=figure))
 
 
 def _in_state(requests: Iterable[CompactionRequest], state: State, now_ms: int) -> InState:

@@ -144,11 +144,16 @@ def _state(state: State, run: Run) -> str:
 
 
 def _most_deltas(one: Figures) -> float | None:
-    return None if one.most_deltas is None else one.most_deltas.deltas
+    return one.most_deltas[0].deltas if one.most_deltas else _none_of(one)
+
+
+def _none_of(one: Figures) -> float | None:
+    """What there is none of, where somebody has looked."""
+    return 0 if one.obsolete_bytes is not None else None
 
 
 def _worst_ratio(one: Figures) -> float | None:
-    return None if one.worst_ratio is None else one.worst_ratio.ratio
+    return one.worst_ratio[0].ratio if one.worst_ratio else _none_of(one)
 
 
 def _level(one: Figures) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from acidlib.model.generation import Generation
@@ -18,7 +17,7 @@ def exit_status(level: Level, fail_on: Level | None) -> int:
     return EXIT_HAS_ERRORS if level is Level.ERROR else EXIT_HAS_WARNINGS
 
 
-def status_document(status: Status, waits: Iterable[Waits] | None, generation: Generation) -> dict[str, Any]:
+def status_document(status: Status, generation: Generation) -> dict[str, Any]:
     """The fields of the JSON document that are the status's own."""
     return {
         "level": status.totals.level.label,
@@ -33,7 +32,7 @@ def status_document(status: Status, waits: Iterable[Waits] | None, generation: G
             "oldest_open": _transaction(status.oldest_open),
             "oldest_aborted": _transaction(status.oldest_aborted),
         },
-        "blockers": None if waits is None else [waits_document(one) for one in waits],
+        "blockers": None if status.waits is None else [waits_document(one) for one in status.waits],
     }
 
 
@@ -67,9 +66,9 @@ def figures_document(one: Figures, generation: Generation) -> dict[str, Any]:
         "aborted_write_ids": one.aborted_write_ids,
         "places": one.places,
         "looked_at": one.looked_at,
-        "most_deltas": _place(one.most_deltas),
-        "worst_ratio": _place(one.worst_ratio),
-        "most_obsolete": _place(one.most_obsolete),
+        "most_deltas": [_place(place) for place in one.most_deltas],
+        "worst_ratio": [_place(place) for place in one.worst_ratio],
+        "most_obsolete": [_place(place) for place in one.most_obsolete],
         "obsolete_bytes": one.obsolete_bytes,
     }
 
@@ -93,9 +92,7 @@ def _in_state(state: str, one: InState) -> dict[str, Any]:
     return {"state": state, "count": one.count, "oldest_age": one.oldest, "oldest_place": one.name}
 
 
-def _place(one: PlaceFigures | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
+def _place(one: PlaceFigures) -> dict[str, Any]:
     return {
         "database": one.database,
         "table": one.table,

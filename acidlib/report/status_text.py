@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from acidlib.model.generation import Generation
 from acidlib.model.requests import State
-from acidlib.planning.health import Figures, Finding, InState, Level, Status, Transaction
+from acidlib.planning.health import Figures, Finding, InState, Level, PlaceFigures, Status, Transaction, Waits
 from acidlib.planning.health_rules import words
 from acidlib.report.text import NARROW, fitted, human_bytes, plural, wrapped
 
 _LABEL = 14
 _SHOWN_OF_A_KIND = 5
 _TABLES_SHOWN = 20
+_PLACES_SHOWN = 3
 _TITLES = ("Table", "Level", "Init", "Work", "Ready", "Failed", "Deltas", "Ratio", "To clean", "Aborted")
 
 
@@ -24,6 +25,7 @@ def status_text(status: Status, generation: Generation) -> str:
         "",
         *_requests(status.totals, generation),
         *_transactions(status),
+        *_blockers(status.waits or ()),
         *_places(status.totals),
     ]
     if status.findings:
@@ -55,8 +57,6 @@ def _requests(totals: Figures, generation: Generation) -> Iterator[str]:
     ):
         if count > 1:
             yield from _fact("", f"the last {count} {what} at {name}")
-    if totals.blockers:
-        yield from _fact("", f"{plural(totals.blockers, 'transaction or lock', 'transactions and locks')} in the way")
 
 
 def _oldest(one: InState) -> str:
@@ -72,6 +72,23 @@ def _transactions(status: Status) -> Iterator[str]:
         yield from _fact("", f"{plural(status.totals.aborted_write_ids, 'aborted write id')}")
 
 
+def _blockers(waits: Iterable[Waits]) -> Iterator[str]:
+    """Who is in the way of how many cleanings, those of most first."""
+    by_holder: dict[tuple[str, int], list[Waits]] = {}
+    for one in waits:
+        by_holder.setdefault((one.kind, one.id), []).append(one)
+    most_first = sorted(by_holder.values(), key=lambda group: (-len(group), group[0].id))
+    for number, group in enumerate(most_first[:_SHOWN_OF_A_KIND]):
+        one = group[0]
+        since = "" if one.age is None else f", there since {words(one.age)}"
+        place = ".".join(part for part in (one.database, one.table, one.partition) if part)
+        others = f" and {len(group) - 1:,} more" if len(group) > 1 else ""
+        who = f"{one.kind} {one.id} of {one.user} at {one.host}{since}"
+        yield from _fact("In the way" if number == 0 else "", f"{who}: of cleaning {place}{others}")
+    if len(most_first) > _SHOWN_OF_A_KIND:
+        yield from _fact("", f"and {len(most_first) - _SHOWN_OF_A_KIND:,} more; --output json tells of each")
+
+
 def _holder(one: Transaction | None) -> str:
     if one is None:
         return ""
@@ -84,14 +101,16 @@ def _places(totals: Figures) -> Iterator[str]:
         yield from _fact("Places", "none was looked at")
         return
     yield from _fact("Places", f"{totals.looked_at:,} of {totals.places or 0:,} were looked at")
-    if totals.most_deltas is not None and totals.most_deltas.deltas:
-        yield from _fact("", f"most deltas: {totals.most_deltas.deltas:,} at {totals.most_deltas.name}")
-    if totals.worst_ratio is not None and totals.worst_ratio.ratio:
-        worst = totals.worst_ratio
-        yield from _fact("", f"worst ratio of deltas to base: {worst.ratio:,.2f} at {worst.name}")
-    if totals.obsolete_bytes and totals.most_obsolete is not None:
-        most = f"most at {totals.most_obsolete.name}: {human_bytes(totals.most_obsolete.obsolete_bytes)}"
-        yield from _fact("", f"{human_bytes(totals.obsolete_bytes)} wait for cleaning, {most}")
+    worst: tuple[tuple[str, Sequence[PlaceFigures], Callable[[PlaceFigures], str]], ...] = (
+        ("most deltas", totals.most_deltas, lambda place: f"{place.deltas:,}"),
+        ("worst ratio of deltas to base", totals.worst_ratio, lambda place: f"{place.ratio:,.2f}"),
+        ("most that waits for cleaning", totals.most_obsolete, lambda place: human_bytes(place.obsolete_bytes)),
+    )
+    for what, places, figure in worst:
+        for number, place in enumerate(places[:_PLACES_SHOWN]):
+            yield from _fact("", f"{what if number == 0 else 'then'}: {figure(place)} at {place.name}")
+    if totals.obsolete_bytes:
+        yield from _fact("", f"{human_bytes(totals.obsolete_bytes)} wait for cleaning in all")
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[str]:
@@ -117,14 +136,16 @@ def _tables(tables: Sequence[Figures]) -> Iterator[str]:
 
 
 def _row(one: Figures) -> tuple[str, ...]:
-    deltas, ratio = one.most_deltas, one.worst_ratio
+    was_listed = one.obsolete_bytes is not None
+    deltas = one.most_deltas[0].deltas if one.most_deltas else 0
+    ratio = one.worst_ratio[0].ratio if one.worst_ratio else 0
     return (
         f"{one.database}.{one.table}",
         one.level.label,
         *(str(one.requests[state].count) for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)),
         str(one.failed),
-        "-" if deltas is None else str(deltas.deltas),
-        "-" if ratio is None or ratio.ratio is None else f"{ratio.ratio:.1f}",
+        str(deltas) if was_listed else "-",
+        f"{ratio:.1f}" if was_listed else "-",
         "-" if one.obsolete_bytes is None else human_bytes(one.obsolete_bytes),
         "-" if one.aborted_write_ids is None else str(one.aborted_write_ids),
     )

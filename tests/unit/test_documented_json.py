@@ -89,12 +89,12 @@ def status_document_of() -> dict[str, Any]:
         requests=(CompactionRequest(id=1, database="db", table="t", type=CompactionType.MAJOR, state=State.FAILED),),
         transactions=(txn, replace(txn, is_open=False)),
         waits=(waits,),
-        places=(replace(place, ratio=1.0),),
+        places=(replace(place, ratio=1.0, deltas=1, obsolete_bytes=1),),
     )
     seen = status_of(lake, Limits())
     assert seen.findings
     begun = printed("--places", "0", job=status.main)
-    return begun | status_document(seen, lake.waits, Generation.HIVE4)
+    return begun | status_document(seen, Generation.HIVE4)
 
 
 def shown() -> dict[str, Any]:
