@@ -140,9 +140,9 @@ def test_each_kind_of_trouble_is_named_where_it_was_planted() -> None:
     assert sorted(found, key=str) == sorted(((trouble, about.get(trouble)) for trouble in Trouble), key=str)
     text = status_text(status, Generation.HIVE4)
     flat = " ".join(text.split())
-    for trouble, table in found:
-        assert (f"db.{table}: " if trouble not in PLACES else f"db.{table}.p=") in flat or table is None
-        assert f"{trouble.value}: " in flat
+    for one in status.findings:
+        about = "" if one.name is None else f"{one.name}: "
+        assert f" {one.level.label} {about}{one.trouble.value}: {one.reason}" in flat
     assert text.startswith("ERROR: ")
     assert "In the way transaction 5 of bob at h2, there since 2 d: of cleaning db.waits_for_txn lock 5 of bob " in flat
     assert [place.deltas for place in status.totals.most_deltas] == [201, 3, 3, 3, 3]
