@@ -18,9 +18,12 @@ for word in "$@"; do
   esac
   option="$word"
 done
+java_options="-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties"
 if [[ "$master" == local* ]]; then
   # nobody on another machine has to find this driver
   export SPARK_LOCAL_IP="${SPARK_LOCAL_IP:-127.0.0.1}"
+  # this JVM starts workers and passes bytes on: to optimise its code takes longer than to run it as it is
+  java_options+=" -XX:TieredStopAtLevel=1"
 fi
 if [[ -z "${SPARK_HOME:-}" ]]; then
   SPARK_HOME="$("$python" -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent)')"
@@ -31,4 +34,4 @@ if [[ ! -t 2 ]]; then
   exec 2> >(exec cat >&2)
 fi
 exec "$SPARK_HOME/bin/spark-submit" \
-  --driver-java-options "-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties" "$@"
+  --driver-java-options "$java_options" "$@"
