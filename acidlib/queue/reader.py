@@ -26,6 +26,7 @@ from acidlib.queue.statements import (
     of_table,
     owned,
     states_location,
+    whose,
 )
 from acidlib.queue.tables import open_tables
 
@@ -93,7 +94,7 @@ class QueueReader:
         """Raises ConflictError unless a worker's request is still being worked on by it."""
         queue = self._tables.queue
         with self._database.reading("read") as connection:
-            found = connection.execute(queue.select().where(owned(queue, request_id, worker_id))).first()
+            found = connection.execute(owned(queue, by_worker=True).ids, whose(request_id, worker_id)).first()
         if found is None:
             raise not_ours(request_id)
 

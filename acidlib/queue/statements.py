@@ -1,9 +1,26 @@
 """Conditions on rows of the queue, and changes of one row that are made only if it is what the caller believes."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from acidlib.errors import ConflictError
 from acidlib.model.location import Location
@@ -16,6 +33,9 @@ from acidlib.queue.rows import RequestTable, place_key
 from acidlib.queue.schema import PLACE
 from acidlib.queue.tables import QueueTables
 
+_ID, _WORKER = "of_id", "of_worker"
+_TABLES_KEPT = 8
+
 
 def has_id(table: RequestTable, request_id: int) -> ColumnElement[bool]:
     """The row of this id."""
@@ -27,11 +47,44 @@ def in_state(table: RequestTable, state: State) -> ColumnElement[bool]:
     return table.column("STATE") == state.value
 
 
-def owned(table: RequestTable, request_id: int, worker_id: str | None) -> ColumnElement[bool]:
-    """A worker's request that is being worked on, or, without a worker, one that is ready for cleaning."""
-    if worker_id is None:
-        return and_(has_id(table, request_id), in_state(table, State.READY_FOR_CLEANING))
-    return and_(has_id(table, request_id), in_state(table, State.WORKING), table.column("WORKER_ID") == worker_id)
+@dataclass(frozen=True, slots=True)
+class OneRow:
+    """Statements about the one row that a condition names by parameters. Making them costs more than running them."""
+
+    select: Select[Any]
+    ids: Select[Any]
+    update: Update
+    delete: Delete
+
+    @classmethod
+    def of(cls, table: RequestTable, *conditions: ColumnElement[bool]) -> OneRow:
+        """The statements; with `select` the row stays locked for the transaction, with `ids` it does not."""
+        one = and_(table.column("ID") == bindparam(_ID), *conditions)
+        return cls(
+            select=table.select().where(one).with_for_update(),
+            ids=select(table.column("ID")).where(one),
+            update=update(table.table).where(one),
+            delete=delete(table.table).where(one),
+        )
+
+
+@lru_cache(_TABLES_KEPT)
+def owned(table: RequestTable, *, by_worker: bool) -> OneRow:
+    """A worker's request that is being worked on, or else one that is ready for cleaning; see `whose`."""
+    if by_worker:
+        return OneRow.of(table, in_state(table, State.WORKING), table.column("WORKER_ID") == bindparam(_WORKER))
+    return OneRow.of(table, in_state(table, State.READY_FOR_CLEANING))
+
+
+@lru_cache(_TABLES_KEPT)
+def in_line(table: RequestTable) -> OneRow:
+    """A request that nobody works on yet; see `whose`."""
+    return OneRow.of(table, in_state(table, State.INITIATED))
+
+
+def whose(request_id: int, worker_id: str | None = None) -> dict[str, object]:
+    """The parameters of `OneRow`."""
+    return {_ID: request_id} if worker_id is None else {_ID: request_id, _WORKER: worker_id}
 
 
 def of_table(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
@@ -74,12 +127,6 @@ def mentions(table: RequestTable, text: str) -> ColumnElement[bool]:
     return table.column("TBLPROPERTIES").contains(text, autoescape=True)
 
 
-def read_one(connection: Connection, table: RequestTable, guard: ColumnElement[bool]) -> CompactionRequest | None:
-    """The request of the row that `guard` names, which stays locked for this transaction; None without it."""
-    row = connection.execute(table.select().where(guard).with_for_update()).one_or_none()
-    return None if row is None else table.request(row)
-
-
 def change_one(
     connection: Connection,
     table: RequestTable,
@@ -94,15 +141,16 @@ def change_one(
 
     What the table has no column for is not kept; the columns of other fields are not written.
     """
-    guard = owned(table, request_id, owner)
-    before = read_one(connection, table, guard)
-    if before is None:
+    one, parameters = owned(table, by_worker=owner is not None), whose(request_id, owner)
+    row = connection.execute(one.select, parameters).one_or_none()
+    if row is None:
         raise not_ours(request_id)
+    before = table.request(row)
     if facts != NO_FACTS:
         fields["facts"] = before.facts.updated(facts)
     values = table.values(replace(before, **fields), *fields)
     if values:
-        require_one(connection.execute(update(table.table).where(guard).values(values)).rowcount, request_id)
+        require_one(connection.execute(one.update, {**values, **parameters}).rowcount, request_id)
 
 
 def complete(
@@ -122,8 +170,10 @@ def complete(
     The order of the statements is Hive's. In a metastore a success also forgets the writes that are merged, up to a
     write id: the row's, or the one given.
     """
-    guard = owned(tables.queue, request_id, worker_id)
-    request = move(connection, tables, guard, request_id, state, reason=reason, now_ms=now_ms, facts=facts)
+    one = owned(tables.queue, by_worker=worker_id is not None)
+    request = move(
+        connection, tables, one, whose(request_id, worker_id), state, reason=reason, now_ms=now_ms, facts=facts
+    )
     if state is State.SUCCEEDED and tables.metastore is not None:
         forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
 
@@ -131,23 +181,23 @@ def complete(
 def move(
     connection: Connection,
     tables: QueueTables,
-    guard: ColumnElement[bool],
-    request_id: int,
+    one: OneRow,
+    parameters: dict[str, object],
     state: State,
     *,
     reason: str | None,
     now_ms: int,
     facts: RequestFacts = NO_FACTS,
 ) -> CompactionRequest:
-    """Queue row to history row, if `guard` holds for it, else ConflictError; returns it as it was in the queue."""
+    """Queue row to history row, if it is as `one` says, else ConflictError; returns it as it was in the queue."""
     queue, history = tables.queue, tables.history
-    row = connection.execute(queue.select().where(guard).with_for_update()).one_or_none()
+    row = connection.execute(one.select, parameters).one_or_none()
     if row is None:
-        raise not_ours(request_id)
+        raise not_ours(parameters[_ID])
     request = queue.request(row)
-    require_one(connection.execute(delete(queue.table).where(guard)).rowcount, request_id)
+    require_one(connection.execute(one.delete, parameters).rowcount, request.id)
     done = replace(request, state=state, end_ms=now_ms, error_message=reason, facts=request.facts.updated(facts))
-    connection.execute(insert(history.table).values({**history.values(done), **queue.meta_info(row)}))
+    connection.execute(insert(history.table), {**history.values(done), **queue.meta_info(row)})
     return request
 
 
@@ -157,7 +207,7 @@ def require_one(count: int, request_id: int) -> None:
         raise not_ours(request_id)
 
 
-def not_ours(request_id: int) -> ConflictError:
+def not_ours(request_id: object) -> ConflictError:
     """The error for a row that is not what the caller believes."""
     return ConflictError(
         f"Cannot change compaction request {request_id}: because it is gone, in another state or another worker's"

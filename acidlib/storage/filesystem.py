@@ -98,8 +98,11 @@ class RenameFileSystem(FileSystem, Protocol):
     all who use the file system.
     """
 
-    def create(self, path: str, data: bytes) -> None:
-        """Creates a file whole, durable and exclusively: an existing one raises `ConflictError` and stays."""
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Creates a file whole and exclusively: an existing one raises `ConflictError` and stays.
+
+        Durably, unless its directory is synced later on, or it need not outlast a loss of power.
+        """
 
     def make_directory(self, path: str) -> None:
         """Creates one directory; an existing name raises `ConflictError`, a missing parent `CorruptError`."""
@@ -116,8 +119,10 @@ class RenameFileSystem(FileSystem, Protocol):
     def sync_tree(self, path: str) -> None:
         """Makes everything below a directory, and the directory itself, durable."""
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-        """Renames a file or directory atomically and durably; an existing target raises `ConflictError`.
+    def rename_noreplace(
+        self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
+    ) -> None:
+        """Renames a file or directory atomically; an existing target raises `ConflictError`. Durably, as `create`.
 
         An empty directory that is made as the target in this very moment may be replaced; nothing else ever is. After
         a `RetryError` it may have been done, where an answer can be lost; after a `ConflictError` it was not.

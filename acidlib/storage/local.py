@@ -106,8 +106,8 @@ class LocalFileSystem:
         with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
             return _read_all(handle)
 
-    def create(self, path: str, data: bytes) -> None:
-        temporary = _write_beside(path, data)
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        temporary = _write_beside(path, data, durable=durable)
         try:
             with raising_acid_errors("write", path):
                 code = _renameat2(temporary, path)
@@ -119,7 +119,8 @@ class LocalFileSystem:
         except BaseException:
             _unlink_quietly(temporary)
             raise
-        self.sync(str(Path(path).parent))
+        if durable:
+            self.sync(str(Path(path).parent))
 
     def make_directory(self, path: str) -> None:
         with raising_acid_errors("create", path):
@@ -141,7 +142,9 @@ class LocalFileSystem:
             self.sync(f"{path}/{entry.path}")
         self.sync(path)
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+    def rename_noreplace(
+        self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
+    ) -> None:
         try:
             code = _renameat2(source, target)
             if code in _UNSUPPORTED:
@@ -152,8 +155,9 @@ class LocalFileSystem:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                 raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
             raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
-        for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
-            self.sync(parent)
+        if durable:
+            for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
+                self.sync(parent)
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
         with raising_acid_errors("remove", path, missing=missing):
@@ -284,8 +288,8 @@ def _read_all(handle: int) -> bytes:
     return b"".join(parts)
 
 
-def _write_beside(path: str, data: bytes) -> str:
-    """Writes a durable hidden file in the same directory; a rename makes it the real one."""
+def _write_beside(path: str, data: bytes, *, durable: bool) -> str:
+    """Writes a hidden file in the same directory; a rename makes it the real one."""
     target = Path(path)
     prefix = "" if target.name.startswith(("_", ".")) else "_"
     temporary = str(target.with_name(f"{prefix}{target.name}.{uuid.uuid4().hex}.tmp"))
@@ -295,7 +299,8 @@ def _write_beside(path: str, data: bytes) -> str:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(handle, view) :]
-                os.fsync(handle)
+                if durable:
+                    os.fsync(handle)
         except BaseException:
             _unlink_quietly(temporary)
             raise
@@ -330,11 +335,14 @@ def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
 
 
 def _inherit(path: str, wanted: os.stat_result, *, is_directory: bool) -> None:
-    mode = stat.S_IMODE(wanted.st_mode)
+    mode = stat.S_IMODE(wanted.st_mode) & (0o7777 if is_directory else 0o666)
     with _opened(path, os.O_RDONLY) as handle:
+        found = os.fstat(handle)
+        if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (wanted.st_uid, wanted.st_gid, mode):
+            return
         for owner, group in ((wanted.st_uid, wanted.st_gid), (-1, wanted.st_gid)):
             with suppress(PermissionError):  # only root gives files away, others may set a group of their own
                 os.fchown(handle, owner, group)
                 break
         with suppress(PermissionError):
-            os.fchmod(handle, mode if is_directory else mode & 0o666)
+            os.fchmod(handle, mode)

@@ -137,7 +137,7 @@ def _seal(fs: RenameFileSystem, location: Location, staging: str, directory: Sta
     if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
         markers.append((METADATA_ACID_FILE, _METADATA_ACID))
     for name, data in markers:
-        fs.create(f"{path}/{name}", data)
+        fs.create(f"{path}/{name}", data, durable=False)
     fs.inherit(path, str(location))
     fs.sync_tree(path)
     added = tuple(StagedFile(name=name, length=len(data)) for name, data in markers)
