@@ -87,7 +87,7 @@ class FileSystem(Protocol):
         """Removes a file or directory below `root` with all it holds; symbolic links are never followed.
 
         `relative` must stay below `root` and pass through no symbolic link, else `RefusedError`. What is already
-        missing raises `ConflictError`.
+        missing raises `ConflictError`. A loss of power may bring some of it back.
         """
 
 
@@ -116,11 +116,14 @@ class RenameFileSystem(FileSystem, Protocol):
     def sync_tree(self, path: str) -> None:
         """Makes everything below a directory, and the directory itself, durable."""
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+    def rename_noreplace(
+        self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
+    ) -> None:
         """Renames a file or directory atomically and durably; an existing target raises `ConflictError`.
 
-        An empty directory that is made as the target in this very moment may be replaced; nothing else ever is. After
-        a `RetryError` it may have been done, where an answer can be lost; after a `ConflictError` it was not.
+        Without `durable` a loss of power may undo it, until the directories of both names are synced. An empty
+        directory that is made as the target in this very moment may be replaced; nothing else ever is. After a
+        `RetryError` it may have been done, where an answer can be lost; after a `ConflictError` it was not.
         """
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:

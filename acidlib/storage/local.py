@@ -141,7 +141,9 @@ class LocalFileSystem:
             self.sync(f"{path}/{entry.path}")
         self.sync(path)
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+    def rename_noreplace(
+        self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
+    ) -> None:
         try:
             code = _renameat2(source, target)
             if code in _UNSUPPORTED:
@@ -152,8 +154,9 @@ class LocalFileSystem:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                 raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
             raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
-        for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
-            self.sync(parent)
+        if durable:
+            for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
+                self.sync(parent)
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
         with raising_acid_errors("remove", path, missing=missing):
@@ -182,7 +185,6 @@ class LocalFileSystem:
                 shutil.rmtree(parts[-1], dir_fd=parent)
             else:
                 os.unlink(parts[-1], dir_fd=parent)
-            os.fsync(parent)
 
 
 def _renameat2(source: str, target: str) -> int:

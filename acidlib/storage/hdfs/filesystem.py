@@ -132,7 +132,14 @@ class HdfsFileSystem:
     def sync_tree(self, path: str) -> None:
         """Nothing, as `sync`."""
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+    def rename_noreplace(
+        self,
+        source: str,
+        target: str,
+        *,
+        missing: type[AcidError] = CorruptError,
+        durable: bool = True,  # noqa: ARG002 - every rename is
+    ) -> None:
         """As everywhere; nothing is ever replaced, not even an empty directory.
 
         When an answer was lost and the repeated call finds no source any more, it counts as done if what the target
