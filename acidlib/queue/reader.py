@@ -25,7 +25,7 @@ from acidlib.queue.statements import (
     of_entity,
     of_table,
     owned,
-    states_location,
+    state_location,
 )
 from acidlib.queue.tables import open_tables
 
@@ -143,8 +143,15 @@ class QueueReader:
 
     def at_location(self, location: Location) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history whose facts state this location, whatever they name, newest first."""
-        found = self._shown(lambda _, table: states_location(table, location))
-        return tuple(row for row in found if row.facts.location == location)
+        return self.at_locations([location])[location]
+
+    def at_locations(self, locations: Sequence[Location]) -> dict[Location, tuple[CompactionRequest, ...]]:
+        """As `at_location`, of some hundreds at most, read at one moment."""
+        found: dict[Location, list[CompactionRequest]] = {location: [] for location in locations}
+        for row in self._shown(lambda _, table: state_location(table, locations)):
+            if row.facts.location in found:
+                found[row.facts.location].append(row)
+        return {location: tuple(rows) for location, rows in found.items()}
 
     def below_location(self, location: Location) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history whose facts state this location or one below it, newest first."""

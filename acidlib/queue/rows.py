@@ -113,8 +113,9 @@ class RequestTable:
             for end, field in self._fields.items()
             if field in wanted
         }
-        if self.has(PLACE) and "properties" in wanted and request.facts.location is not None:
-            values[f"{self._prefix}_{PLACE}"] = place_key(request.facts.location)
+        location = request.facts.location
+        if self.has(PLACE) and (not fields or ("properties" in wanted and location is not None)):
+            values[f"{self._prefix}_{PLACE}"] = None if location is None else place_key(location)
         return values
 
     def meta_info(self, row: Row[Any]) -> dict[str, object]:

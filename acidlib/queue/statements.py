@@ -1,5 +1,6 @@
 """Conditions on rows of the queue, and changes of one row that are made only if it is what the caller believes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +30,13 @@ def in_state(table: RequestTable, state: State) -> ColumnElement[bool]:
 
 def owned(table: RequestTable, request_id: int, worker_id: str | None) -> ColumnElement[bool]:
     """A worker's request that is being worked on, or, without a worker, one that is ready for cleaning."""
+    return and_(has_id(table, request_id), _held_by(table, worker_id))
+
+
+def _held_by(table: RequestTable, worker_id: str | None) -> ColumnElement[bool]:
     if worker_id is None:
-        return and_(has_id(table, request_id), in_state(table, State.READY_FOR_CLEANING))
-    return and_(has_id(table, request_id), in_state(table, State.WORKING), table.column("WORKER_ID") == worker_id)
+        return in_state(table, State.READY_FOR_CLEANING)
+    return and_(in_state(table, State.WORKING), table.column("WORKER_ID") == worker_id)
 
 
 def of_table(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
@@ -51,14 +56,19 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
     )
 
 
-def states_location(table: RequestTable, location: Location) -> ColumnElement[bool]:
-    """The rows whose facts state this location; some databases find those of another case as well."""
-    stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
-    mentioned = mentions(table, format_map(stored).partition(":")[2])
+def state_location(table: RequestTable, locations: Sequence[Location]) -> ColumnElement[bool]:
+    """The rows whose facts state one of these locations; some databases find those of another case as well."""
+    mentioned = or_(*(mentions(table, _stored(location)) for location in locations))
     if not table.has(PLACE):
         return mentioned
     place = table.column(PLACE)
-    return or_(place == place_key(location), and_(place.is_(None), mentioned))
+    return or_(place.in_([place_key(location) for location in locations]), and_(place.is_(None), mentioned))
+
+
+def _stored(location: Location) -> str:
+    """How a location stands in the text of properties."""
+    stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
+    return format_map(stored).partition(":")[2]
 
 
 def may_be_at(table: RequestTable, location: Location) -> ColumnElement[bool]:
@@ -102,13 +112,15 @@ def change_one(
         fields["facts"] = before.facts.updated(facts)
     values = table.values(replace(before, **fields), *fields)
     if values:
-        require_one(connection.execute(update(table.table).where(guard).values(values)).rowcount, request_id)
+        changed = connection.execute(update(table.table).where(guard).values(values)).rowcount
+        if changed != 1:
+            raise not_ours(request_id)
 
 
 def complete(
     connection: Connection,
     tables: QueueTables,
-    request_id: int,
+    request_ids: Sequence[int],
     worker_id: str | None,
     state: State,
     *,
@@ -116,45 +128,46 @@ def complete(
     now_ms: int,
     up_to: int | None = None,
     facts: RequestFacts = NO_FACTS,
-) -> None:
-    """Queue row to history row, with facts added or replaced; the queue row must be `owned`.
+) -> frozenset[int]:
+    """Queue rows to history rows, with facts added or replaced: those of them that are `owned`, whose ids it returns.
 
     The order of the statements is Hive's. In a metastore a success also forgets the writes that are merged, up to a
     write id: the row's, or the one given.
     """
-    guard = owned(tables.queue, request_id, worker_id)
-    request = move(connection, tables, guard, request_id, state, reason=reason, now_ms=now_ms, facts=facts)
+    guard = and_(tables.queue.column("ID").in_(request_ids), _held_by(tables.queue, worker_id))
+    moved = move(connection, tables, guard, state, reason=reason, now_ms=now_ms, facts=facts)
     if state is State.SUCCEEDED and tables.metastore is not None:
-        forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
+        for request in moved:
+            forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
+    return frozenset(request.id for request in moved)
 
 
 def move(
     connection: Connection,
     tables: QueueTables,
     guard: ColumnElement[bool],
-    request_id: int,
     state: State,
     *,
     reason: str | None,
     now_ms: int,
     facts: RequestFacts = NO_FACTS,
-) -> CompactionRequest:
-    """Queue row to history row, if `guard` holds for it, else ConflictError; returns it as it was in the queue."""
+) -> list[CompactionRequest]:
+    """Queue rows to history rows, those for which `guard` holds; returns them as they were in the queue."""
     queue, history = tables.queue, tables.history
-    row = connection.execute(queue.select().where(guard).with_for_update()).one_or_none()
-    if row is None:
-        raise not_ours(request_id)
-    request = queue.request(row)
-    require_one(connection.execute(delete(queue.table).where(guard)).rowcount, request_id)
-    done = replace(request, state=state, end_ms=now_ms, error_message=reason, facts=request.facts.updated(facts))
-    connection.execute(insert(history.table).values({**history.values(done), **queue.meta_info(row)}))
-    return request
-
-
-def require_one(count: int, request_id: int) -> None:
-    """Raises ConflictError unless one row was changed."""
-    if count != 1:
-        raise not_ours(request_id)
+    rows = connection.execute(queue.select().where(guard).with_for_update()).all()
+    if not rows:
+        return []
+    requests = [queue.request(row) for row in rows]
+    deleted = connection.execute(delete(queue.table).where(guard)).rowcount
+    if deleted != len(requests):
+        raise not_ours(requests[0].id)
+    ended = [
+        replace(request, state=state, end_ms=now_ms, error_message=reason, facts=request.facts.updated(facts))
+        for request in requests
+    ]
+    values = [{**history.values(done), **queue.meta_info(row)} for done, row in zip(ended, rows, strict=True)]
+    connection.execute(insert(history.table), values)
+    return requests
 
 
 def not_ours(request_id: int) -> ConflictError:
