@@ -24,14 +24,16 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
+from acidlib.storage.claims import CLAIM_DIRECTORY
 from acidlib.storage.listing import list_location
+from acidlib.storage.litter import may_be_litter
+from acidlib.storage.staging import STAGING_PREFIX
 from acidlib.storage.store import Store
 
 Place = TypeVar("Place")
 Result = TypeVar("Result")
 
-TOGETHER = 16
-"""Places of which the queue is asked together, and which a thread has claimed at a time."""
+_LOOKS_TOGETHER = 16
 
 
 def run_cleaner(
@@ -60,7 +62,7 @@ def run_cleaner(
                 found[place].append((request, result))
         return found
 
-    for cleaned in _at_places(services, "cleaning", clean, list(by_place.values()), pace):
+    for cleaned in _at_places(services, "cleaning", clean, list(by_place.values()), pace, together=cleaning.together):
         for request, result in cleaned:
             names.setdefault(result.location, set()).add(result.name)
             if result.state == "conflict" and not result.removed:
@@ -80,7 +82,9 @@ def run_cleaner(
     def tidy(places: Sequence[tuple[CompactionRequest, Location]]) -> list[CleaningResult | None]:
         return [_leftovers(services, cleaning, *known, pace=pace, dry_run=options.dry_run) for known in places]
 
-    for left in _at_places(services, "looking for litter at", tidy, list(others.values()), pace):
+    for left in _at_places(
+        services, "looking for litter at", tidy, list(others.values()), pace, together=_LOOKS_TOGETHER
+    ):
         if left is not None:
             tell(left)
 
@@ -91,12 +95,14 @@ def _at_places(
     work: Callable[[Sequence[Place]], Sequence[Result]],
     places: Sequence[Place],
     pace: Pace,
+    *,
+    together: int,
 ) -> Iterator[Result]:
-    """What came of each place, as it comes; `work` is given some at a time."""
+    """What came of each place, as it comes; `work` is given so many at a time."""
     if not places:
         return
     services.progress.start(f"{what} {len(places)} places", len(places))
-    size = min(TOGETHER, -(-len(places) // THREADS))
+    size = min(together, -(-len(places) // THREADS))
     portions = [places[start : start + size] for start in range(0, len(places), size)]
     done = 0
     try:
@@ -117,6 +123,9 @@ def _leftovers(
     try:
         fs, store = services.fs(place), services.store(place)
         if not fs.is_directory(str(place)):
+            return None
+        names = [entry.name for entry in fs.list_directory(str(place), missing=ConflictError)]
+        if CLAIM_DIRECTORY not in names and not any(map(may_be_litter, names)):
             return None
         unfinished = store.unfinished(place)
         if not unfinished and not litter_of(services, place):
@@ -252,8 +261,10 @@ def _clean(
     pace.assert_not_stopped()
     with services.claim(target.location) as held:
         passing(Point.CLEANING_CLAIMED)
-        finish_claimed(store, target.location, lambda: cleaning.without_readers(request))
-        listing = list_location(fs, target.location, missing=ConflictError)
+        listing = list_location(fs, target.location, without_unfinished=True, missing=ConflictError)
+        if any(path.startswith(STAGING_PREFIX) for path in listing.directories):
+            finish_claimed(store, target.location, lambda: cleaning.without_readers(request))
+            listing = list_location(fs, target.location, missing=ConflictError)
         if cleaning.must_exist and not listing.files and not listing.top_directories():
             raise _missing(target, "it is empty")
         looked = Looked(request=request, target=target, listing=listing)
@@ -270,11 +281,13 @@ def _clean(
             removed, problems = remove_named(services, held, wanted, trash=options.trash, pace=pace, known=known)
             passing(Point.REMOVED_ALL)
         so_far.result = replace(so_far.result, removed=removed, blocked=_waiting(plan))
-        litter, unremoved = remove_litter(services, held, pace)
+        if any(map(may_be_litter, (*listing.directories, *(file.path for file in listing.files)))):
+            litter, unremoved = remove_litter(services, held, pace)
+            removed, problems = removed + litter, problems + unremoved
         passing(Point.LITTER_REMOVED)
-        result = so_far.result = replace(so_far.result, removed=removed + litter)
-        if problems or unremoved:
-            raise RetryError("; ".join(problems + unremoved))
+        result = so_far.result = replace(so_far.result, removed=removed)
+        if problems:
+            raise RetryError("; ".join(problems))
         listing = list_location(fs, target.location, missing=ConflictError)
         mark, write_ids = recorded_mark(request), target.write_ids(listing)
         left = left_over(listing, mark, write_ids, generation=target.generation(listing))

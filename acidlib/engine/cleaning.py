@@ -107,6 +107,7 @@ class Cleaning:
                      one than was looked at, or lies elsewhere
     without_readers  around the completion of a publication that an earlier run began at the place of a request
     known_places     a request for each place that is known, to look for what dead runs left there
+    together         places that a thread has claimed at a time, so that the queue is asked once about all of them
     """
 
     requests: ReadyRequests
@@ -118,6 +119,7 @@ class Cleaning:
     unmoved: Callable[[CompactionRequest, Target], None] = lambda *_: None
     without_readers: Callable[[CompactionRequest], AbstractContextManager[None]] = lambda _: nullcontext()
     known_places: Callable[[], list[CompactionRequest]] = list
+    together: int = 1
 
 
 class NotOursError(RefusedError):

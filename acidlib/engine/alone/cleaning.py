@@ -20,6 +20,9 @@ from acidlib.planning.clean import CleanPlan, cleanable
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage.witness import is_there
 
+TOGETHER = 16
+"""To ask an SQLite file costs as much as all else that is done at a small place."""
+
 
 def standalone_cleaning(services: Services, queue: SqlQueue, options: CleanerOptions) -> Cleaning:
     """The requests of our own queue; with a location only those there or below it."""
@@ -38,6 +41,7 @@ def standalone_cleaning(services: Services, queue: SqlQueue, options: CleanerOpt
         must_exist=False,  # a directory that is missing was dropped
         note_failure=requests.note_failure,
         known_places=requests.known_places,
+        together=TOGETHER,
     )
 
 
