@@ -26,6 +26,7 @@ from acidlib.queue.statements import (
     of_table,
     owned,
     state_location,
+    stored_location,
 )
 from acidlib.queue.tables import open_tables
 
@@ -148,7 +149,8 @@ class QueueReader:
     def at_locations(self, locations: Sequence[Location]) -> dict[Location, tuple[CompactionRequest, ...]]:
         """As `at_location`, of some hundreds at most, read at one moment."""
         found: dict[Location, list[CompactionRequest]] = {location: [] for location in locations}
-        for row in self._shown(lambda _, table: state_location(table, locations)):
+        texts = {location: stored_location(location) for location in locations}
+        for row in self._shown(lambda _, table: state_location(table, texts)):
             if row.facts.location in found:
                 found[row.facts.location].append(row)
         return {location: tuple(rows) for location, rows in found.items()}

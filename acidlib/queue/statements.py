@@ -1,6 +1,6 @@
 """Conditions on rows of the queue, and changes of one row that are made only if it is what the caller believes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,16 +56,19 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
     )
 
 
-def state_location(table: RequestTable, locations: Sequence[Location]) -> ColumnElement[bool]:
-    """The rows whose facts state one of these locations; some databases find those of another case as well."""
-    mentioned = or_(*(mentions(table, _stored(location)) for location in locations))
+def state_location(table: RequestTable, locations: Mapping[Location, str]) -> ColumnElement[bool]:
+    """The rows whose facts state one of these locations, given with their texts as `stored_location` makes them.
+
+    Some databases find those of another case as well.
+    """
+    mentioned = or_(*(mentions(table, text) for text in locations.values()))
     if not table.has(PLACE):
         return mentioned
     place = table.column(PLACE)
     return or_(place.in_([place_key(location) for location in locations]), and_(place.is_(None), mentioned))
 
 
-def _stored(location: Location) -> str:
+def stored_location(location: Location) -> str:
     """How a location stands in the text of properties."""
     stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
     return format_map(stored).partition(":")[2]

@@ -9,8 +9,6 @@ at all.
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -168,10 +166,17 @@ def as_acid_error(error: OSError, action: str, path: str, *, missing: type[AcidE
     return RetryError(f"{start} the operating system said: {error.strerror or error}")
 
 
-@contextmanager
-def raising_acid_errors(action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
+class raising_acid_errors:  # noqa: N801 - used as a function; a generator would take longer than what it guards
     """Runs its body; an `OSError` in it is raised as the error that `as_acid_error` names."""
-    try:
-        yield
-    except OSError as error:
-        raise as_acid_error(error, action, path, missing=missing) from error
+
+    __slots__ = ("_action", "_missing", "_path")
+
+    def __init__(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> None:
+        self._action, self._path, self._missing = action, path, missing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise as_acid_error(error, self._action, self._path, missing=self._missing) from error
