@@ -34,6 +34,7 @@ Place = TypeVar("Place")
 Result = TypeVar("Result")
 
 _LOOKS_TOGETHER = 16
+_FILES_TOGETHER = 4096
 
 
 def run_cleaner(
@@ -177,26 +178,35 @@ def _clean_together(
     options: CleanerOptions,
     pace: Pace,
 ) -> list[CleaningResult]:
-    """The results of requests of several places, of each whatever goes wrong with it or with another."""
+    """The results of requests of several places, of each whatever goes wrong with it or with another.
+
+    No further place is begun with while those that are under way have many files: their listings are kept.
+    """
     jobs = [_guarded(services, cleaning, request, options, pace) for request in requests]
     results: dict[int, CleaningResult] = {}
-    answers: dict[int, Any] = dict.fromkeys(range(len(jobs)))
+    asked: dict[int, _Known | _Cleaned] = {}
+
+    def go_on(number: int, answer: Any) -> None:
+        job = jobs[number]
+        try:
+            asked[number] = job.throw(answer) if isinstance(answer, AcidError) else job.send(answer)
+        except StopIteration as end:
+            results[number] = end.value
+
     with ExitStack() as stack:
         for job in jobs:
             stack.callback(job.close)
-        while answers:
-            asked: dict[int, _Known | _Cleaned] = {}
-            for number, answer in answers.items():
-                try:
-                    asked[number] = _go_on(jobs[number], answer)
-                except StopIteration as end:
-                    results[number] = end.value
-            answers = _answers(cleaning, asked)
+        for number in range(len(jobs)):
+            go_on(number, None)
+            listed = sum(len(one.about.listing.files) for one in asked.values() if isinstance(one, _Known))
+            if listed < _FILES_TOGETHER and number + 1 < len(jobs):
+                continue
+            while asked:
+                answers = _answers(cleaning, asked)
+                asked.clear()
+                for waiting, answer in answers.items():
+                    go_on(waiting, answer)
     return [results[number] for number in range(len(jobs))]
-
-
-def _go_on(job: _Job, answer: Any) -> _Known | _Cleaned:
-    return job.throw(answer) if isinstance(answer, AcidError) else job.send(answer)
 
 
 def _answers(cleaning: Cleaning, asked: Mapping[int, _Known | _Cleaned]) -> dict[int, Any]:

@@ -175,6 +175,16 @@ def test_without_a_metastore_each_request_asks_of_its_own_place(
 
 
 @pytest.mark.parametrize("queue", ["our own"], indirect=True)
+def test_places_with_many_files_are_not_held_together(
+    services: Services, queue: SqlQueue, places: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaner, "_FILES_TOGETHER", 3)  # each has two
+    asked = compacted(queue, places)
+    judge(cleaned(services, standalone_cleaning(services, queue, OPTIONS)), asked, statements=6)
+    assert asked.statements > REQUESTS
+
+
+@pytest.mark.parametrize("queue", ["our own"], indirect=True)
 def test_what_is_wrong_with_one_of_several_harms_no_other(
     services: Services, queue: SqlQueue, places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
