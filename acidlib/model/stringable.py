@@ -29,7 +29,9 @@ def parse_map(text: str) -> dict[str | None, str | None]:
 
 
 def _string(value: str | None) -> str:
-    return "-1:" if value is None else f"{len(_units(value)) // 2}:{value}"
+    if value is None:
+        return "-1:"
+    return f"{len(value) if value.isascii() else len(_units(value)) // 2}:{value}"
 
 
 def _units(value: str) -> bytes:
