@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, and_, delete, insert, update
 
-from acidlib.errors import RefusedError
+from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.cleaned import CHUNK
@@ -20,7 +20,7 @@ from acidlib.queue.purging import of_those_with_too_many
 from acidlib.queue.reader import QueueReader
 from acidlib.queue.rows import Unreadable
 from acidlib.queue.rules import Retention, duplicate_reason, gives_way, rows_to_purge
-from acidlib.queue.statements import change_one, complete, in_line, in_state, move, of_entity, owned, whose
+from acidlib.queue.statements import change_one, complete, in_line, in_state, move, not_ours, of_entity, owned, whose
 
 _SERVICE_WAIT_SECONDS = 1
 
@@ -95,7 +95,7 @@ class SqlQueue(QueueReader):
             }
             if connection.execute(in_line(queue).update, {**values, **whose(request_id)}).rowcount != 1:
                 return None
-            taken = connection.execute(owned(queue, by_worker=True).select, whose(request_id, worker_id))
+            taken = connection.execute(owned(queue, by_worker=True).select, whose(request_id, worker_id=worker_id))
             return queue.request(taken.one())
 
         return self._database.write("claim from", work)
@@ -168,6 +168,11 @@ class SqlQueue(QueueReader):
         given: what aborted transactions wrote there must be covered or gone. A metastore's row cannot say 0.
         """
         self._complete(request_id, State.SUCCEEDED, now_ms, reason=None, worker_id=None, up_to=up_to)
+
+    def mark_all_cleaned(self, request_ids: Sequence[int], now_ms: int) -> list[ConflictError | None]:
+        """As `mark_cleaned`, of some hundreds at most in one transaction; the error of each that was not ready."""
+        moved = self._moved(request_ids, State.SUCCEEDED, now_ms, reason=None, worker_id=None)
+        return [None if request_id in moved else not_ours(request_id) for request_id in request_ids]
 
     def record_not_initiated(self, request: CompactionRequest, reason: str, now_ms: int) -> int:
         """Writes a history row for a compaction that never was queued (Hive: mark failed with id 0); returns its id."""
@@ -311,7 +316,9 @@ class SqlQueue(QueueReader):
             if gives_way(row, request):
                 reason = f"its run has ended, and a {request.type.label} compaction was asked for since"
                 now = self._now_ms(connection, now_ms)
-                move(connection, tables, in_line(tables.queue), whose(row.id), State.REFUSED, reason=reason, now_ms=now)
+                rows, named = in_line(tables.queue), whose(row.id)
+                if not move(connection, tables, rows, named, State.REFUSED, reason=reason, now_ms=now):
+                    raise not_ours(row.id)
 
     def _change(self, request_id: int, owner: str | None, *, facts: RequestFacts = NO_FACTS, **fields: object) -> None:
         queue = self._tables.queue
@@ -330,13 +337,29 @@ class SqlQueue(QueueReader):
         up_to: int | None = None,
         facts: RequestFacts = NO_FACTS,
     ) -> None:
-        """Queue row to history row in one transaction; the queue row must be where the caller believes it to be."""
+        """The queue row must be where the caller believes it to be."""
+        moved = self._moved([request_id], state, now_ms, reason=reason, worker_id=worker_id, up_to=up_to, facts=facts)
+        if not moved:
+            raise not_ours(request_id)
+
+    def _moved(
+        self,
+        request_ids: Sequence[int],
+        state: State,
+        now_ms: int,
+        *,
+        reason: str | None,
+        worker_id: str | None,
+        up_to: int | None = None,
+        facts: RequestFacts = NO_FACTS,
+    ) -> frozenset[int]:
+        """Queue rows to history rows in one transaction: of those that are where the caller believes them to be."""
         tables = self._tables
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> frozenset[int]:
             now = self._now_ms(connection, now_ms)
-            complete(
-                connection, tables, request_id, worker_id, state, reason=reason, now_ms=now, up_to=up_to, facts=facts
+            return complete(
+                connection, tables, request_ids, worker_id, state, reason=reason, now_ms=now, up_to=up_to, facts=facts
             )
 
-        self._database.write("write to", work)
+        return self._database.write("write to", work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -33,7 +34,7 @@ from acidlib.queue.rows import RequestTable, place_key
 from acidlib.queue.schema import PLACE
 from acidlib.queue.tables import QueueTables
 
-_ID, _WORKER = "of_id", "of_worker"
+_IDS, _WORKER = "of_ids", "of_worker"
 _TABLES_KEPT = 8
 
 
@@ -48,8 +49,8 @@ def in_state(table: RequestTable, state: State) -> ColumnElement[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class OneRow:
-    """Statements about the one row that a condition names by parameters. Making them costs more than running them."""
+class NamedRows:
+    """Statements about rows that a condition names by parameters. Making them costs more than running them."""
 
     select: Select[Any]
     ids: Select[Any]
@@ -57,34 +58,34 @@ class OneRow:
     delete: Delete
 
     @classmethod
-    def of(cls, table: RequestTable, *conditions: ColumnElement[bool]) -> OneRow:
-        """The statements; with `select` the row stays locked for the transaction, with `ids` it does not."""
-        one = and_(table.column("ID") == bindparam(_ID), *conditions)
+    def of(cls, table: RequestTable, *conditions: ColumnElement[bool]) -> NamedRows:
+        """The statements; with `select` the rows stay locked for the transaction, with `ids` they do not."""
+        named = and_(table.column("ID").in_(bindparam(_IDS, expanding=True)), *conditions)
         return cls(
-            select=table.select().where(one).with_for_update(),
-            ids=select(table.column("ID")).where(one),
-            update=update(table.table).where(one),
-            delete=delete(table.table).where(one),
+            select=table.select().where(named).with_for_update(),
+            ids=select(table.column("ID")).where(named),
+            update=update(table.table).where(named),
+            delete=delete(table.table).where(named),
         )
 
 
 @lru_cache(_TABLES_KEPT)
-def owned(table: RequestTable, *, by_worker: bool) -> OneRow:
-    """A worker's request that is being worked on, or else one that is ready for cleaning; see `whose`."""
+def owned(table: RequestTable, *, by_worker: bool) -> NamedRows:
+    """A worker's requests that are being worked on, or else those that are ready for cleaning; see `whose`."""
     if by_worker:
-        return OneRow.of(table, in_state(table, State.WORKING), table.column("WORKER_ID") == bindparam(_WORKER))
-    return OneRow.of(table, in_state(table, State.READY_FOR_CLEANING))
+        return NamedRows.of(table, in_state(table, State.WORKING), table.column("WORKER_ID") == bindparam(_WORKER))
+    return NamedRows.of(table, in_state(table, State.READY_FOR_CLEANING))
 
 
 @lru_cache(_TABLES_KEPT)
-def in_line(table: RequestTable) -> OneRow:
-    """A request that nobody works on yet; see `whose`."""
-    return OneRow.of(table, in_state(table, State.INITIATED))
+def in_line(table: RequestTable) -> NamedRows:
+    """Requests that nobody works on yet; see `whose`."""
+    return NamedRows.of(table, in_state(table, State.INITIATED))
 
 
-def whose(request_id: int, worker_id: str | None = None) -> dict[str, object]:
-    """The parameters of `OneRow`."""
-    return {_ID: request_id} if worker_id is None else {_ID: request_id, _WORKER: worker_id}
+def whose(*request_ids: int, worker_id: str | None = None) -> dict[str, object]:
+    """The parameters of `NamedRows`."""
+    return {_IDS: request_ids} if worker_id is None else {_IDS: request_ids, _WORKER: worker_id}
 
 
 def of_table(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
@@ -104,14 +105,22 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
     )
 
 
-def states_location(table: RequestTable, location: Location) -> ColumnElement[bool]:
-    """The rows whose facts state this location; some databases find those of another case as well."""
-    stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
-    mentioned = mentions(table, format_map(stored).partition(":")[2])
+def state_location(table: RequestTable, locations: Mapping[Location, str]) -> ColumnElement[bool]:
+    """The rows whose facts state one of these locations, given with their texts as `stored_location` makes them.
+
+    Some databases find those of another case as well.
+    """
+    mentioned = or_(*(mentions(table, text) for text in locations.values()))
     if not table.has(PLACE):
         return mentioned
     place = table.column(PLACE)
-    return or_(place == place_key(location), and_(place.is_(None), mentioned))
+    return or_(place.in_([place_key(location) for location in locations]), and_(place.is_(None), mentioned))
+
+
+def stored_location(location: Location) -> str:
+    """How a location stands in the text of properties."""
+    stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
+    return format_map(stored).partition(":")[2]
 
 
 def may_be_at(table: RequestTable, location: Location) -> ColumnElement[bool]:
@@ -141,22 +150,22 @@ def change_one(
 
     What the table has no column for is not kept; the columns of other fields are not written.
     """
-    one, parameters = owned(table, by_worker=owner is not None), whose(request_id, owner)
-    row = connection.execute(one.select, parameters).one_or_none()
+    rows, parameters = owned(table, by_worker=owner is not None), whose(request_id, worker_id=owner)
+    row = connection.execute(rows.select, parameters).one_or_none()
     if row is None:
         raise not_ours(request_id)
     before = table.request(row)
     if facts != NO_FACTS:
         fields["facts"] = before.facts.updated(facts)
     values = table.values(replace(before, **fields), *fields)
-    if values:
-        require_one(connection.execute(one.update, {**values, **parameters}).rowcount, request_id)
+    if values and connection.execute(rows.update, {**values, **parameters}).rowcount != 1:
+        raise not_ours(request_id)
 
 
 def complete(
     connection: Connection,
     tables: QueueTables,
-    request_id: int,
+    request_ids: Sequence[int],
     worker_id: str | None,
     state: State,
     *,
@@ -164,50 +173,51 @@ def complete(
     now_ms: int,
     up_to: int | None = None,
     facts: RequestFacts = NO_FACTS,
-) -> None:
-    """Queue row to history row, with facts added or replaced; the queue row must be `owned`.
+) -> frozenset[int]:
+    """Queue rows to history rows, with facts added or replaced: those of them that are `owned`, whose ids it returns.
 
     The order of the statements is Hive's. In a metastore a success also forgets the writes that are merged, up to a
     write id: the row's, or the one given.
     """
-    one = owned(tables.queue, by_worker=worker_id is not None)
-    request = move(
-        connection, tables, one, whose(request_id, worker_id), state, reason=reason, now_ms=now_ms, facts=facts
-    )
+    rows = owned(tables.queue, by_worker=worker_id is not None)
+    named = whose(*request_ids, worker_id=worker_id)
+    moved = move(connection, tables, rows, named, state, reason=reason, now_ms=now_ms, facts=facts)
     if state is State.SUCCEEDED and tables.metastore is not None:
-        forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
+        for request in moved:
+            forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
+    return frozenset(request.id for request in moved)
 
 
 def move(
     connection: Connection,
     tables: QueueTables,
-    one: OneRow,
-    parameters: dict[str, object],
+    rows: NamedRows,
+    named: dict[str, object],
     state: State,
     *,
     reason: str | None,
     now_ms: int,
     facts: RequestFacts = NO_FACTS,
-) -> CompactionRequest:
-    """Queue row to history row, if it is as `one` says, else ConflictError; returns it as it was in the queue."""
+) -> list[CompactionRequest]:
+    """Queue rows to history rows, those of them that are as `rows` says; returns them as they were in the queue."""
     queue, history = tables.queue, tables.history
-    row = connection.execute(one.select, parameters).one_or_none()
-    if row is None:
-        raise not_ours(parameters[_ID])
-    request = queue.request(row)
-    require_one(connection.execute(one.delete, parameters).rowcount, request.id)
-    done = replace(request, state=state, end_ms=now_ms, error_message=reason, facts=request.facts.updated(facts))
-    connection.execute(insert(history.table), {**history.values(done), **queue.meta_info(row)})
-    return request
+    found = connection.execute(rows.select, named).all()
+    if not found:
+        return []
+    requests = [queue.request(row) for row in found]
+    deleted = connection.execute(rows.delete, named).rowcount
+    if deleted != len(requests):
+        raise not_ours(requests[0].id)
+    ended = [
+        replace(request, state=state, end_ms=now_ms, error_message=reason, facts=request.facts.updated(facts))
+        for request in requests
+    ]
+    values = [{**history.values(done), **queue.meta_info(row)} for done, row in zip(ended, found, strict=True)]
+    connection.execute(insert(history.table), values)
+    return requests
 
 
-def require_one(count: int, request_id: int) -> None:
-    """Raises ConflictError unless one row was changed."""
-    if count != 1:
-        raise not_ours(request_id)
-
-
-def not_ours(request_id: object) -> ConflictError:
+def not_ours(request_id: int) -> ConflictError:
     """The error for a row that is not what the caller believes."""
     return ConflictError(
         f"Cannot change compaction request {request_id}: because it is gone, in another state or another worker's"

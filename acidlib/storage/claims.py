@@ -82,7 +82,11 @@ class RenameClaim(Claim):
         super().__init__(location, info.token, beat_seconds)
 
     def renew(self) -> bool:
-        """Rename the generation to the next one."""
+        """Rename the generation to the next one.
+
+        Where a loss of power undoes that, the claim looks older than it is: who takes it over by the generation before
+        leaves us none to rename.
+        """
         mine, following = (
             _generation_path(self._path, number, self.token) for number in (self._generation, self._generation + 1)
         )
