@@ -23,7 +23,7 @@ class Point(StrEnum):
     QUEUED = "the initiator has queued a request"
     TAKEN = "a request is taken"
     CLAIMED = "its place is claimed"
-    STARTED = "its mark is recorded"
+    STARTED = "its mark is known"
     STAGED = "the staging directory is made"
     CREATED = "a file is created"
     WRITTEN = "a stripe is written"

@@ -113,9 +113,7 @@ def request(
 def ready(queue: SqlQueue, number: int, mark: int | None = None) -> None:
     """Takes a waiting request to where the cleaner finds it."""
     assert queue.claim_id(number, "w", 1) is not None
-    if mark is not None:
-        queue.set_highest_write_id(number, "w", mark)
-    queue.mark_compacted(number, "w", 1)
+    queue.mark_compacted(number, "w", 1, highest_write_id=mark)
 
 
 def near_now(milliseconds: object) -> bool:
@@ -227,11 +225,10 @@ class HiveQueueBehaviour:
         claimed = claim_next(queue, MINOR, "w-1", 5)
         assert claimed is not None
         assert near_now(claimed.start_ms)
-        queue.set_highest_write_id(1, "w-1", 7)
-        queue.set_highest_write_id(1, "w-1", 7)  # nothing changes, yet it is still ours
         queue.set_run_as(1, "w-1", "etl")
-        assert hive.run(of_hive) == [(1, "db", "t", "ds=a/h=1", "w", "i", text_of_properties, "w-1", "etl", 7)]
-        queue.mark_compacted(1, "w-1", 5, facts=RequestFacts(reason="y"))
+        queue.set_run_as(1, "w-1", "etl")  # nothing changes, yet it is still ours
+        assert hive.run(of_hive) == [(1, "db", "t", "ds=a/h=1", "w", "i", text_of_properties, "w-1", "etl", None)]
+        queue.mark_compacted(1, "w-1", 5, highest_write_id=7, facts=RequestFacts(reason="y"))
         text_of_properties = "2:11:compactor.k1:v14:acidlib.reason1:y"
         assert hive.run(of_hive) == [(1, "db", "t", "ds=a/h=1", "r", "i", text_of_properties, None, "etl", 7)]
         (found,) = queue.ready_for_cleaning()

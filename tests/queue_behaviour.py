@@ -68,9 +68,9 @@ class QueueBehaviour:
         claimed = claim_next(queue, MAJOR, "w-1", 20)
         assert claimed is not None
         assert (claimed.state, claimed.worker_id, claimed.start_ms) == (State.WORKING, "w-1", 20)
-        queue.set_highest_write_id(1, "w-1", 9)
         queue.set_facts(1, "w-1", RequestFacts(reason="r"))
-        queue.mark_compacted(1, "w-1", 30, facts=RequestFacts(outputs=("base_0000009",), reason="s"))
+        facts = RequestFacts(outputs=("base_0000009",), reason="s")
+        queue.mark_compacted(1, "w-1", 30, highest_write_id=9, facts=facts)
         (ready,) = queue.ready_for_cleaning()
         assert (ready.worker_id, ready.highest_write_id, ready.commit_ms) == (None, 9, 30)
         assert ready.facts == RequestFacts(
@@ -118,14 +118,13 @@ class QueueBehaviour:
     def test_what_is_ready_for_cleaning_refuses_only_when_nothing_is_new(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)
-        queue.set_highest_write_id(1, "w", 22)
-        queue.mark_compacted(1, "w", 3)
+        queue.mark_compacted(1, "w", 3, highest_write_id=22)
         refused = queue.enqueue(request(highest_write_id=22), now_ms=4)
         assert (refused.accepted, refused.state) == (False, State.READY_FOR_CLEANING)
         assert refused.reason == "Compaction is already scheduled with state='ready for cleaning' and id=1"
         accepted = queue.enqueue(request(highest_write_id=23), now_ms=4)
         assert accepted.accepted
-        assert queue.waiting()[0].highest_write_id is None  # it is recorded when the request is claimed
+        assert queue.waiting()[0].highest_write_id is None  # it is recorded with the result
 
     def test_several_are_added_at_once(self, queue: SqlQueue) -> None:
         answers = queue.enqueue_all([request(), request(table="other"), request()], now_ms=5)
@@ -133,13 +132,27 @@ class QueueBehaviour:
         assert [(row.id, row.table, row.enqueue_ms) for row in queue.waiting()] == [(1, "t", 5), (2, "other", 5)]
         assert queue.enqueue_all([], now_ms=6) == []
 
+    def test_several_are_cleaned_at_once_but_not_what_is_not_ready(self, queue: SqlQueue) -> None:
+        for number, table in enumerate("abc", start=1):
+            queue.enqueue(request(table), now_ms=1)
+            assert queue.claim_id(number, "w", 2)
+            if table != "b":
+                queue.mark_compacted(number, "w", 3, facts=RequestFacts(reason=table))
+        first, second, third, fourth = queue.mark_all_cleaned([1, 2, 3, 4], 5)
+        assert (first, third) == (None, None)
+        assert "request 2" in str(second)
+        assert "request 4" in str(fourth)
+        assert [(row.id, row.state, row.facts.reason, row.end_ms) for row in queue.show()] == [
+            (3, State.SUCCEEDED, "c", 5), (2, State.WORKING, None, None), (1, State.SUCCEEDED, "a", 5),
+        ]  # fmt: skip
+
     def test_a_worker_ends_only_what_is_its_own(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)
         for call in (
             lambda: queue.mark_compacted(1, "other", 3),
             lambda: queue.assert_owned(1, "other"),
-            lambda: queue.set_highest_write_id(1, "other", 3),
+            lambda: queue.set_run_as(1, "other", "etl"),
             lambda: queue.set_facts(1, "other", RequestFacts(reason="b")),
             lambda: queue.give_back(1, "other"),
             lambda: queue.mark_failed(1, "reason", 3, worker_id="other"),
@@ -236,8 +249,7 @@ class QueueBehaviour:
         for number, mark in enumerate((30, 10, 20), start=1):
             queue.enqueue(request(f"t{number}"), now_ms=1)
             queue.claim_id(number, "w", 2)
-            queue.set_highest_write_id(number, "w", mark)
-            queue.mark_compacted(number, "w", 3)
+            queue.mark_compacted(number, "w", 3, highest_write_id=mark)
         assert [row.id for row in queue.ready_for_cleaning()] == [2, 3, 1]
 
     def test_a_queue_is_asked_by_place_entity_and_state(self, queue: SqlQueue) -> None:

@@ -82,7 +82,7 @@ class HeldPlace(Protocol):
         """What is held, understood for good: what was written after it was taken is not committed."""
 
     def start(self, high_water_mark: int) -> None:
-        """Record up to which write id this goes, before the first byte is written. ConflictError: not ours any more."""
+        """Note up to which write id this goes, before the first byte is written. ConflictError: not ours any more."""
 
     def only_clean(self, high_water_mark: int) -> bool:
         """There is nothing to merge but something obsolete: have it cleaned. False when a cleaning waits already."""

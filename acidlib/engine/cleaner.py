@@ -7,14 +7,15 @@ listed again, and only with nothing left is the request cleaned. What proves tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, NotOursError, ReplacedError, recorded_mark
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, NotOursError, ReplacedError, recorded_mark
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.removals import Pace, litter_at, litter_of, remove_litter, remove_named, would_go
-from acidlib.engine.runner import as_done
+from acidlib.engine.runner import THREADS, as_done
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
@@ -23,11 +24,17 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
+from acidlib.storage.claims import CLAIM_DIRECTORY
 from acidlib.storage.listing import list_location
+from acidlib.storage.litter import may_be_litter
+from acidlib.storage.staging import STAGING_PREFIX
 from acidlib.storage.store import Store
 
 Place = TypeVar("Place")
 Result = TypeVar("Result")
+
+_LOOKS_TOGETHER = 16
+_FILES_TOGETHER = 4096
 
 
 def run_cleaner(
@@ -47,11 +54,17 @@ def run_cleaner(
     names: dict[str, set[str]] = {}
     conflicts: list[tuple[CompactionRequest, CleaningResult]] = []
 
-    def clean(requests: Sequence[CompactionRequest]) -> list[tuple[CompactionRequest, CleaningResult]]:
-        return [(request, _guarded(services, cleaning, request, options, pace)) for request in requests]
+    def clean(places: Sequence[Sequence[CompactionRequest]]) -> list[list[tuple[CompactionRequest, CleaningResult]]]:
+        found: list[list[tuple[CompactionRequest, CleaningResult]]] = [[] for _ in places]
+        for turn in range(max(map(len, places))):
+            some = [(place, requests[turn]) for place, requests in enumerate(places) if turn < len(requests)]
+            results = _clean_together(services, cleaning, [request for _, request in some], options, pace)
+            for (place, request), result in zip(some, results, strict=True):
+                found[place].append((request, result))
+        return found
 
-    for results in _at_places(services, "cleaning", clean, list(by_place.values()), pace):
-        for request, result in results:
+    for cleaned in _at_places(services, "cleaning", clean, list(by_place.values()), pace, together=cleaning.together):
+        for request, result in cleaned:
             names.setdefault(result.location, set()).add(result.name)
             if result.state == "conflict" and not result.removed:
                 conflicts.append((request, result))
@@ -60,32 +73,45 @@ def run_cleaner(
     for request, result in sorted(conflicts, key=lambda one: one[0].id):
         # another one of this run may have been in its way: two names, which only a metastore knows, may be of one place
         again = len(names[result.location]) > 1
-        tell(_guarded(services, cleaning, request, options, pace) if again else result)
+        tell(_clean_together(services, cleaning, [request], options, pace)[0] if again else result)
     others: dict[str, tuple[CompactionRequest, Location]] = {}
     for request in cleaning.known_places():
         place = request.facts.location
         if place is not None and str(place) not in names:
             others.setdefault(str(place), (request, place))
 
-    def tidy(known: tuple[CompactionRequest, Location]) -> CleaningResult | None:
-        return _leftovers(services, cleaning, *known, pace=pace, dry_run=options.dry_run)
+    def tidy(places: Sequence[tuple[CompactionRequest, Location]]) -> list[CleaningResult | None]:
+        return [_leftovers(services, cleaning, *known, pace=pace, dry_run=options.dry_run) for known in places]
 
-    for left in _at_places(services, "looking for litter at", tidy, list(others.values()), pace):
+    for left in _at_places(
+        services, "looking for litter at", tidy, list(others.values()), pace, together=_LOOKS_TOGETHER
+    ):
         if left is not None:
             tell(left)
 
 
 def _at_places(
-    services: Services, what: str, work: Callable[[Place], Result], places: Sequence[Place], pace: Pace
+    services: Services,
+    what: str,
+    work: Callable[[Sequence[Place]], Sequence[Result]],
+    places: Sequence[Place],
+    pace: Pace,
+    *,
+    together: int,
 ) -> Iterator[Result]:
-    """What came of each place, as it comes."""
+    """What came of each place, as it comes; `work` is given so many at a time."""
     if not places:
         return
     services.progress.start(f"{what} {len(places)} places", len(places))
+    size = min(together, -(-len(places) // THREADS))
+    portions = [places[start : start + size] for start in range(0, len(places), size)]
+    done = 0
     try:
-        for number, (_, done) in enumerate(as_done(work, places, on_interrupt=pace.stop), start=1):
-            services.progress.advance(number)
-            yield done.get()
+        for _, portion in as_done(work, portions, on_interrupt=pace.stop):
+            for result in portion.get():
+                done += 1
+                services.progress.advance(done)
+                yield result
     finally:
         services.progress.finish()
 
@@ -98,6 +124,9 @@ def _leftovers(
     try:
         fs, store = services.fs(place), services.store(place)
         if not fs.is_directory(str(place)):
+            return None
+        names = [entry.name for entry in fs.list_directory(str(place), missing=ConflictError)]
+        if CLAIM_DIRECTORY not in names and not any(map(may_be_litter, names)):
             return None
         unfinished = store.unfinished(place)
         if not unfinished and not litter_of(services, place):
@@ -124,13 +153,81 @@ class _ResultSoFar:
     result: CleaningResult
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Asks what is known of a place; see `Proof.known`."""
+
+    about: Looked
+
+
+@dataclass(frozen=True, slots=True)
+class _Cleaned:
+    """Asks to end a request; see `History.cleaned`."""
+
+    done: Looked
+
+
+_Job = Generator[_Known | _Cleaned, Any, CleaningResult]
+"""The cleaning of one request; it stops where several can ask the queue together, and is sent the answer."""
+
+
+def _clean_together(
+    services: Services,
+    cleaning: Cleaning,
+    requests: Sequence[CompactionRequest],
+    options: CleanerOptions,
+    pace: Pace,
+) -> list[CleaningResult]:
+    """The results of requests of several places, of each whatever goes wrong with it or with another.
+
+    No further place is begun with while those that are under way have many files: their listings are kept.
+    """
+    jobs = [_guarded(services, cleaning, request, options, pace) for request in requests]
+    results: dict[int, CleaningResult] = {}
+    asked: dict[int, _Known | _Cleaned] = {}
+
+    def go_on(number: int, answer: Any) -> None:
+        job = jobs[number]
+        try:
+            asked[number] = job.throw(answer) if isinstance(answer, AcidError) else job.send(answer)
+        except StopIteration as end:
+            results[number] = end.value
+
+    with ExitStack() as stack:
+        for job in jobs:
+            stack.callback(job.close)
+        for number in range(len(jobs)):
+            go_on(number, None)
+            listed = sum(len(one.about.listing.files) for one in asked.values() if isinstance(one, _Known))
+            if listed < _FILES_TOGETHER and number + 1 < len(jobs):
+                continue
+            while asked:
+                answers = _answers(cleaning, asked)
+                asked.clear()
+                for waiting, answer in answers.items():
+                    go_on(waiting, answer)
+    return [results[number] for number in range(len(jobs))]
+
+
+def _answers(cleaning: Cleaning, asked: Mapping[int, _Known | _Cleaned]) -> dict[int, Any]:
+    """What was asked, of all places together; what is wrong with one is its own answer."""
+    known = {number: one.about for number, one in asked.items() if isinstance(one, _Known)}
+    done = {number: one.done for number, one in asked.items() if isinstance(one, _Cleaned)}
+    answers: dict[int, Any] = {}
+    if known:
+        answers.update(zip(known, cleaning.proof.known(list(known.values())), strict=True))
+    if done:
+        answers.update(zip(done, cleaning.history.cleaned(list(done.values())), strict=True))
+    return answers
+
+
 def _guarded(
     services: Services, cleaning: Cleaning, request: CompactionRequest, options: CleanerOptions, pace: Pace
-) -> CleaningResult:
+) -> _Job:
     """The result of a request, whatever goes wrong with it."""
     so_far = _ResultSoFar(_result(request, "", ""))
     try:
-        return _clean(services, cleaning, request, so_far, options, pace)
+        return (yield from _clean(services, cleaning, request, so_far, options, pace))
     except ConflictError as error:
         return replace(so_far.result, state="conflict", reason=str(error))
     except NotOursError as error:
@@ -154,7 +251,7 @@ def _clean(
     so_far: _ResultSoFar,
     options: CleanerOptions,
     pace: Pace,
-) -> CleaningResult:
+) -> _Job:
     waits = cleaning.requests.waits(request)
     if not options.dry_run and waits is not None:
         return _result(request, "ready for cleaning", waits)
@@ -170,14 +267,18 @@ def _clean(
     fs, store = services.fs(target.location), services.store(target.location)
     trash = _trash_place(store, target.location) if options.trash else None
     if options.dry_run:
-        return _would_clean(services, cleaning, request, target, so_far.result, waits, trash=trash)
+        return (yield from _would_clean(services, cleaning, request, target, so_far.result, waits, trash=trash))
+    pace.assert_not_stopped()
     with services.claim(target.location) as held:
         passing(Point.CLEANING_CLAIMED)
-        finish_claimed(store, target.location, lambda: cleaning.without_readers(request))
-        listing = list_location(fs, target.location, missing=ConflictError)
+        listing = list_location(fs, target.location, without_unfinished=True, missing=ConflictError)
+        if any(path.startswith(STAGING_PREFIX) for path in listing.directories):
+            finish_claimed(store, target.location, lambda: cleaning.without_readers(request))
+            listing = list_location(fs, target.location, missing=ConflictError)
         if cleaning.must_exist and not listing.files and not listing.top_directories():
             raise _missing(target, "it is empty")
-        plan = cleaning.proof.plan(request, target, listing)
+        looked = Looked(request=request, target=target, listing=listing)
+        plan = cleaning.proof.plan(looked, (yield _Known(looked)))
         passing(Point.CLEANING_PLANNED)
         removed: tuple[RemovedPath, ...] = ()
         problems: tuple[str, ...] = ()
@@ -190,11 +291,13 @@ def _clean(
             removed, problems = remove_named(services, held, wanted, trash=options.trash, pace=pace, known=known)
             passing(Point.REMOVED_ALL)
         so_far.result = replace(so_far.result, removed=removed, blocked=_waiting(plan))
-        litter, unremoved = remove_litter(services, held, pace)
+        if any(map(may_be_litter, (*listing.directories, *(file.path for file in listing.files)))):
+            litter, unremoved = remove_litter(services, held, pace)
+            removed, problems = removed + litter, problems + unremoved
         passing(Point.LITTER_REMOVED)
-        result = so_far.result = replace(so_far.result, removed=removed + litter)
-        if problems or unremoved:
-            raise RetryError("; ".join(problems + unremoved))
+        result = so_far.result = replace(so_far.result, removed=removed)
+        if problems:
+            raise RetryError("; ".join(problems))
         listing = list_location(fs, target.location, missing=ConflictError)
         mark, write_ids = recorded_mark(request), target.write_ids(listing)
         left = left_over(listing, mark, write_ids, generation=target.generation(listing))
@@ -203,7 +306,7 @@ def _clean(
         return replace(result, reason=f"{len(left)} obsolete left: {waiting}")
     if not plan.remove:
         cleaning.unmoved(request, target)
-    stays = cleaning.history.cleaned(request, target, listing)
+    stays = yield _Cleaned(replace(looked, listing=listing))
     if stays is not None:
         return replace(result, reason=stays)
     passing(Point.CLEANED)
@@ -228,12 +331,13 @@ def _would_clean(
     waits: str | None,
     *,
     trash: str | None,
-) -> CleaningResult:
+) -> _Job:
     """What a run would remove now, or move to a `trash`, or what it waits for."""
     if services.store(target.location).unfinished(target.location):
         return replace(result, state="planned", reason="a publication there is unfinished; the run finishes it first")
     listing = list_location(services.fs(target.location), target.location, missing=ConflictError)
-    plan = cleaning.proof.plan(request, target, listing)
+    looked = Looked(request=request, target=target, listing=listing)
+    plan = cleaning.proof.plan(looked, (yield _Known(looked)))
     if waits is not None:
         later = tuple(f"{removal.path}: {waits}" for removal in plan.remove)
         return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))

@@ -5,10 +5,10 @@ There are three kinds: without a metastore (`alone`), with one of Hive 3.1 (`hiv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Target
@@ -17,6 +17,8 @@ from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,15 @@ class ReadyRequests(Protocol):
         """Why a request cannot be cleaned yet, or not by us, as far as that is known without a look at its place."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A request, its place, which is claimed (but for a dry run), and what was listed there since."""
+
+    request: CompactionRequest
+    target: Target
+    listing: Listing
+
+
 class Proof(Protocol):
     """What proves that nobody reads any more what a request made obsolete."""
 
@@ -63,7 +74,10 @@ class Proof(Protocol):
         NotOursError where it is left to Hive's own cleaner, ConflictError when another cleaner has ended the request.
         """
 
-    def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
+    def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
+        """What the queue and its history know of each of these places, as far as `plan` needs it; read together."""
+
+    def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
         """What may go now, and what has to wait. What a later run has to know of this look at the place is noted in the
         queue, except in a dry run.
 
@@ -74,8 +88,8 @@ class Proof(Protocol):
 class History(Protocol):
     """Where requests end."""
 
-    def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
-        """End the request as succeeded, for nothing obsolete is left in this listing; or say why it has to stay."""
+    def cleaned(self, done: Sequence[Looked]) -> list[str | AcidError | None]:
+        """End these requests as succeeded, for nothing obsolete is left in their listings; or why one has to stay."""
 
     def dropped(self, request: CompactionRequest) -> None:
         """End the request, for its place or result does not exist any more; what was aborted is not forgotten."""
@@ -93,6 +107,7 @@ class Cleaning:
                      one than was looked at, or lies elsewhere
     without_readers  around the completion of a publication that an earlier run began at the place of a request
     known_places     a request for each place that is known, to look for what dead runs left there
+    together         places that a thread has claimed at a time, so that the queue is asked once about all of them
     """
 
     requests: ReadyRequests
@@ -104,6 +119,7 @@ class Cleaning:
     unmoved: Callable[[CompactionRequest, Target], None] = lambda *_: None
     without_readers: Callable[[CompactionRequest], AbstractContextManager[None]] = lambda _: nullcontext()
     known_places: Callable[[], list[CompactionRequest]] = list
+    together: int = 1
 
 
 class NotOursError(RefusedError):
@@ -112,6 +128,18 @@ class NotOursError(RefusedError):
 
 class ReplacedError(RefusedError):
     """A request whose result is not at its place any more."""
+
+
+def each_alone(work: Callable[[Looked], Found], items: Sequence[Looked]) -> list[Found | AcidError]:
+    """What became of each, where several cannot be asked for together."""
+
+    def outcome(item: Looked) -> Found | AcidError:
+        try:
+            return work(item)
+        except AcidError as error:
+            return error
+
+    return [outcome(item) for item in items]
 
 
 def recorded_mark(request: CompactionRequest) -> int:

@@ -146,8 +146,9 @@ def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: C
 def decision_about(services: Services, place: ListedPlace) -> Decision:
     """Hive's decision for a place. It counts empty files, which a compactor passes over (Hive Initiator)."""
     target, listing, generation, listed = place.target, place.listing, place.generation, place.write_ids
-    state = acid_state(listing, listed.for_compactor(), generation=generation, txns=target.interpretation.txns)
-    facts = target.facts
+    state, facts = place.state, target.facts
+    if not all(file.length for file in listing.files):
+        state = acid_state(listing, listed.for_compactor(), generation=generation, txns=target.interpretation.txns)
     return decide(
         state,
         listing,

@@ -134,6 +134,8 @@ def _with_logical_lengths(fs: FileSystem, location: Location, inputs: Compaction
             data = side.removesuffix(SIDE_FILE_SUFFIX)
             if flush_length(fs, f"{location}/{side}", 1 << 62):
                 raise CorruptError(f"Cannot compact {location}: because {side} is there and {data} is missing")
+    if all(file.flush_length is None for directory in inputs.directories for file in directory.files):
+        return inputs
     directories = (
         replace(directory, files=tuple(_with_logical_length(fs, location, file) for file in directory.files))
         for directory in inputs.directories

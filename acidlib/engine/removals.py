@@ -104,6 +104,8 @@ def remove_named(
         after_each=lambda item: None if item.path in hidden else pace.after(item.files),
     )
     problems = {item.path: item.reason for item in report.failed}
+    if hidden:
+        store.make_durable(location)  # once for all of them: until then each is there whole, in sight or not
     for item in report.removed:
         if item.path in hidden:
             pace.assert_not_stopped()
@@ -113,6 +115,8 @@ def remove_named(
                 problems[item.path] = str(error)
             passing(Point.REMOVED_HIDDEN)
             pace.after(item.files)
+    if report.removed:
+        store.make_durable(location)
     removed = tuple(
         RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path], moved_to=item.moved_to)
         for item in report.removed

@@ -72,11 +72,12 @@ class SqlHeldPlace:
         self._queue = queue
         self._request = request
         self._claim = claim
+        self._mark: int | None = None
         self.target = target
 
     def start(self, high_water_mark: int) -> None:
-        """Record the mark; ConflictError when the request was given to another worker meanwhile."""
-        self._queue.set_highest_write_id(self._request.id, self._services.worker_id, high_water_mark)
+        """Remember the mark: the queue is told of it with the result, for nobody asks before there is one."""
+        self._mark = high_water_mark
 
     def only_clean(self, high_water_mark: int) -> bool:
         """A request to clean only, unless one waits for this place already.
@@ -122,7 +123,9 @@ class SqlHeldPlace:
     def _mark_compacted(self, directories: tuple[str, ...]) -> None:
         now_ms = self._services.now_ms()
         facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms)
-        self._queue.mark_compacted(self._request.id, self._services.worker_id, now_ms, facts=facts)
+        self._queue.mark_compacted(
+            self._request.id, self._services.worker_id, now_ms, highest_write_id=self._mark, facts=facts
+        )
         passing(Point.MARKED)
 
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:

@@ -45,13 +45,17 @@ def submission(
     environment  of the caller; what it says of Spark and Python wins
     """
     stated = dict(environment)
-    options: list[str] = []
-    if spark.is_local and not stated.get(_ADDRESS):
-        stated[_ADDRESS] = "127.0.0.1"  # nobody on another machine has to find this driver
+    java: list[str] = []
+    if here.log4j is not None and not spark.driver_is_placed:
+        java.append(f"-Dlog4j2.configurationFile=file:{here.log4j}")
+    if spark.is_local:
+        # this JVM starts workers and passes bytes on: to optimise its code takes longer than to run it as it is
+        java.append("-XX:TieredStopAtLevel=1")
+        # nobody on another machine has to find this driver
+        stated[_ADDRESS] = stated.get(_ADDRESS) or "127.0.0.1"
+    options = ["--driver-java-options", " ".join(java)] if java else []
     if not stated.get("SPARK_HOME"):
         stated["SPARK_HOME"] = str(here.spark_home)
-    if here.log4j is not None and not spark.driver_is_placed:
-        options += ["--driver-java-options", f"-Dlog4j2.configurationFile=file:{here.log4j}"]
     if spark.has_environment and not (spark.is_local or stated.get(_EXECUTORS) or spark.property(PYTHON)):
         # by properties, for variables do not reach a driver on Kubernetes
         options += ["--conf", f"{PYTHON}=./{ENVIRONMENT}/bin/python"]

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote
 
 from acidlib.model.generation import Generation
@@ -91,9 +92,12 @@ class Listing:
         return max(seen, key=lambda file: (file.modified, file.path), default=None)
 
 
-_HIDDEN_PART = re.compile(r"(?:\A|/)[_.]")  # `is_hidden` of any part; this is asked of every file, often
+_HIDDEN_PART = re.compile(r"(?:\A|/)[_.]")  # `is_hidden` of any part
+_PATHS_KEPT = 4096
+"""Paths of which it is known: this is asked of every file, often, and the places of a table have the same ones."""
 
 
+@lru_cache(_PATHS_KEPT)
 def has_hidden_part(path: str) -> bool:
     """Whether a component of a relative path is hidden from readers."""
     return _HIDDEN_PART.search(path) is not None

@@ -79,15 +79,17 @@ class RequestFacts:
 
     def updated(self, newer: RequestFacts) -> RequestFacts:
         """These facts, with what `newer` states in place of what they state."""
-        return replace(self, **newer._stated())
+        stated = newer._stated()
+        return replace(self, **stated) if stated else self
 
     def properties(self) -> dict[str, str]:
         """What is stated, as it is stored."""
         return {_STORED[name].key: _STORED[name].write(value) for name, value in self._stated().items()}
 
     def _stated(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in _STORED}
-        return {name: value for name, value in values.items() if value != getattr(NO_FACTS, name)}
+        if self is NO_FACTS:
+            return {}
+        return {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) != default}
 
 
 NO_FACTS = RequestFacts()
@@ -168,3 +170,4 @@ _STORED = {
     "first_seen": _Stored("acidlib.first.seen", _times_of, json.dumps),
     "files": _Stored("acidlib.files"),
 }
+_DEFAULTS = {name: getattr(NO_FACTS, name) for name in _STORED}

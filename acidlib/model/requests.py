@@ -85,9 +85,9 @@ class CompactionRequest:
     """One row of the queue or of the history. Times are epoch milliseconds; unknown is None.
 
     `properties` are key and value pairs in their order, as whoever asked for the compaction gave them; `facts` are what
-    this library notes. `highest_write_id` is the high-water mark recorded when the request was claimed; the cleaner
-    computes what is obsolete for it and nothing newer. `txn_id` is the transaction of the compaction, `next_txn_id` the
-    highest id that existed when it committed (both Hive 4).
+    this library notes. `highest_write_id` is the high-water mark of the compaction, recorded with its result at the
+    latest; the cleaner computes what is obsolete for it and nothing newer. `txn_id` is the transaction of the
+    compaction, `next_txn_id` the highest id that existed when it committed (both Hive 4).
     """
 
     id: int

@@ -6,9 +6,13 @@ its length, a colon and the string, with nothing between. Lengths count UTF-16 u
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Mapping
 
 from acidlib.errors import RefusedError
+
+_NATIVE = f"utf-16-{sys.byteorder[0]}e"
 
 
 def format_map(entries: Mapping[str | None, str | None]) -> str:
@@ -25,7 +29,9 @@ def parse_map(text: str) -> dict[str | None, str | None]:
 
 
 def _string(value: str | None) -> str:
-    return "-1:" if value is None else f"{len(_units(value)) // 2}:{value}"
+    if value is None:
+        return "-1:"
+    return f"{len(value) if value.isascii() else len(_units(value)) // 2}:{value}"
 
 
 def _units(value: str) -> bytes:
@@ -41,38 +47,35 @@ def _start(text: str) -> tuple[int, _Reader]:
 
 
 class _Reader:
-    """Reads numbers and strings off the UTF-16 units of a text."""
+    """Reads numbers and strings off a text in which each character is one UTF-16 unit."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._data = _units(text)
+        self._units = text if text.isascii() else "".join(map(chr, array("H", text.encode(_NATIVE, "surrogatepass"))))
         self._at = 0
 
     def number(self) -> int:
-        # a colon inside the UTF-16 units of two other characters is none
-        end = self._data.find(b":\0", self._at)
-        while end >= 0 and end % 2:
-            end = self._data.find(b":\0", end + 1)
-        digits = self._data[self._at : end].decode("utf-16-le", "surrogatepass") if end >= 0 else ""
+        end = self._units.find(":", self._at)
+        digits = self._units[self._at : end] if end >= 0 else ""
         if digits != "-1" and not (digits.isascii() and digits.isdigit()):
             raise self._error("there is no length")
-        self._at = end + 2
+        self._at = end + 1
         return int(digits)
 
     def string(self) -> str | None:
         length = self.number()
         if length < 0:
             return None
-        end = self._at + 2 * length
-        if end > len(self._data):
+        end = self._at + length
+        if end > len(self._units):
             raise self._error("a string is cut off")
-        value = self._data[self._at : end].decode("utf-16-le", "surrogatepass")
+        value = self._units[self._at : end]
         self._at = end
-        return value
+        return value if value.isascii() else _units(value).decode("utf-16-le", "surrogatepass")
 
     def finish(self) -> None:
-        if self._at != len(self._data):
+        if self._at != len(self._units):
             raise self._error("something follows the last entry")
 
     def _error(self, what: str) -> RefusedError:
-        return RefusedError(f"Cannot read {self._text!r}: because {what} at character {self._at // 2}")
+        return RefusedError(f"Cannot read {self._text!r}: because {what} at character {self._at}")

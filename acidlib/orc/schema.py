@@ -10,6 +10,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.proto import Kind, Type
 
 ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
+_LOWER_FIELDS = tuple(name.lower() for name in ACID_FIELDS)
 _ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
 ROW_COLUMN = 6
 """Column id of the `row` struct: the root is 0, the five id columns are 1 to 5."""
@@ -53,13 +54,29 @@ class TypeNode:
         return name
 
 
+_KNOWN: dict[tuple[bytes, ...], TypeNode] = {}
+_MOST_KNOWN = 16
+"""Schemas that are kept; that of thousands of columns is some megabytes."""
+
+
 def parse_types(types: Any, *, where: str) -> TypeNode:
-    """The tree behind a footer's flat list of types.
+    """The tree behind a footer's flat list of types; the files of a table mostly have the same one.
 
     Raises CorruptError for ids that are not a pre-order tree, RefusedError for a kind this version does not know.
     """
     if not types:
         raise CorruptError(f"Cannot read the schema of {where}: because its footer has no types")
+    as_stored = tuple(message.SerializeToString() for message in types)
+    known = _KNOWN.get(as_stored)
+    if known is None:
+        known = _tree(types, where)
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[as_stored] = known
+    return known
+
+
+def _tree(types: Any, where: str) -> TypeNode:
     seen = 0
 
     def build(column: int, depth: int) -> TypeNode:
@@ -128,9 +145,9 @@ def is_acid(root: TypeNode) -> bool:
 
     Names are compared without case: Hive 4's query-based compaction writes `originaltransaction`.
     """
-    names = tuple(name.lower() for name in root.field_names)
-    kinds = tuple(child.kind for child in root.children)
-    return names == tuple(name.lower() for name in ACID_FIELDS) and kinds == _ACID_KINDS
+    if len(root.children) != len(_ACID_KINDS) or tuple(child.kind for child in root.children) != _ACID_KINDS:
+        return False
+    return root.field_names == ACID_FIELDS or tuple(name.lower() for name in root.field_names) == _LOWER_FIELDS
 
 
 def renumber(node: TypeNode, first: int) -> TypeNode:

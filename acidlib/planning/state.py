@@ -167,7 +167,7 @@ class _Walk:
 
     def sort_directories(self, sees_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller
         self._refuse_partitions()
-        populated = _populated(self._listing.files)
+        populated = frozenset() if sees_empty else _populated(self._listing.files)
         for path in self._listing.top_directories():
             name = parse_directory(path, self._generation)
             if name is None:
@@ -181,7 +181,9 @@ class _Walk:
                 self._deltas.append(ParsedDelta(path=path, name=name))
 
     def _refuse_partitions(self) -> None:
-        for path in (*self._listing.directories, *(file.directory for file in self._listing.files)):
+        for path in dict.fromkeys((*self._listing.directories, *(file.directory for file in self._listing.files))):
+            if "/" not in path:
+                continue
             parts = path.split("/")
             if is_acid_directory_name(parts[0]) or has_hidden_part(path):
                 continue

@@ -5,7 +5,9 @@ made by whoever needs it first.
 """
 
 import enum
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
 
 from sqlalchemy import Connection, Select, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -45,17 +47,24 @@ def lock_mutex(connection: Connection, tables: QueueTables, name: str) -> None:
         raise RetryError(f"Cannot lock the queue: because the row {name} of {tables.mutex.name} is gone")
 
 
-def next_id(connection: Connection, tables: QueueTables) -> int:
-    """Allocates an id as Hive does: read under a lock, plus one. The caller holds the scheduler's mutex."""
+@contextmanager
+def new_ids(connection: Connection, tables: QueueTables) -> Iterator[Iterator[int]]:
+    """Ids for what a transaction adds, allocated as Hive does: read under a lock, and counted up by those it took.
+
+    The caller holds the scheduler's mutex.
+    """
     column = tables.next_id.c["NCQ_NEXT"]
     row = connection.execute(select(column).with_for_update()).one_or_none()
     if row is None and tables.metastore is not None:
         raise CorruptError(f"Cannot number a request: because the metastore's table {tables.next_id.name} is empty")
-    if row is None:
-        connection.execute(insert(tables.next_id).values(NCQ_NEXT=2))
-        return 1
-    connection.execute(update(tables.next_id).values(NCQ_NEXT=row[0] + 1))
-    return int(row[0])
+    first = 1 if row is None else int(row[0])
+    ids = count(first)
+    yield ids
+    following = next(ids)
+    if following == first:
+        return
+    change = insert(tables.next_id) if row is None else update(tables.next_id)
+    connection.execute(change.values(NCQ_NEXT=following))
 
 
 def _mutex(tables: QueueTables, name: str) -> Select[str]:

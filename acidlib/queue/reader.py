@@ -25,7 +25,9 @@ from acidlib.queue.statements import (
     of_entity,
     of_table,
     owned,
-    states_location,
+    state_location,
+    stored_location,
+    whose,
 )
 from acidlib.queue.tables import open_tables
 
@@ -93,7 +95,7 @@ class QueueReader:
         """Raises ConflictError unless a worker's request is still being worked on by it."""
         queue = self._tables.queue
         with self._database.reading("read") as connection:
-            found = connection.execute(queue.select().where(owned(queue, request_id, worker_id))).first()
+            found = connection.execute(owned(queue, by_worker=True).ids, whose(request_id, worker_id=worker_id)).first()
         if found is None:
             raise not_ours(request_id)
 
@@ -143,8 +145,16 @@ class QueueReader:
 
     def at_location(self, location: Location) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history whose facts state this location, whatever they name, newest first."""
-        found = self._shown(lambda _, table: states_location(table, location))
-        return tuple(row for row in found if row.facts.location == location)
+        return self.at_locations([location])[location]
+
+    def at_locations(self, locations: Sequence[Location]) -> dict[Location, tuple[CompactionRequest, ...]]:
+        """As `at_location`, of some hundreds at most, read at one moment."""
+        found: dict[Location, list[CompactionRequest]] = {location: [] for location in locations}
+        texts = {location: stored_location(location) for location in locations}
+        for row in self._shown(lambda _, table: state_location(table, texts)):
+            if row.facts.location in found:
+                found[row.facts.location].append(row)
+        return {location: tuple(rows) for location, rows in found.items()}
 
     def below_location(self, location: Location) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history whose facts state this location or one below it, newest first."""

@@ -51,6 +51,7 @@ class RequestTable:
         self._prefix = "CQ" if "CQ_ID" in table.c else "CC"
         known = QUEUE_FIELDS if self._prefix == "CQ" else HISTORY_FIELDS
         self._fields = {end: field for end, field in known.items() if self.has(end)}
+        self._keeps_errors, self._has_place = self.has("ERROR_MESSAGE"), self.has(PLACE)
 
     def has(self, end: str) -> bool:
         """Whether there is a column of this name after its prefix."""
@@ -66,8 +67,11 @@ class RequestTable:
         return select(*(self.column(end) for end in self._fields), *kept)
 
     def request(self, row: Row[Any]) -> CompactionRequest:
-        """The request of a row; raises `CorruptError` for a state, kind or property text that is not known."""
-        values = {field: row._mapping[self.column(end)] for end, field in self._fields.items()}
+        """The request of a row that `select` gave.
+
+        Raises `CorruptError` for a state, kind or property text that is not known.
+        """
+        values: dict[str, Any] = dict(zip(self._fields.values(), row, strict=False))  # as `select` orders them
         try:
             values["type"] = CompactionType.parse(values["type"])
             values["state"] = State.parse(values["state"])
@@ -76,7 +80,7 @@ class RequestTable:
             raise CorruptError(
                 f"Cannot read request {values['id']} of {self.table.name}: because of this row: {error}"
             ) from error
-        if not self.has("ERROR_MESSAGE"):
+        if not self._keeps_errors:
             values["error_message"] = properties.pop(ERROR, None)
         if self.of_hive:
             # Hive writes 0 for what it does not know
@@ -106,15 +110,16 @@ class RequestTable:
         wanted = set(fields) or set(self._fields.values())
         if "facts" in wanted:
             wanted.add("properties")
-        if not self.has("ERROR_MESSAGE") and "error_message" in wanted:
+        if not self._keeps_errors and "error_message" in wanted:
             wanted.add("properties")
         values = {
             f"{self._prefix}_{end}": self._value(request, end, field)
             for end, field in self._fields.items()
             if field in wanted
         }
-        if self.has(PLACE) and "properties" in wanted and request.facts.location is not None:
-            values[f"{self._prefix}_{PLACE}"] = place_key(request.facts.location)
+        location = request.facts.location
+        if self._has_place and (not fields or ("properties" in wanted and location is not None)):
+            values[f"{self._prefix}_{PLACE}"] = None if location is None else place_key(location)
         return values
 
     def meta_info(self, row: Row[Any]) -> dict[str, object]:
@@ -139,7 +144,7 @@ class RequestTable:
     def _properties_text(self, request: CompactionRequest) -> str | None:
         """The text of properties and facts; none where there is neither, as Hive stores it."""
         entries: dict[str | None, str | None] = dict([*request.properties, *request.facts.properties().items()])
-        if request.error_message is not None and not self.has("ERROR_MESSAGE"):
+        if request.error_message is not None and not self._keeps_errors:
             limit = self._limits.get(f"{self._prefix}_TBLPROPERTIES")
             error = _fitting(entries, request.error_message, limit)
             if error is not None:

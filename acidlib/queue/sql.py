@@ -5,22 +5,22 @@ leaves to the caller: a worker may end only what is still its own. Times are epo
 but in a metastore's database its own clock counts instead, for Hive compares with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, and_, delete, insert, update
 
-from acidlib.errors import RefusedError
+from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.cleaned import CHUNK
-from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, next_id
+from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, new_ids
 from acidlib.queue.purging import of_those_with_too_many
 from acidlib.queue.reader import QueueReader
 from acidlib.queue.rows import Unreadable
 from acidlib.queue.rules import Retention, duplicate_reason, gives_way, rows_to_purge
-from acidlib.queue.statements import change_one, complete, has_id, in_state, move, of_entity, read_one
+from acidlib.queue.statements import change_one, complete, in_line, in_state, move, not_ours, of_entity, owned, whose
 
 _SERVICE_WAIT_SECONDS = 1
 
@@ -73,7 +73,8 @@ class SqlQueue(QueueReader):
 
         def work(connection: Connection) -> list[Enqueued]:
             lock_mutex(connection, tables, SCHEDULER)
-            return [self._enqueued(connection, one, now_ms, worker_id) for one in wanted]
+            with new_ids(connection, tables) as ids:
+                return [self._enqueued(connection, one, ids, now_ms, worker_id) for one in wanted]
 
         make_mutex(self._database, tables, SCHEDULER)
         return self._database.write("add to", work)
@@ -85,7 +86,6 @@ class SqlQueue(QueueReader):
         starts there, it gives back all that such workers have.
         """
         queue = self._tables.queue
-        guard = and_(has_id(queue, request_id), in_state(queue, State.INITIATED))
 
         def work(connection: Connection) -> CompactionRequest | None:
             values = {
@@ -93,15 +93,12 @@ class SqlQueue(QueueReader):
                 "CQ_WORKER_ID": worker_id,
                 "CQ_START": self._now_ms(connection, now_ms),
             }
-            if connection.execute(update(queue.table).where(guard).values(values)).rowcount != 1:
+            if connection.execute(in_line(queue).update, {**values, **whose(request_id)}).rowcount != 1:
                 return None
-            return read_one(connection, queue, has_id(queue, request_id))
+            taken = connection.execute(owned(queue, by_worker=True).select, whose(request_id, worker_id=worker_id))
+            return queue.request(taken.one())
 
         return self._database.write("claim from", work)
-
-    def set_highest_write_id(self, request_id: int, worker_id: str, highest_write_id: int) -> None:
-        """Records the high-water mark that everything about this request goes by from now on."""
-        self._change(request_id, worker_id, highest_write_id=highest_write_id)
 
     def set_run_as(self, request_id: int, worker_id: str, user: str) -> None:
         """Records the user that the worker compacts as."""
@@ -111,8 +108,18 @@ class SqlQueue(QueueReader):
         """Adds or replaces facts of a request that the worker owns; without one, of one ready for cleaning."""
         self._change(request_id, worker_id, facts=facts)
 
-    def mark_compacted(self, request_id: int, worker_id: str, now_ms: int, *, facts: RequestFacts = NO_FACTS) -> None:
+    def mark_compacted(
+        self,
+        request_id: int,
+        worker_id: str,
+        now_ms: int,
+        *,
+        highest_write_id: int | None = None,
+        facts: RequestFacts = NO_FACTS,
+    ) -> None:
         """The result is visible: ready for cleaning since `now_ms`, with what the cleaner needs in `facts`.
+
+        highest_write_id  the high-water mark that everything about this request goes by from now on
 
         Raises `ConflictError` unless the request is still being worked on by this worker.
         """
@@ -123,6 +130,7 @@ class SqlQueue(QueueReader):
             state=State.READY_FOR_CLEANING,
             worker_id=None,
             commit_ms=now_ms,
+            highest_write_id=highest_write_id,
         )
 
     def give_back(self, request_id: int, worker_id: str) -> None:
@@ -161,6 +169,11 @@ class SqlQueue(QueueReader):
         """
         self._complete(request_id, State.SUCCEEDED, now_ms, reason=None, worker_id=None, up_to=up_to)
 
+    def mark_all_cleaned(self, request_ids: Sequence[int], now_ms: int) -> list[ConflictError | None]:
+        """As `mark_cleaned`, of some hundreds at most in one transaction; the error of each that was not ready."""
+        moved = self._moved(request_ids, State.SUCCEEDED, now_ms, reason=None, worker_id=None)
+        return [None if request_id in moved else not_ours(request_id) for request_id in request_ids]
+
     def record_not_initiated(self, request: CompactionRequest, reason: str, now_ms: int) -> int:
         """Writes a history row for a compaction that never was queued (Hive: mark failed with id 0); returns its id."""
         tables = self._tables
@@ -169,16 +182,17 @@ class SqlQueue(QueueReader):
         def work(connection: Connection) -> int:
             lock_mutex(connection, tables, SCHEDULER)
             now = self._now_ms(connection, now_ms)
-            row = replace(
-                wanted,
-                id=next_id(connection, tables),
-                state=State.ATTEMPTED,
-                error_message=reason,
-                start_ms=now,
-                end_ms=now,
-                enqueue_ms=now,
-            )
-            connection.execute(insert(tables.history.table).values(tables.history.values(row)))
+            with new_ids(connection, tables) as ids:
+                row = replace(
+                    wanted,
+                    id=next(ids),
+                    state=State.ATTEMPTED,
+                    error_message=reason,
+                    start_ms=now,
+                    end_ms=now,
+                    enqueue_ms=now,
+                )
+            connection.execute(insert(tables.history.table), tables.history.values(row))
             return row.id
 
         make_mutex(self._database, tables, SCHEDULER)
@@ -248,7 +262,12 @@ class SqlQueue(QueueReader):
         return replace(request, database=request.database.lower(), table=request.table.lower())
 
     def _enqueued(
-        self, connection: Connection, wanted: CompactionRequest, now_ms: int, worker_id: str | None
+        self,
+        connection: Connection,
+        wanted: CompactionRequest,
+        ids: Iterator[int],
+        now_ms: int,
+        worker_id: str | None,
     ) -> Enqueued:
         tables = self._tables
         rows = connection.execute(tables.queue.select().where(of_entity(connection, tables.queue, wanted))).all()
@@ -263,14 +282,14 @@ class SqlQueue(QueueReader):
         self._end_what_gives_way(connection, wanted, others, now_ms)
         new = replace(
             wanted,
-            id=next_id(connection, tables),
+            id=next(ids),
             state=State.INITIATED if worker_id is None else State.WORKING,
             enqueue_ms=now_ms,
             highest_write_id=None,
             worker_id=worker_id,
             start_ms=None if worker_id is None else self._now_ms(connection, now_ms),
         )
-        connection.execute(insert(tables.queue.table).values(tables.queue.values(new)))
+        connection.execute(insert(tables.queue.table), tables.queue.values(new))
         return Enqueued(id=new.id, accepted=True, state=new.state, taken=None if worker_id is None else new)
 
     @staticmethod
@@ -295,10 +314,11 @@ class SqlQueue(QueueReader):
         tables = self._tables
         for row in others:
             if gives_way(row, request):
-                guard = and_(has_id(tables.queue, row.id), in_state(tables.queue, State.INITIATED))
                 reason = f"its run has ended, and a {request.type.label} compaction was asked for since"
                 now = self._now_ms(connection, now_ms)
-                move(connection, tables, guard, row.id, State.REFUSED, reason=reason, now_ms=now)
+                rows, named = in_line(tables.queue), whose(row.id)
+                if not move(connection, tables, rows, named, State.REFUSED, reason=reason, now_ms=now):
+                    raise not_ours(row.id)
 
     def _change(self, request_id: int, owner: str | None, *, facts: RequestFacts = NO_FACTS, **fields: object) -> None:
         queue = self._tables.queue
@@ -317,13 +337,29 @@ class SqlQueue(QueueReader):
         up_to: int | None = None,
         facts: RequestFacts = NO_FACTS,
     ) -> None:
-        """Queue row to history row in one transaction; the queue row must be where the caller believes it to be."""
+        """The queue row must be where the caller believes it to be."""
+        moved = self._moved([request_id], state, now_ms, reason=reason, worker_id=worker_id, up_to=up_to, facts=facts)
+        if not moved:
+            raise not_ours(request_id)
+
+    def _moved(
+        self,
+        request_ids: Sequence[int],
+        state: State,
+        now_ms: int,
+        *,
+        reason: str | None,
+        worker_id: str | None,
+        up_to: int | None = None,
+        facts: RequestFacts = NO_FACTS,
+    ) -> frozenset[int]:
+        """Queue rows to history rows in one transaction: of those that are where the caller believes them to be."""
         tables = self._tables
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> frozenset[int]:
             now = self._now_ms(connection, now_ms)
-            complete(
-                connection, tables, request_id, worker_id, state, reason=reason, now_ms=now, up_to=up_to, facts=facts
+            return complete(
+                connection, tables, request_ids, worker_id, state, reason=reason, now_ms=now, up_to=up_to, facts=facts
             )
 
-        self._database.write("write to", work)
+        return self._database.write("write to", work)

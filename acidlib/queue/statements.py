@@ -1,9 +1,27 @@
 """Conditions on rows of the queue, and changes of one row that are made only if it is what the caller believes."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from acidlib.errors import ConflictError
 from acidlib.model.location import Location
@@ -16,6 +34,9 @@ from acidlib.queue.rows import RequestTable, place_key
 from acidlib.queue.schema import PLACE
 from acidlib.queue.tables import QueueTables
 
+_IDS, _WORKER = "of_ids", "of_worker"
+_TABLES_KEPT = 8
+
 
 def has_id(table: RequestTable, request_id: int) -> ColumnElement[bool]:
     """The row of this id."""
@@ -27,11 +48,44 @@ def in_state(table: RequestTable, state: State) -> ColumnElement[bool]:
     return table.column("STATE") == state.value
 
 
-def owned(table: RequestTable, request_id: int, worker_id: str | None) -> ColumnElement[bool]:
-    """A worker's request that is being worked on, or, without a worker, one that is ready for cleaning."""
-    if worker_id is None:
-        return and_(has_id(table, request_id), in_state(table, State.READY_FOR_CLEANING))
-    return and_(has_id(table, request_id), in_state(table, State.WORKING), table.column("WORKER_ID") == worker_id)
+@dataclass(frozen=True, slots=True)
+class NamedRows:
+    """Statements about rows that a condition names by parameters. Making them costs more than running them."""
+
+    select: Select[Any]
+    ids: Select[Any]
+    update: Update
+    delete: Delete
+
+    @classmethod
+    def of(cls, table: RequestTable, *conditions: ColumnElement[bool]) -> NamedRows:
+        """The statements; with `select` the rows stay locked for the transaction, with `ids` they do not."""
+        named = and_(table.column("ID").in_(bindparam(_IDS, expanding=True)), *conditions)
+        return cls(
+            select=table.select().where(named).with_for_update(),
+            ids=select(table.column("ID")).where(named),
+            update=update(table.table).where(named),
+            delete=delete(table.table).where(named),
+        )
+
+
+@lru_cache(_TABLES_KEPT)
+def owned(table: RequestTable, *, by_worker: bool) -> NamedRows:
+    """A worker's requests that are being worked on, or else those that are ready for cleaning; see `whose`."""
+    if by_worker:
+        return NamedRows.of(table, in_state(table, State.WORKING), table.column("WORKER_ID") == bindparam(_WORKER))
+    return NamedRows.of(table, in_state(table, State.READY_FOR_CLEANING))
+
+
+@lru_cache(_TABLES_KEPT)
+def in_line(table: RequestTable) -> NamedRows:
+    """Requests that nobody works on yet; see `whose`."""
+    return NamedRows.of(table, in_state(table, State.INITIATED))
+
+
+def whose(*request_ids: int, worker_id: str | None = None) -> dict[str, object]:
+    """The parameters of `NamedRows`."""
+    return {_IDS: request_ids} if worker_id is None else {_IDS: request_ids, _WORKER: worker_id}
 
 
 def of_table(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
@@ -51,14 +105,22 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
     )
 
 
-def states_location(table: RequestTable, location: Location) -> ColumnElement[bool]:
-    """The rows whose facts state this location; some databases find those of another case as well."""
-    stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
-    mentioned = mentions(table, format_map(stored).partition(":")[2])
+def state_location(table: RequestTable, locations: Mapping[Location, str]) -> ColumnElement[bool]:
+    """The rows whose facts state one of these locations, given with their texts as `stored_location` makes them.
+
+    Some databases find those of another case as well.
+    """
+    mentioned = or_(*(mentions(table, text) for text in locations.values()))
     if not table.has(PLACE):
         return mentioned
     place = table.column(PLACE)
-    return or_(place == place_key(location), and_(place.is_(None), mentioned))
+    return or_(place.in_([place_key(location) for location in locations]), and_(place.is_(None), mentioned))
+
+
+def stored_location(location: Location) -> str:
+    """How a location stands in the text of properties."""
+    stored: dict[str | None, str | None] = dict([*RequestFacts(location=location).properties().items()])
+    return format_map(stored).partition(":")[2]
 
 
 def may_be_at(table: RequestTable, location: Location) -> ColumnElement[bool]:
@@ -72,12 +134,6 @@ def may_be_at(table: RequestTable, location: Location) -> ColumnElement[bool]:
 def mentions(table: RequestTable, text: str) -> ColumnElement[bool]:
     """The rows with a text anywhere in properties or facts; some databases find it in another case as well."""
     return table.column("TBLPROPERTIES").contains(text, autoescape=True)
-
-
-def read_one(connection: Connection, table: RequestTable, guard: ColumnElement[bool]) -> CompactionRequest | None:
-    """The request of the row that `guard` names, which stays locked for this transaction; None without it."""
-    row = connection.execute(table.select().where(guard).with_for_update()).one_or_none()
-    return None if row is None else table.request(row)
 
 
 def change_one(
@@ -94,21 +150,22 @@ def change_one(
 
     What the table has no column for is not kept; the columns of other fields are not written.
     """
-    guard = owned(table, request_id, owner)
-    before = read_one(connection, table, guard)
-    if before is None:
+    rows, parameters = owned(table, by_worker=owner is not None), whose(request_id, worker_id=owner)
+    row = connection.execute(rows.select, parameters).one_or_none()
+    if row is None:
         raise not_ours(request_id)
+    before = table.request(row)
     if facts != NO_FACTS:
         fields["facts"] = before.facts.updated(facts)
     values = table.values(replace(before, **fields), *fields)
-    if values:
-        require_one(connection.execute(update(table.table).where(guard).values(values)).rowcount, request_id)
+    if values and connection.execute(rows.update, {**values, **parameters}).rowcount != 1:
+        raise not_ours(request_id)
 
 
 def complete(
     connection: Connection,
     tables: QueueTables,
-    request_id: int,
+    request_ids: Sequence[int],
     worker_id: str | None,
     state: State,
     *,
@@ -116,45 +173,48 @@ def complete(
     now_ms: int,
     up_to: int | None = None,
     facts: RequestFacts = NO_FACTS,
-) -> None:
-    """Queue row to history row, with facts added or replaced; the queue row must be `owned`.
+) -> frozenset[int]:
+    """Queue rows to history rows, with facts added or replaced: those of them that are `owned`, whose ids it returns.
 
     The order of the statements is Hive's. In a metastore a success also forgets the writes that are merged, up to a
     write id: the row's, or the one given.
     """
-    guard = owned(tables.queue, request_id, worker_id)
-    request = move(connection, tables, guard, request_id, state, reason=reason, now_ms=now_ms, facts=facts)
+    rows = owned(tables.queue, by_worker=worker_id is not None)
+    named = whose(*request_ids, worker_id=worker_id)
+    moved = move(connection, tables, rows, named, state, reason=reason, now_ms=now_ms, facts=facts)
     if state is State.SUCCEEDED and tables.metastore is not None:
-        forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
+        for request in moved:
+            forget_writes(connection, tables.metastore, request, request.highest_write_id if up_to is None else up_to)
+    return frozenset(request.id for request in moved)
 
 
 def move(
     connection: Connection,
     tables: QueueTables,
-    guard: ColumnElement[bool],
-    request_id: int,
+    rows: NamedRows,
+    named: dict[str, object],
     state: State,
     *,
     reason: str | None,
     now_ms: int,
     facts: RequestFacts = NO_FACTS,
-) -> CompactionRequest:
-    """Queue row to history row, if `guard` holds for it, else ConflictError; returns it as it was in the queue."""
+) -> list[CompactionRequest]:
+    """Queue rows to history rows, those of them that are as `rows` says; returns them as they were in the queue."""
     queue, history = tables.queue, tables.history
-    row = connection.execute(queue.select().where(guard).with_for_update()).one_or_none()
-    if row is None:
-        raise not_ours(request_id)
-    request = queue.request(row)
-    require_one(connection.execute(delete(queue.table).where(guard)).rowcount, request_id)
-    done = replace(request, state=state, end_ms=now_ms, error_message=reason, facts=request.facts.updated(facts))
-    connection.execute(insert(history.table).values({**history.values(done), **queue.meta_info(row)}))
-    return request
-
-
-def require_one(count: int, request_id: int) -> None:
-    """Raises ConflictError unless one row was changed."""
-    if count != 1:
-        raise not_ours(request_id)
+    found = connection.execute(rows.select, named).all()
+    if not found:
+        return []
+    requests = [queue.request(row) for row in found]
+    deleted = connection.execute(rows.delete, named).rowcount
+    if deleted != len(requests):
+        raise not_ours(requests[0].id)
+    ended = [
+        replace(request, state=state, end_ms=now_ms, error_message=reason, facts=request.facts.updated(facts))
+        for request in requests
+    ]
+    values = [{**history.values(done), **queue.meta_info(row)} for done, row in zip(ended, found, strict=True)]
+    connection.execute(insert(history.table), values)
+    return requests
 
 
 def not_ours(request_id: int) -> ConflictError:

@@ -158,7 +158,7 @@ def filter_sizes(
     for stripe in stripes if settings.bloom_fpp is None else ():
         missing = {column: found for column, found in stripe.filters.found.items() if column not in sizes}
         if missing and stripe.file.tail.stride == stride:
-            reader = StripeReader(stripe.file.source, stripe.file.tail, stripe.facts.number)
+            reader = stripe.file.stripe(stripe.facts.number)
             read = ((column, size_of(reader.bloom_filter_index(f.column), stride)) for column, f in missing.items())
             sizes |= {column: size for column, size in read if size is not None}
     return {column: sizes.get(column, default) for column in columns}

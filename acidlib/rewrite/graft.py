@@ -48,7 +48,7 @@ def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
 def graft(writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Alignment) -> None:
     """Append a stripe for which `regrouped` names something."""
     options = writer.options
-    reader = StripeReader(file.source, file.tail, keys.number)
+    reader = file.stripe(keys.number)
     columns: list[int | EncodedColumn] = []
     columns += range(ROW_COLUMN) if file.acid else _row_ids(keys, options, reader.timezone)
     row = options.root.children[ROW_COLUMN - 1]

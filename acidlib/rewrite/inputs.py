@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
@@ -14,11 +14,14 @@ from acidlib.model.rowid import Key
 from acidlib.model.units import DataFile, FileForm
 from acidlib.orc.schema import TypeNode, is_acid, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
+from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.rewrite.acid_footer import id_ranges_agree, key_index
 
 MOST_TAILS = 64
 """Tails that are kept of files that are not open; what statistics a file of many stripes has may be megabytes."""
+MOST_STRIPES = 16
+"""Stripes of a bucket that stay open; what the footer of one of thousands of columns says may be a megabyte."""
 
 
 class InputFiles:
@@ -52,6 +55,22 @@ class InputFiles:
         return self._tails[file.path]
 
 
+class OpenStripes:
+    """The last `MOST_STRIPES` that were opened of some files: several ask for each, and its footer is read once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], StripeReader] = {}
+
+    def open(self, source: SourceFile, tail: Tail, number: int) -> StripeReader:
+        """A stripe of a file, by its number."""
+        key = tail.name, number
+        if key not in self._kept:
+            if len(self._kept) == MOST_STRIPES:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = StripeReader(source, tail, number)
+        return self._kept[key]
+
+
 @dataclass(frozen=True, kw_only=True)
 class OpenInput:
     """One input with rows, open.
@@ -59,6 +78,7 @@ class OpenInput:
     What is asked for each of its stripes, of which there may be many thousands, is worked out once.
     first_row    row id of its first row when it has no ACID columns
     ranges_true  what statistics say of its id columns may be believed (`id_ranges_agree`)
+    stripes      shared with the other inputs
     """
 
     file: DataFile
@@ -67,6 +87,11 @@ class OpenInput:
     acid: bool
     first_row: int
     ranges_true: bool
+    stripes: OpenStripes = field(default_factory=OpenStripes, repr=False, compare=False)
+
+    def stripe(self, number: int) -> StripeReader:
+        """A stripe, open for reading columns."""
+        return self.stripes.open(self.source, self.tail, number)
 
     @cached_property
     def key_index(self) -> tuple[Key, ...] | None:
@@ -98,6 +123,7 @@ def open_inputs(files: tuple[DataFile, ...], place: InputFiles) -> Iterator[Open
     found: list[OpenInput] = []
     empty: list[str] = []
     rows_before: dict[str, int] = {}
+    stripes = OpenStripes()
     with ExitStack() as stack:
         for file in files:
             if file.length == 0:
@@ -113,7 +139,7 @@ def open_inputs(files: tuple[DataFile, ...], place: InputFiles) -> Iterator[Open
                 empty.append(place.full_path(file))
                 continue
             # originals of one bucket are numbered on in path order, raw deltas each within its directory
-            opened = open_input(file, source, tail, first_row=rows_before.get(file.directory, 0))
+            opened = open_input(file, source, tail, first_row=rows_before.get(file.directory, 0), stripes=stripes)
             if not opened.acid and file.form is not FileForm.ORIGINAL:
                 raise CorruptError(
                     f"Cannot compact {tail.name}: because its name promises {file.form.value}, "
@@ -126,9 +152,17 @@ def open_inputs(files: tuple[DataFile, ...], place: InputFiles) -> Iterator[Open
         yield OpenInputs(files=tuple(found), empty=tuple(empty))
 
 
-def open_input(file: DataFile, source: SourceFile, tail: Tail, *, first_row: int) -> OpenInput:
-    """An input that is open as `source`; `first_row` as in OpenInput."""
+def open_input(
+    file: DataFile, source: SourceFile, tail: Tail, *, first_row: int, stripes: OpenStripes | None = None
+) -> OpenInput:
+    """An input that is open as `source`; `first_row` and `stripes` as in OpenInput."""
     acid = is_acid(tail.root)
     return OpenInput(
-        file=file, source=source, tail=tail, acid=acid, first_row=first_row, ranges_true=acid and id_ranges_agree(tail)
+        file=file,
+        source=source,
+        tail=tail,
+        acid=acid,
+        first_row=first_row,
+        ranges_true=acid and id_ranges_agree(tail),
+        stripes=stripes or OpenStripes(),
     )

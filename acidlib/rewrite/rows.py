@@ -14,7 +14,6 @@ from acidlib.orc.alignment import Alignment, conversions
 from acidlib.orc.column import Mask
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.filters import NO_FILTERS, StripeFilters, found_filters, result_columns
@@ -58,7 +57,7 @@ def row_stripes(
             if not stripe.rows:
                 continue
             # read even if it will be copied: readers expect no unknown kinds of streams below the result's footer
-            reader = StripeReader(file.source, file.tail, number)
+            reader = file.stripe(number)
             keys = StripeKeys(file, number)
             keys.check()
             check_calendar(file, keys, alignment, options)

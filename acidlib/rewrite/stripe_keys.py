@@ -12,7 +12,6 @@ from acidlib.model.rowid import Key, KeyRange, decode_bucket, encode_bucket
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.column import Longs, Mask
 from acidlib.orc.statistics import stripe_statistics_are_true
-from acidlib.orc.stripe import StripeReader
 from acidlib.rewrite.acid_footer import IdRanges, id_ranges
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import Keys
@@ -90,14 +89,14 @@ class StripeKeys:
     def _synthetic(self) -> StripeIds:
         file = self.file.file
         if not self._rows_proved:
-            StripeReader(self.file.source, self.file.tail, self.number).prove_rows()
+            self.file.stripe(self.number).prove_rows()
             self._rows_proved = True
         first_row = self.file.first_row + self.file.rows_before[self.number]
         keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
         return StripeIds(keys=keys, current=keys.write_ids)
 
     def _decode(self) -> StripeIds:
-        reader = StripeReader(self.file.source, self.file.tail, self.number)
+        reader = self.file.stripe(self.number)
         arrays = []
         for column in range(OPERATION, CURRENT + 1):
             decoded = reader.column(self.file.tail.root.children[column - 1], self.rows)

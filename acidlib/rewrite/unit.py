@@ -17,7 +17,6 @@ from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.schema import TypeNode, acid_tree, row_struct
 from acidlib.orc.source import DataFiles, SinkFile
-from acidlib.orc.stripe import StripeReader
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes
 from acidlib.points import Point, passing
@@ -286,7 +285,7 @@ def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> Kep
                 drop |= mask
         keep = ~drop
     return KeptRows(
-        reader=StripeReader(stripe.file.source, stripe.file.tail, stripe.facts.number),
+        reader=stripe.file.stripe(stripe.facts.number),
         alignment=stripe.alignment,
         rows=stripe.facts.rows,
         keep=keep,

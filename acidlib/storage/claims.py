@@ -17,6 +17,9 @@ The last sign of life is the time of modification of the directory, which every 
 the taker reads off a directory that it has just made. So the clock of the file system alone decides what is stale, not
 those of the machines. An owner counts as dead after `STALE_SECONDS` without a sign of life, and at once when it ran on
 this machine and its process has ended.
+
+Nothing of a claim is synced to disk. A loss of power ends its owner as well; or, where the disk is another machine's,
+it undoes a rename, and whose rename that was finds its generation missing when it renews the claim the next time.
 """
 
 import json
@@ -79,11 +82,15 @@ class RenameClaim(Claim):
         super().__init__(location, info.token, beat_seconds)
 
     def renew(self) -> bool:
-        """Rename the generation to the next one."""
+        """Rename the generation to the next one.
+
+        Where a loss of power undoes that, the claim looks older than it is: who takes it over by the generation before
+        leaves us none to rename.
+        """
         mine, following = (
             _generation_path(self._path, number, self.token) for number in (self._generation, self._generation + 1)
         )
-        if not renamed(self._fs, mine, following):
+        if not renamed(self._fs, mine, following, durable=False):
             return False
         self._generation += 1
         return True
@@ -169,7 +176,7 @@ def _try_to_claim(
                 f"Cannot claim {location}: because {found.holder.owner} has worked on it since "
                 f"{_instant(found.holder.start)} (last sign of life {_instant(found.holder.beat)})"
             )
-        fs.create(f"{own}/{info.token}.json", info.encode())
+        fs.create(f"{own}/{info.token}.json", info.encode(), durable=False)
         if isinstance(found, _Held):
             generation = _take_over(fs, path, own, info.token, found)
         else:
@@ -195,7 +202,7 @@ def _make(
         _clear(fs, path, found.names)
     fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
     fs.inherit(own, str(location))  # others who may write there can take it over
-    made = renamed(fs, own, path, proof=_generation_path(path, _FIRST_GENERATION, token))
+    made = renamed(fs, own, path, proof=_generation_path(path, _FIRST_GENERATION, token), durable=False)
     return _FIRST_GENERATION if made else None
 
 
@@ -203,12 +210,12 @@ def _take_over(fs: RenameFileSystem, path: str, own: str, token: str, found: _He
     """Renames a stale generation to our own; the new one, or None when it was renewed, released or taken meanwhile."""
     following = found.generation + 1
     about_us = f"{path}/{token}.json"
-    if not renamed(fs, f"{own}/{token}.json", about_us):
+    if not renamed(fs, f"{own}/{token}.json", about_us, durable=False):
         return None
     stale = _generation_path(path, found.generation, found.holder.token)
     taken = False
     try:
-        taken = renamed(fs, stale, _generation_path(path, following, token))
+        taken = renamed(fs, stale, _generation_path(path, following, token), durable=False)
     finally:
         with suppress(AcidError):
             fs.remove_file(f"{path}/{found.holder.token}.json" if taken else about_us, missing=ConflictError)
@@ -218,12 +225,15 @@ def _take_over(fs: RenameFileSystem, path: str, own: str, token: str, found: _He
 def _release(fs: RenameFileSystem, path: str, generation: int, token: str) -> None:
     """Removes our generation, whose name no other claim has, and then what is left if it is nobody's."""
     mine = _generation_path(path, generation, token)
+    removed = False
     try:
-        fs.remove_empty_directory(mine)
+        removed = fs.remove_empty_directory(mine)
     except AcidError:
         if fs.exists(mine):
             raise
     with suppress(AcidError):  # nobody holds it any more: whoever comes next removes the rest
+        if removed and _clear(fs, path, (f"{token}.json",)):
+            return
         found = _look(fs, path, looks=1)
         if isinstance(found, _Held) and found.holder.token == token:
             # a renewal whose answer was lost has been carried out since
@@ -233,8 +243,8 @@ def _release(fs: RenameFileSystem, path: str, generation: int, token: str) -> No
             _clear(fs, path, found.names)
 
 
-def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> None:
-    """Removes a claim directory that had no generation.
+def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> bool:
+    """Removes a claim directory that had no generation; whether it did.
 
     Its files go by their names: those of a claim that has taken its place meanwhile have others, and the removal of the
     directory spares one that holds something.
@@ -242,7 +252,7 @@ def _clear(fs: RenameFileSystem, path: str, names: tuple[str, ...]) -> None:
     for name in names:
         with suppress(ConflictError):
             fs.remove_file(f"{path}/{name}", missing=ConflictError)
-    fs.remove_empty_directory(path)
+    return fs.remove_empty_directory(path)
 
 
 def _generation_path(directory: str, number: int, token: str) -> str:

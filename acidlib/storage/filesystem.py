@@ -9,8 +9,6 @@ at all.
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -87,7 +85,7 @@ class FileSystem(Protocol):
         """Removes a file or directory below `root` with all it holds; symbolic links are never followed.
 
         `relative` must stay below `root` and pass through no symbolic link, else `RefusedError`. What is already
-        missing raises `ConflictError`.
+        missing raises `ConflictError`. A loss of power may bring some of it back.
         """
 
 
@@ -98,8 +96,11 @@ class RenameFileSystem(FileSystem, Protocol):
     all who use the file system.
     """
 
-    def create(self, path: str, data: bytes) -> None:
-        """Creates a file whole, durable and exclusively: an existing one raises `ConflictError` and stays."""
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Creates a file whole and exclusively: an existing one raises `ConflictError` and stays.
+
+        Durably, unless its directory is synced later on, or it need not outlast a loss of power.
+        """
 
     def make_directory(self, path: str) -> None:
         """Creates one directory; an existing name raises `ConflictError`, a missing parent `CorruptError`."""
@@ -116,11 +117,14 @@ class RenameFileSystem(FileSystem, Protocol):
     def sync_tree(self, path: str) -> None:
         """Makes everything below a directory, and the directory itself, durable."""
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+    def rename_noreplace(
+        self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
+    ) -> None:
         """Renames a file or directory atomically and durably; an existing target raises `ConflictError`.
 
-        An empty directory that is made as the target in this very moment may be replaced; nothing else ever is. After
-        a `RetryError` it may have been done, where an answer can be lost; after a `ConflictError` it was not.
+        Without `durable` a loss of power may undo it, until the directories of both names are synced. An empty
+        directory that is made as the target in this very moment may be replaced; nothing else ever is. After a
+        `RetryError` it may have been done, where an answer can be lost; after a `ConflictError` it was not.
         """
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
@@ -165,10 +169,17 @@ def as_acid_error(error: OSError, action: str, path: str, *, missing: type[AcidE
     return RetryError(f"{start} the operating system said: {error.strerror or error}")
 
 
-@contextmanager
-def raising_acid_errors(action: str, path: str, *, missing: type[AcidError] = CorruptError) -> Iterator[None]:
+class raising_acid_errors:  # noqa: N801 - used as a function; a generator would take longer than what it guards
     """Runs its body; an `OSError` in it is raised as the error that `as_acid_error` names."""
-    try:
-        yield
-    except OSError as error:
-        raise as_acid_error(error, action, path, missing=missing) from error
+
+    __slots__ = ("_action", "_missing", "_path")
+
+    def __init__(self, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> None:
+        self._action, self._path, self._missing = action, path, missing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise as_acid_error(error, self._action, self._path, missing=self._missing) from error

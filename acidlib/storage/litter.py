@@ -27,6 +27,8 @@ HIVE_STAGING_PREFIX = ".hive-staging"
 
 _UNFINISHED_TRASH = re.compile(re.escape(TRASH) + r"\.[0-9a-f]{32}\.tmp")
 
+_NAMED_SO = (OUT_OF_SIGHT, f"{CLAIM_DIRECTORY}.", STAGING_PREFIX, f"{TRASH}.")
+
 _FOREIGN = ("staging of a compaction", "staging of a query")
 
 
@@ -56,6 +58,11 @@ class _Contents:
     names: frozenset[str]
     bytes: int
     modified: float
+
+
+def may_be_litter(name: str) -> bool:
+    """Whether `find_litter` looks at what has this name in a partition; the claim's own name apart."""
+    return name.startswith(_NAMED_SO)
 
 
 def find_litter(

@@ -10,11 +10,11 @@ import errno
 import os
 import pwd
 import re
-import shutil
 import stat
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
@@ -23,7 +23,9 @@ from acidlib.storage.tree import walk_tree
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_KINDS = frozenset({stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK})
 _NO_LINKS = _UNSUPPORTED | {errno.EPERM, errno.EMLINK}
 
 _Rename = Callable[[int, bytes, int, bytes, int], int]
@@ -67,7 +69,8 @@ class LocalFileSystem:
 
     def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
         with raising_acid_errors("look at", path, missing=missing):
-            return _entry(path, Path(path).name, os.lstat(path))
+            directory, _, name = path.rpartition("/")
+            return _entry(directory, name, os.lstat(path))
 
     def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
         return self.entry(path, missing=missing).modified
@@ -90,12 +93,12 @@ class LocalFileSystem:
         ):
             for item in entries:
                 try:
-                    found.append(_entry(f"{path}/{item.name}", item.name, item.stat(follow_symlinks=False)))
+                    found.append(_entry(path, item.name, item.stat(follow_symlinks=False)))
                 except FileNotFoundError as error:  # removed since the directory was read
                     raise ConflictError(
                         f"Cannot list {path}: because {item.name} vanished while it was listed"
                     ) from error
-        return tuple(sorted(found, key=lambda entry: entry.name))
+        return tuple(sorted(found, key=attrgetter("name")))
 
     def list_tree(
         self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
@@ -106,8 +109,8 @@ class LocalFileSystem:
         with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
             return _read_all(handle)
 
-    def create(self, path: str, data: bytes) -> None:
-        temporary = _write_beside(path, data)
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        temporary = _write_beside(path, data, durable=durable)
         try:
             with raising_acid_errors("write", path):
                 code = _renameat2(temporary, path)
@@ -119,7 +122,8 @@ class LocalFileSystem:
         except BaseException:
             _unlink_quietly(temporary)
             raise
-        self.sync(str(Path(path).parent))
+        if durable:
+            self.sync(str(Path(path).parent))
 
     def make_directory(self, path: str) -> None:
         with raising_acid_errors("create", path):
@@ -141,7 +145,9 @@ class LocalFileSystem:
             self.sync(f"{path}/{entry.path}")
         self.sync(path)
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+    def rename_noreplace(
+        self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
+    ) -> None:
         try:
             code = _renameat2(source, target)
             if code in _UNSUPPORTED:
@@ -152,8 +158,9 @@ class LocalFileSystem:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                 raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
             raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
-        for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
-            self.sync(parent)
+        if durable:
+            for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
+                self.sync(parent)
 
     def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
         with raising_acid_errors("remove", path, missing=missing):
@@ -179,10 +186,9 @@ class LocalFileSystem:
             if stat.S_ISLNK(status.st_mode):
                 raise RefusedError(f"Cannot remove {root}/{relative}: because it is a symbolic link")
             if stat.S_ISDIR(status.st_mode):
-                shutil.rmtree(parts[-1], dir_fd=parent)
+                _remove_directory(parts[-1], parent)
             else:
                 os.unlink(parts[-1], dir_fd=parent)
-            os.fsync(parent)
 
 
 def _renameat2(source: str, target: str) -> int:
@@ -251,30 +257,38 @@ def _mount(path: str) -> str:
     return f"{found[0]} ({found[1]})"
 
 
-def _entry(path: str, name: str, status: os.stat_result) -> Entry:
-    mode = status.st_mode
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-        raise RefusedError(f"Cannot list {path}: because it is neither a file nor a directory")
+def _entry(directory: str, name: str, status: os.stat_result) -> Entry:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind not in _KINDS:
+        raise RefusedError(f"Cannot list {directory}/{name}: because it is neither a file nor a directory")
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise RefusedError(f"Cannot list {os.fsencode(path)!r}: because that name is not UTF-8") from error
+        path = os.fsencode(f"{directory}/{name}")
+        raise RefusedError(f"Cannot list {path!r}: because that name is not UTF-8") from error
     return Entry(
         name=name,
-        is_directory=stat.S_ISDIR(mode),
-        is_symlink=stat.S_ISLNK(mode),
-        length=status.st_size if stat.S_ISREG(mode) else 0,
+        is_directory=kind == stat.S_IFDIR,
+        is_symlink=kind == stat.S_IFLNK,
+        length=status.st_size if kind == stat.S_IFREG else 0,
         modified=status.st_mtime,
     )
 
 
-@contextmanager
-def _opened(path: str, flags: int, mode: int = 0o666) -> Iterator[int]:
-    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+class _opened:  # noqa: N801 - used as a function; a generator would take longer than what is done in it
+    """A handle of a file or directory, by a path whose last component is no symbolic link."""
+
+    __slots__ = ("_flags", "_handle", "_path")
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._path, self._flags = path, flags | os.O_NOFOLLOW | os.O_CLOEXEC
+
+    def __enter__(self) -> int:
+        self._handle = os.open(self._path, self._flags, 0o666)
+        return self._handle
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
 
 
 def _read_all(handle: int) -> bytes:
@@ -284,8 +298,8 @@ def _read_all(handle: int) -> bytes:
     return b"".join(parts)
 
 
-def _write_beside(path: str, data: bytes) -> str:
-    """Writes a durable hidden file in the same directory; a rename makes it the real one."""
+def _write_beside(path: str, data: bytes, *, durable: bool) -> str:
+    """Writes a hidden file in the same directory; a rename makes it the real one."""
     target = Path(path)
     prefix = "" if target.name.startswith(("_", ".")) else "_"
     temporary = str(target.with_name(f"{prefix}{target.name}.{uuid.uuid4().hex}.tmp"))
@@ -295,7 +309,8 @@ def _write_beside(path: str, data: bytes) -> str:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(handle, view) :]
-                os.fsync(handle)
+                if durable:
+                    os.fsync(handle)
         except BaseException:
             _unlink_quietly(temporary)
             raise
@@ -312,12 +327,11 @@ def _unlink_quietly(path: str) -> None:
 @contextmanager
 def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
     """A handle on a directory below `root`, reached step by step without following any symbolic link."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(root, flags)
+    handle = os.open(root, _DIRECTORY)
     try:
         for part in parts:
             try:
-                following = os.open(part, flags, dir_fd=handle)
+                following = os.open(part, _DIRECTORY, dir_fd=handle)
             except NotADirectoryError as error:  # what Linux answers for a symbolic link to a directory
                 raise RefusedError(
                     f"Cannot touch {'/'.join((root, *parts))}: because {part} is a symbolic link or not a directory"
@@ -329,12 +343,31 @@ def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
         os.close(handle)
 
 
+def _remove_directory(name: str, parent: int) -> None:
+    """As shutil.rmtree does, without following any link: but that looks at each directory four times."""
+    handle = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        with os.scandir(handle) as entries:
+            found = [(item.name, item.is_dir(follow_symlinks=False)) for item in entries]
+        for inner, is_directory in found:
+            if is_directory:
+                _remove_directory(inner, handle)
+            else:
+                os.unlink(inner, dir_fd=handle)
+    finally:
+        os.close(handle)
+    os.rmdir(name, dir_fd=parent)
+
+
 def _inherit(path: str, wanted: os.stat_result, *, is_directory: bool) -> None:
-    mode = stat.S_IMODE(wanted.st_mode)
+    mode = stat.S_IMODE(wanted.st_mode) & (0o7777 if is_directory else 0o666)
     with _opened(path, os.O_RDONLY) as handle:
+        found = os.fstat(handle)
+        if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (wanted.st_uid, wanted.st_gid, mode):
+            return
         for owner, group in ((wanted.st_uid, wanted.st_gid), (-1, wanted.st_gid)):
             with suppress(PermissionError):  # only root gives files away, others may set a group of their own
                 os.fchown(handle, owner, group)
                 break
         with suppress(PermissionError):
-            os.fchmod(handle, mode if is_directory else mode & 0o666)
+            os.fchmod(handle, mode)

@@ -137,7 +137,7 @@ def _seal(fs: RenameFileSystem, location: Location, staging: str, directory: Sta
     if isinstance(parsed, BaseDir) and parsed.visibility_txn == 0:
         markers.append((METADATA_ACID_FILE, _METADATA_ACID))
     for name, data in markers:
-        fs.create(f"{path}/{name}", data)
+        fs.create(f"{path}/{name}", data, durable=False)
     fs.inherit(path, str(location))
     fs.sync_tree(path)
     added = tuple(StagedFile(name=name, length=len(data)) for name, data in markers)
@@ -232,7 +232,7 @@ def _rename_first(fs: RenameFileSystem, location: Location, staging: str, names:
         unknown = partial(_unknown, location, names, error)
         if _is_there(fs, f"{staging}/{names[0]}", otherwise=unknown):
             try:
-                fs.remove_tree(staging, PUBLISH_RECORD)
+                _remove_record(fs, staging)
             except AcidError as another:
                 raise unknown() from another  # it may be there still
             raise
@@ -262,7 +262,7 @@ def _undo_first_rename(
                 fs.rename_noreplace(staging + REVOKED, f"{location}/{names[0]}")
         else:
             fs.rename_noreplace(f"{location}/{names[0]}", f"{staging}/{names[0]}")
-            fs.remove_tree(staging, PUBLISH_RECORD)
+            _remove_record(fs, staging)
     except AcidError as error:
         if removed and isinstance(error, ConflictError):
             raise cause from error  # another run is about to finish it
@@ -283,11 +283,16 @@ def _unknown(location: Location, names: tuple[str, ...], error: AcidError) -> Un
     )
 
 
-def remove_recorded_staging(fs: FileSystem, location: Location, staging: str) -> str | None:
+def remove_recorded_staging(fs: RenameFileSystem, location: Location, staging: str) -> str | None:
     """Removes the record before the rest, so that what a crash leaves is litter and nothing to finish."""
     try:
-        fs.remove_tree(staging, PUBLISH_RECORD)
+        _remove_record(fs, staging)
     except AcidError as error:
         return str(error)
     passing(Point.UNRECORDED)
     return remove_staging(fs, location, staging)
+
+
+def _remove_record(fs: RenameFileSystem, staging: str) -> None:
+    fs.remove_tree(staging, PUBLISH_RECORD)
+    fs.sync(staging)

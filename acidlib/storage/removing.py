@@ -145,9 +145,10 @@ def measure(fs: FileSystem, location: Location, relative: str, known: Collection
     path = str(location)
     for part in safe_parts(str(location), relative):
         path = f"{path}/{part}"
-        if not fs.exists(path):
+        try:
+            entry = fs.entry(path, missing=ConflictError)
+        except ConflictError:
             return None
-        entry = fs.entry(path, missing=ConflictError)
         if entry.is_symlink:
             raise RefusedError(f"Cannot remove {location}/{relative}: because {path} is a symbolic link")
     if not entry.is_directory:

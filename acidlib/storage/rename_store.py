@@ -54,8 +54,12 @@ class RenameStore:
     def take_out_of_sight(self, location: Location, relative: str, unique: str) -> str:
         parts = safe_parts(str(location), relative)
         hidden = f"{OUT_OF_SIGHT}{unique}.{parts[-1]}"
-        self._fs.rename_noreplace("/".join((str(location), *parts)), f"{location}/{hidden}", missing=ConflictError)
+        source, target, is_top = "/".join((str(location), *parts)), f"{location}/{hidden}", len(parts) == 1
+        self._fs.rename_noreplace(source, target, missing=ConflictError, durable=not is_top)
         return hidden
+
+    def make_durable(self, location: Location) -> None:
+        self._fs.sync(str(location))
 
     def trash_place(self, location: Location) -> str:
         return f"{location}/{TRASH}"

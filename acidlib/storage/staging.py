@@ -29,11 +29,12 @@ REVOKED = ".revoked"
 def create_staging(fs: RenameFileSystem, location: Location, *, unique: str, owner: str, now: float) -> str:
     """Creates `_tmp_<unique>` with its marker and the directory for attempts; returns its path.
 
-    Raises `ConflictError` when that name exists.
+    Raises `ConflictError` when that name exists. It is made durable when it is published from; before that, what a loss
+    of power leaves of it is litter.
     """
     path = f"{location}/{STAGING_PREFIX}{unique}"
     fs.make_directory(path)
-    fs.create(f"{path}/{STAGING_MARKER}", json.dumps({"owner": owner, "start": now}).encode())
+    fs.create(f"{path}/{STAGING_MARKER}", json.dumps({"owner": owner, "start": now}).encode(), durable=False)
     fs.make_directory(f"{path}/{ATTEMPTS}")
     fs.inherit(path, str(location))
     return path
@@ -69,9 +70,10 @@ def accept_attempt(fs: RenameFileSystem, staging: str, attempt: str, directory: 
     """Moves the one attempt that counts to its place in the staged directory; returns the path.
 
     A second attempt for the same file raises `ConflictError`: duplicates are dropped by the caller, never merged.
+    Publishing makes it durable.
     """
     target = f"{staging}/{directory}/{file}"
-    if not renamed(fs, attempt, target):
+    if not renamed(fs, attempt, target, durable=False):
         raise ConflictError(f"Cannot accept {attempt}: because {target} already exists, or another run has revoked it")
     return target
 

@@ -116,6 +116,9 @@ class Store(Protocol):
         None, and nothing has changed, where nothing can be renamed. ConflictError when it is gone.
         """
 
+    def make_durable(self, location: Location) -> None:
+        """What was taken out of sight or removed directly in a place stays so after a loss of power from now on."""
+
     def trash_place(self, location: Location) -> str:
         """Where that is, in words; RefusedError as for `trash`. Makes nothing."""
 

@@ -257,8 +257,8 @@ def _drain(url: str, worker: str, gate: str) -> list[int]:
         while (claimed := claim_next(queue, MAJOR, worker, 1)) is not None:
             assert (claimed.state, claimed.worker_id) == (State.WORKING, worker)
             taken.append(claimed.id)
-            queue.set_highest_write_id(claimed.id, worker, claimed.id)
-            queue.mark_compacted(claimed.id, worker, 2, facts=RequestFacts(reason=worker))
+            facts = RequestFacts(reason=worker)
+            queue.mark_compacted(claimed.id, worker, 2, highest_write_id=claimed.id, facts=facts)
     return taken
 
 
@@ -432,7 +432,7 @@ def test_values_that_do_not_fit_are_refused(url: str) -> None:
         with pytest.raises(RefusedError, match=r"run as \(129 characters\)"):
             queue.set_run_as(1, "w", "x" * 129)
         with pytest.raises(RefusedError, match="the database said: "):
-            queue.set_highest_write_id(1, "w", 2**63)
+            queue.mark_compacted(1, "w", 1, highest_write_id=2**63)
         long = "é" * 100_000
         queue.set_facts(1, "w", RequestFacts(reason=long))
         assert queue.show()[0].facts.reason == long
@@ -575,9 +575,8 @@ def test_hive_sees_what_we_do(hive3_metastore: Metastore, client: HMSClient) -> 
         assert near_now(shown.start)
         again = _compact(client, "seen", partitionname="p=1")
         assert (again.accepted, again.id, again.state) == (False, number, "working")
-        queue.set_highest_write_id(number, "acidlib-w", 3)
         queue.set_run_as(number, "acidlib-w", "etl")
-        queue.mark_compacted(number, "acidlib-w", 1, facts=RequestFacts(outputs=("delta_1_3",)))
+        queue.mark_compacted(number, "acidlib-w", 1, highest_write_id=3, facts=RequestFacts(outputs=("delta_1_3",)))
         shown = _shown(client, number)
         assert (shown.state, shown.workerid, shown.runAs) == ("ready for cleaning", None, "etl")
         assert _compact(client, "seen", partitionname="p=1").accepted

@@ -23,7 +23,17 @@ OF_OTHERS = {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
         *("--packages", "--jars", "--archives"),
     },
-    "bench": {"--deleted", "--flat-deltas", "--no-pyarrow", "--moved", "--rows", "--small", "--places"},
+    "bench": {
+        "--deleted",
+        "--flat-deltas",
+        "--no-pyarrow",
+        "--moved",
+        "--rows",
+        "--small",
+        "--places",
+        "--only",
+        "--text",
+    },
 }
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")

@@ -5,17 +5,23 @@ Nothing can tell who reads; the retention is the caller's statement that no quer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from acidlib.engine.alone.recovery import recover
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, ReplacedError, recorded_mark
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, ReplacedError, recorded_mark
 from acidlib.engine.queueing import SqlReadyRequests
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, target_of
+from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.listing import Listing
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, cleanable
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage.witness import is_there
+
+TOGETHER = 16
+"""To ask an SQLite file costs as much as all else that is done at a small place."""
 
 
 def standalone_cleaning(services: Services, queue: SqlQueue, options: CleanerOptions) -> Cleaning:
@@ -35,6 +41,7 @@ def standalone_cleaning(services: Services, queue: SqlQueue, options: CleanerOpt
         must_exist=False,  # a directory that is missing was dropped
         note_failure=requests.note_failure,
         known_places=requests.known_places,
+        together=TOGETHER,
     )
 
 
@@ -53,13 +60,22 @@ class RetentionProof:
         del anew
         return request, target_of(request)
 
-    def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
+    def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
+        """The rows about each location, by whatever name: another run may have called the place by another."""
+        try:
+            found = self._queue.at_locations([one.target.location for one in about])
+        except AcidError as error:
+            return [error] if len(about) == 1 else [answer for one in about for answer in self.known([one])]
+        return [found[one.target.location] for one in about]
+
+    def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
         """What is obsolete by the recorded list. When directories that cover something were first seen is noted."""
+        request, target, listing = looked.request, looked.target, looked.listing
         if not is_there(self._services.fs(target.location), target.location, request.facts.witness or ""):
             raise ReplacedError(
                 "what it was made for is not there any more: the table was made anew, or something newer replaced it"
             )
-        newest, published = self._publications(target, listing)
+        newest, published = _publications(listing, known)
         plan = cleanable(
             listing,
             recorded_mark(request),
@@ -75,27 +91,27 @@ class RetentionProof:
             self._queue.set_facts(request.id, None, RequestFacts(first_seen=seen))
         return plan
 
-    def _publications(self, target: Target, listing: Listing) -> tuple[float | None, dict[str, float]]:
-        """When the newest publication at this place was, and when each directory was published or first seen.
 
-        Not before its files were written, by the clock of the file system: workers' clocks differ, and a table that was
-        made anew has directories of the same names.
-        """
-        published: dict[str, float] = {}
-        newest: float | None = None
-        # by location alone: another run may have called the place by another name
-        for other in self._queue.at_location(target.location):
-            other.require_understood("clean", "first_seen", "published_ms")
-            published.update(other.facts.first_seen)
-            if other.facts.published_ms is not None:
-                seconds = other.facts.published_ms / 1000
-                newest = seconds if newest is None else max(newest, seconds)
-                published.update(dict.fromkeys(other.facts.outputs or (), seconds))
-        for file in listing.files:
-            name = file.path.partition("/")[0]
-            if name in published:
-                published[name] = max(published[name], file.modified)
-        return newest, published
+def _publications(listing: Listing, known: Sequence[CompactionRequest]) -> tuple[float | None, dict[str, float]]:
+    """When the newest publication at a place was, and when each directory was published or first seen.
+
+    Not before its files were written, by the clock of the file system: workers' clocks differ, and a table that was
+    made anew has directories of the same names.
+    """
+    published: dict[str, float] = {}
+    newest: float | None = None
+    for other in known:
+        other.require_understood("clean", "first_seen", "published_ms")
+        published.update(other.facts.first_seen)
+        if other.facts.published_ms is not None:
+            seconds = other.facts.published_ms / 1000
+            newest = seconds if newest is None else max(newest, seconds)
+            published.update(dict.fromkeys(other.facts.outputs or (), seconds))
+    for file in listing.files:
+        name = file.path.partition("/")[0]
+        if name in published:
+            published[name] = max(published[name], file.modified)
+    return newest, published
 
 
 class OwnHistory:
@@ -105,10 +121,15 @@ class OwnHistory:
         self._services = services
         self._queue = queue
 
-    def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> None:
-        """End the request as succeeded."""
-        del target, listing
-        self.dropped(request)
+    def cleaned(self, done: Sequence[Looked]) -> list[str | AcidError | None]:
+        """End the requests as succeeded."""
+        ids = [one.request.id for one in done]
+        try:
+            return [*self._queue.mark_all_cleaned(ids, self._services.now_ms())]
+        except (CorruptError, RefusedError) as error:  # it is about one of them
+            return [error] if len(done) == 1 else [answer for one in done for answer in self.cleaned([one])]
+        except AcidError as error:
+            return [error] * len(done)
 
     def dropped(self, request: CompactionRequest) -> None:
         """End the request as succeeded: there is nothing to clean any more."""

@@ -7,11 +7,12 @@ publish counts as published when it was first seen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from acidlib.engine.catalog import Catalog
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, recorded_mark
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, each_alone, recorded_mark
 from acidlib.engine.hive3.evidence import concerns, evidence_now, still_to_end, table_id
 from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
 from acidlib.engine.hive3.recovery import recover
@@ -19,9 +20,8 @@ from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted
 from acidlib.engine.queueing import SqlReadyRequests
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
-from acidlib.errors import ConflictError
+from acidlib.errors import AcidError, ConflictError
 from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing
 from acidlib.model.request_facts import Evidence, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
@@ -106,12 +106,17 @@ class EvidenceProof:
         """The place as of a snapshot of this run."""
         return self._places.of(request, anew=anew)
 
-    def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
+    def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
+        """The rows about each table or partition."""
+        return each_alone(lambda one: self._metastore.of_entity(one.request), about)
+
+    def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
         """What is obsolete for the recorded mark, and which of it somebody may still read.
 
         Noted is what existed when directories that cover something were first seen.
         """
-        seen = self._seen(request, target)
+        request, target, listing = looked.request, looked.target, looked.listing
+        seen = _seen(target, known)
         now_ms = self._services.now_ms()
         txns = self._hms.open_txns()
         locks = [lock for lock in self._hms.show_locks() if concerns(lock, *request.entity)]
@@ -154,15 +159,16 @@ class EvidenceProof:
         noted.update(dict.fromkeys(first_seen[: max(room, 0)], now))
         self._metastore.queue.set_facts(request.id, None, RequestFacts(evidence=noted, table_id=table))
 
-    def _seen(self, request: CompactionRequest, target: Target) -> dict[str, Evidence]:
-        """Of each directory of this very table, the latest evidence: to wait longer is always right."""
-        seen: dict[str, Evidence] = {}
-        for row in self._metastore.of_entity(request):
-            if row.facts.table_id == table_id(target):
-                row.require_understood("clean", "evidence")
-                for name, evidence in row.facts.evidence.items():
-                    seen[name] = evidence.newer(seen.get(name))
-        return seen
+
+def _seen(target: Target, known: Sequence[CompactionRequest]) -> dict[str, Evidence]:
+    """Of each directory of this very table, the latest evidence: to wait longer is always right."""
+    seen: dict[str, Evidence] = {}
+    for row in known:
+        if row.facts.table_id == table_id(target):
+            row.require_understood("clean", "evidence")
+            for name, evidence in row.facts.evidence.items():
+                seen[name] = evidence.newer(seen.get(name))
+    return seen
 
 
 class Hive3History:
@@ -173,8 +179,13 @@ class Hive3History:
         self._metastore = metastore
         self._queue = metastore.queue
 
-    def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
-        """End the request as succeeded; in the metastore's queue only with nothing aborted left up to the mark."""
+    def cleaned(self, done: Sequence[Looked]) -> list[str | AcidError | None]:
+        """End the requests as succeeded."""
+        return each_alone(self._cleaned, done)
+
+    def _cleaned(self, done: Looked) -> str | None:
+        """In the metastore's queue only with nothing aborted left up to the mark."""
+        request, target, listing = done.request, done.target, done.listing
         mark = recorded_mark(request)
         if not self._metastore.own_queue:
             rows = self._metastore.of_entity(request)

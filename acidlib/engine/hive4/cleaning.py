@@ -7,22 +7,21 @@ use was taken after that commit, and knows the result. Source: Hive 4 `Compactio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from acidlib.engine.catalog import Catalog
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, recorded_mark
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, each_alone, recorded_mark
 from acidlib.engine.hive4.metastore import MIN_HISTORY
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of, why_not_forgotten
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
-from acidlib.errors import ConflictError, RefusedError
+from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import OpenTxns, ShownRequest
 from acidlib.model.generation import Generation
-from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
@@ -138,8 +137,14 @@ class WatermarkProof:
         """The place as of a snapshot below the watermark."""
         return self._places.of(request, anew=anew)
 
-    def plan(self, request: CompactionRequest, target: Target, listing: Listing) -> CleanPlan:
+    def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
+        """Nothing that is needed."""
+        return [() for _ in about]
+
+    def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
         """Obsolete and aborted, as every transaction that is open now sees it; there is nothing to note."""
+        del known
+        request, target, listing = looked.request, looked.target, looked.listing
         commit = (request.commit_ms or 0) / 1000
         return cleanable(
             listing,
@@ -160,13 +165,18 @@ class Hive4History:
     def __init__(self, hms: Hms) -> None:
         self._hms = hms
 
-    def cleaned(self, request: CompactionRequest, target: Target, listing: Listing) -> str | None:
-        """End the request as succeeded, with nothing aborted left up to the mark.
+    def cleaned(self, done: Sequence[Looked]) -> list[str | AcidError | None]:
+        """End the requests as succeeded."""
+        return each_alone(self._cleaned, done)
+
+    def _cleaned(self, done: Looked) -> str | None:
+        """With nothing aborted left up to the mark.
 
         The list may end below the recorded mark, when the metastore has forgotten all that committed: what lies above
         its end was not looked at, and must not be forgotten.
         """
-        mark, write_ids = recorded_mark(request), target.write_ids(listing)
+        request, listing = done.request, done.listing
+        mark, write_ids = recorded_mark(request), done.target.write_ids(listing)
         stays = why_not_forgotten(aborted_present(listing, write_ids, generation=Generation.HIVE4, up_to=mark))
         if stays is None:
             self._hms.mark_cleaned(replace(request, highest_write_id=min(mark, write_ids.high_water_mark)))

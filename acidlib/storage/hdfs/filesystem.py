@@ -99,7 +99,8 @@ class HdfsFileSystem:
             refuse_unfinished(path, status.length, len(reader))
             return _asked_twice(lambda: reader.read_range(0, len(reader)))
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        del durable  # as `sync`
         temporary = self._written_beside(path, data)
         try:
             with raising_acid_errors("write", path):
@@ -132,13 +133,16 @@ class HdfsFileSystem:
     def sync_tree(self, path: str) -> None:
         """Nothing, as `sync`."""
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+    def rename_noreplace(
+        self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
+    ) -> None:
         """As everywhere; nothing is ever replaced, not even an empty directory.
 
         When an answer was lost and the repeated call finds no source any more, it counts as done if what the target
         names is what the source was: of the same kind, length and owner, modified in the same millisecond. A rename
         keeps all of these.
         """
+        del durable  # as `sync`
         try:
             self._rename(source, target)
         except (OSError, RuntimeError) as error:

@@ -42,6 +42,9 @@ class ListedOnlyStore:
     def take_out_of_sight(self, location: Location, *_: object, **__: object) -> NoReturn:
         raise refusal(location)
 
+    def make_durable(self, location: Location) -> NoReturn:
+        raise refusal(location)
+
     def remove(self, location: Location, *_: object, **__: object) -> NoReturn:
         raise refusal(location)
 

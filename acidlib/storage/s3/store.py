@@ -61,6 +61,9 @@ class S3Store:
         """Nothing can be renamed in a bucket."""
         del location, relative, unique
 
+    def make_durable(self, location: Location) -> None:
+        """It is as soon as the store has answered."""
+
     def remove(self, location: Location, relative: str) -> None:
         """Of what a run has staged the uploads, too."""
         if relative.startswith(STAGING_PREFIX) and "/" not in relative:

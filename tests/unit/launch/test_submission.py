@@ -16,6 +16,7 @@ INSTALLED = Installation(
 CHECKOUT = replace(INSTALLED, checkout=Path("/src"))
 ARCHIVE = "--archives /tmp/a.tar.gz#environment"
 LOG = ("--driver-java-options", "-Dlog4j2.configurationFile=file:/conf/log4j2.properties")
+LOCAL = (LOG[0], f"{LOG[1]} -XX:TieredStopAtLevel=1")
 
 
 def submitted(line: str, here: Installation = INSTALLED, **environment: str) -> Submission:
@@ -24,7 +25,7 @@ def submitted(line: str, here: Installation = INSTALLED, **environment: str) -> 
 
 def test_the_words_stand_in_their_order() -> None:
     found = submitted("--master local[2]", HOME="/h")
-    assert found.command == ("/spark/bin/spark-submit", *LOG, "--master", "local[2]", "job.py", "--x")
+    assert found.command == ("/spark/bin/spark-submit", *LOCAL, "--master", "local[2]", "job.py", "--x")
     assert found.environment == {
         "HOME": "/h",
         "SPARK_HOME": "/spark",
@@ -39,7 +40,7 @@ def test_what_is_stated_is_not_changed() -> None:
     for line in ("", "--master yarn", f"--master yarn {ARCHIVE}"):
         found = submitted(line, **stated)
         assert found.environment == stated
-        assert found.command == ("/s/bin/spark-submit", *LOG, *line.split(), "job.py", "--x")
+        assert found.command == ("/s/bin/spark-submit", *(LOG if line else LOCAL), *line.split(), "job.py", "--x")
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,9 @@ def test_a_renewal_of_the_owner_keeps_a_taker_away_that_has_judged_before(
     age_claim(tmp_path, STALE)
     create = LocalFileSystem.create
 
-    def woken(self: LocalFileSystem, path: str, data: bytes) -> None:
+    def woken(self: LocalFileSystem, path: str, data: bytes, **how: Any) -> None:
         monkeypatch.undo()
-        create(self, path, data)
+        create(self, path, data, **how)
         first.assert_mine()
 
     monkeypatch.setattr(LocalFileSystem, "create", woken)

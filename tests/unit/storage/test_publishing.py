@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from mounts import FLAG
 
-from acidlib.errors import AcidError, ConflictError, CorruptError, RetryError, UnknownOutcomeError
+from acidlib.errors import ConflictError, CorruptError, RetryError, UnknownOutcomeError
 from acidlib.storage import local
 from acidlib.storage.listing import list_location
 from acidlib.storage.local import LocalFileSystem
@@ -172,17 +172,40 @@ def test_only_what_was_written_is_published(tmp_path: Path, fault: str) -> None:
     assert visible(tmp_path) == {"_tmp_run"}
 
 
+def test_what_becomes_visible_is_on_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    staging, staged = stage(tmp_path, DELTA)
+    on_disk: dict[int, set[str]] = {}
+    fsync = os.fsync
+
+    def synced(handle: int) -> None:
+        fsync(handle)
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        on_disk[path.stat().st_ino] = set(names_of(path))
+
+    def names_of(path: Path) -> list[str]:
+        return sorted(one.name for one in path.iterdir()) if path.is_dir() else []
+
+    def last_check() -> None:
+        directory = Path(staging) / DELTA
+        for path in (Path(staging), directory, *directory.iterdir()):
+            assert on_disk.get(path.stat().st_ino) == set(names_of(path)), path
+
+    monkeypatch.setattr(os, "fsync", synced)
+    publish(FS, str(tmp_path), staging, staged, inputs=INPUTS, last_check=last_check)
+    assert DELTA in on_disk[tmp_path.stat().st_ino]
+
+
 def test_two_directories_are_published_inserts_first(tmp_path: Path) -> None:
     staging, staged = stage(tmp_path, DELETES, DELTA)
     renamed: list[str] = []
 
     class Watched(LocalFileSystem):
-        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
             if Path(target).parent == tmp_path:
                 record = read_record(FS, f"{staging}/publish.json")
                 assert [item.name for item in record.directories] == [DELTA, DELETES]
                 renamed.append(Path(target).name)
-            super().rename_noreplace(source, target, missing=missing)
+            super().rename_noreplace(source, target, **how)
 
     result = publish(Watched(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
     assert result == Published(directories=(DELTA, DELETES), kind="two renames")
@@ -290,13 +313,13 @@ class Lost(LocalFileSystem):
     def __init__(self, name: str, *, done: bool) -> None:
         self._name, self._done, self._away = name, done, False
 
-    def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+    def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
         if Path(target).name == self._name and not self._away:
             if self._done:
-                super().rename_noreplace(source, target, missing=missing)
+                super().rename_noreplace(source, target, **how)
             self._away = True
         self._reach()
-        super().rename_noreplace(source, target, missing=missing)
+        super().rename_noreplace(source, target, **how)
 
     def exists(self, path: str) -> bool:
         self._reach()
@@ -337,10 +360,10 @@ def test_a_record_that_cannot_be_removed_may_be_finished_by_the_next_run(tmp_pat
     staging, staged = stage(tmp_path, DELTA, DELETES)
 
     class Stuck(LocalFileSystem):
-        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
             if target == f"{tmp_path}/{DELTA}":
                 raise RetryError("Cannot rename")
-            super().rename_noreplace(source, target, missing=missing)
+            super().rename_noreplace(source, target, **how)
 
         def remove_tree(self, root: str, relative: str) -> None:
             raise RetryError("Cannot remove")
@@ -354,10 +377,10 @@ def test_a_target_taken_between_the_renames_takes_the_first_back(tmp_path: Path)
     staging, staged = stage(tmp_path, DELTA, DELETES)
 
     class Rival(LocalFileSystem):
-        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
             if target == f"{tmp_path}/{DELETES}":
                 Path(target).mkdir()
-            super().rename_noreplace(source, target, missing=missing)
+            super().rename_noreplace(source, target, **how)
 
     with pytest.raises(ConflictError, match="already exists"):
         publish(Rival(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
@@ -369,8 +392,8 @@ def test_a_half_does_not_stay_when_its_other_half_was_removed(tmp_path: Path) ->
     staging, staged = stage(tmp_path, DELTA, DELETES)
 
     class Remover(LocalFileSystem):
-        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
-            super().rename_noreplace(source, target, missing=missing)
+        def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
+            super().rename_noreplace(source, target, **how)
             if target == f"{tmp_path}/{DELTA}":
                 shutil.rmtree(staging)
 
@@ -385,13 +408,13 @@ def test_a_half_is_not_taken_from_a_publication_that_another_run_has_finished_me
     aside = tmp_path / "_aside"
 
     class Late(LocalFileSystem):
-        def rename_noreplace(self, source: str, target: str, *, missing: type[AcidError] = CorruptError) -> None:
+        def rename_noreplace(self, source: str, target: str, **how: Any) -> None:
             if target == f"{tmp_path}/{DELETES}":
                 Path(staging).rename(aside)
             if target == f"{staging}.revoked":
                 (aside / DELETES).rename(tmp_path / DELETES)
                 shutil.rmtree(aside)
-            super().rename_noreplace(source, target, missing=missing)
+            super().rename_noreplace(source, target, **how)
 
     with pytest.raises(ConflictError):
         publish(Late(), str(tmp_path), staging, staged, inputs=INPUTS, last_check=fine)
