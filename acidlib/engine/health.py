@@ -23,6 +23,7 @@ from acidlib.engine.target import Interpretation, Target, target_of
 from acidlib.errors import AcidError
 from acidlib.metastore.values import OpenTxn, ShownRequest
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.planning.health import Finding, Lake, Level, Limits, PlaceFigures, Transaction, Trouble, Waits
@@ -107,7 +108,7 @@ def _targets(
     interpretation: Interpretation,
     requests: Iterable[CompactionRequest],
 ) -> tuple[list[Target], list[str]]:
-    """The places that are selected; without a metastore and without a directory those that the queue knows."""
+    """The places that are selected; without a metastore those below a directory and those that the queue knows."""
     if queued.hms is not None:
         selected = Catalog(services, queued.hms).select(selection, automatic=False)
         return list(selected.targets), [note for note in selected.notes if not note.startswith("table ")]
@@ -115,10 +116,11 @@ def _targets(
     notes = (
         ["what is committed is not stated: figures of places take everything as committed"] if stated is _ALL else []
     )
+    known: dict[Location, Target] = {}
     if selection.location is not None or selection.warehouse is not None:
         found = select_targets(services, selection, stated, may_be_empty=True)
-        return list(found.targets), [*found.notes, *notes]
-    known: dict[object, Target] = {}
+        known = {target.location: target for target in found.targets}
+        notes = [*found.notes, *notes]
     for row in requests:
         try:
             target = target_of(row)
@@ -156,13 +158,17 @@ def _listed(
         for one in looked:
             target = one.target
             known = states.get((target.database, target.table, target.partition), set())
-            yield figures_of(
+            figures = figures_of(
                 services,
                 one,
                 small_share=limits.small_share,
                 is_queued=not known.isdisjoint(_AT_WORK),
                 is_worked_on=State.WORKING in known,
             )
+            is_missing = figures.problem is not None and figures.problem[0] is Trouble.MISSING
+            if is_missing and target.facts is None and known.isdisjoint(_QUEUED):
+                continue  # only the history knows it: it was dropped
+            yield figures
 
 
 def _waits(

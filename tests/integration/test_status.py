@@ -65,9 +65,10 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
         ("claimed", Trouble.CLAIM_LEFT.value),
         ("staged", Trouble.STAGING_LEFT.value),
         ("removed", Trouble.REMOVAL_LEFT.value),
+        ("gone", Trouble.MISSING.value),
     }
     totals: dict[str, Any] = ran.document["totals"]
-    assert (totals["places"], totals["looked_at"]) == (8, 8)
+    assert (totals["places"], totals["looked_at"]) == (9, 9)
     (most,) = totals["most_obsolete"]
     assert (most["table"], most["obsolete_bytes"]) == ("obsolete", totals["obsolete_bytes"])
     assert len(totals["most_deltas"]) == 5
@@ -76,8 +77,8 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     (known,) = [one for one in jobs("status").document["findings"] if one["table"] == "gone"]
     assert (known["trouble"], known["location"]) == (Trouble.MISSING.value, str(tables / "gone"))
 
-    few = jobs("status", "--warehouse", root, "--places", "2").document["totals"]
-    assert (few["places"], few["looked_at"], few["most_obsolete"][0]["table"]) == (8, 2, "obsolete"), "it has a request"
+    few = jobs("status", "--warehouse", root, "--places", "3").document["totals"]
+    assert (few["places"], few["looked_at"], few["most_obsolete"][0]["table"]) == (9, 3, "obsolete"), "it has a request"
 
     at_time(monkeypatch, 2 * DAY)
     later = jobs("status", "--places", "0", "--fail-on", "error")
@@ -95,3 +96,6 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     assert text.out.startswith("WARNING: 1 warning in 1 table\n")
     assert max(map(len, text.out.splitlines())) <= max(80, len(str(tables / "many")) + 12)
     assert within(root) == before
+    jobs.good("cleaner", "--location", tables / "obsolete", "--retention", "0s")
+    (tables / "obsolete").rename(root.parent / "dropped")
+    assert "obsolete" not in {table for table, _ in found(jobs("status"))}, "only the history knows it"
