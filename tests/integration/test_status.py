@@ -77,8 +77,10 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     (known,) = [one for one in jobs("status").document["findings"] if one["table"] == "gone"]
     assert (known["trouble"], known["location"]) == (Trouble.MISSING.value, str(tables / "gone"))
 
-    few = jobs("status", "--warehouse", root, "--places", "3").document["totals"]
-    assert (few["places"], few["looked_at"], few["most_obsolete"][0]["table"]) == (9, 3, "obsolete"), "it has a request"
+    few = jobs("status", "--warehouse", root, "--places", "3")
+    totals = few.document["totals"]
+    assert (totals["places"], totals["looked_at"], totals["most_obsolete"][0]["table"]) == (9, 3, "obsolete")
+    assert found(few) == {("gone", Trouble.MISSING.value)}, "those with requests are looked at first"
 
     at_time(monkeypatch, 2 * DAY)
     later = jobs("status", "--places", "0", "--fail-on", "error")
