@@ -46,14 +46,22 @@ def called(*words: str) -> Result:
     return CliRunner().invoke(command.group, words)
 
 
-def test_its_help_names_every_job_and_loads_none() -> None:
-    script = "import sys; from acidlib.launch.command import group; group.main(['--help'], standalone_mode=False);"
-    script += "print([name for name in ('pyspark', 'numba', 'pyarrow', 'sqlalchemy') if name in sys.modules])"
+def test_help_loads_little() -> None:
+    """That of the command no job, that of a job no compiler."""
+    script = """
+import sys
+from click.testing import CliRunner
+from acidlib.launch.command import group
+print(CliRunner().invoke(group, ["--help"]).output)
+assert not {"pyspark", "numba", "pyarrow", "sqlalchemy"} & set(sys.modules)
+for job in ("major-compact", "initiator"):
+    assert CliRunner().invoke(group, [job, "--help"]).exit_code == 0
+assert "numba" not in sys.modules
+"""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
-    *told, loaded = ran.stdout.splitlines()
-    assert loaded == "[]"
-    assert all(f"  {job.name} " in "\n".join(told) and job.summary in ran.stdout for job in JOBS)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert all(f"  {job.name} " in ran.stdout and job.summary in ran.stdout for job in JOBS)
 
 
 def test_every_file_in_jobs_is_in_the_table() -> None:
