@@ -121,7 +121,7 @@ class JobCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
             if self._wants_json(words):
-                self._print_error_document(UsageError.kind, error.format_message())
+                self.print_error_document(UsageError.kind, error.format_message())
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -134,7 +134,7 @@ class JobCommand(click.Command):
         except (click.ClickException, UsageError) as error:
             message = error.format_message() if isinstance(error, click.ClickException) else str(error)
             if json:
-                self._print_error_document(UsageError.kind, message)
+                self.print_error_document(UsageError.kind, message)
             if debug:
                 traceback.print_exception(error)
             raise click.UsageError(message, ctx) from None
@@ -151,7 +151,7 @@ class JobCommand(click.Command):
             if isinstance(error, _UnwrittenError):
                 raise SystemExit(EXIT_NOT_DONE) from None
         if json:
-            self._print_error_document(kind, message)
+            self.print_error_document(kind, message)
         raise SystemExit(EXIT_NOT_DONE)
 
     def _wants_json(self, words: list[str]) -> bool:
@@ -159,7 +159,8 @@ class JobCommand(click.Command):
         ctx = click.Context(self, resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True)
         return self.make_parser(ctx).parse_args(words)[0].get("output") == "json"
 
-    def _print_error_document(self, kind: str, message: str) -> None:
+    def print_error_document(self, kind: str, message: str) -> None:
+        """What stands on standard output with --output json when the job could not be done."""
         error = {"kind": kind, "message": message}
         with suppress(OSError):  # whoever would read it has gone; the status tells as much
             click.echo(json_text({"job": self.name, "version": __version__, "run_id": None, "error": error}))

@@ -7,9 +7,7 @@ from typing import Any
 import click
 
 from acidlib.engine.command import JobCommand, print_report, report_of, services
-from acidlib.engine.compaction import CompactionRun, run_compaction
 from acidlib.engine.environment import Environment
-from acidlib.engine.open import open_backend
 from acidlib.engine.options import (
     Duration,
     Size,
@@ -24,11 +22,12 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.report.compaction_text import CompactionsText
 from acidlib.report.results import CompactionTotals, result_document
-from acidlib.storage.discover import name_at
 
 
 def _about(selection: Selection) -> str:
     """What is compacted, for the name of the Spark application."""
+    from acidlib.storage.discover import name_at  # as in `compaction_command`
+
     if selection.location is not None:
         return name_at(selection.location)
     return ",".join(selection.tables) or "queue"
@@ -66,6 +65,9 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         minor_as_major_bytes: int | None,
         lock_timeout: float | None,
     ) -> Any:
+        from acidlib.engine.compaction import CompactionRun, run_compaction  # with a compiler, which no --help needs
+        from acidlib.engine.open import open_backend
+
         del force
         if lock_timeout is not None:
             environment = environment.with_setting("acidlib.lock.timeout", f"{round(lock_timeout * 1000)}ms")

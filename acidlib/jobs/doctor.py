@@ -21,7 +21,8 @@ from acidlib.report.log import WARNING
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import json_text
 
-QUIET = {"spark.ui.showConsoleProgress": "false"}
+# the workers' own daemon would compile what is looked for
+AS_THEY_ARE = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.module": "pyspark.daemon"}
 
 
 @click.command(
@@ -44,7 +45,7 @@ def main(*, environment: Environment, locations: tuple[str, ...]) -> Any:
     with ExitStack() as stack:
 
         def session() -> Runner:
-            return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=QUIET))
+            return stack.enter_context(machine.session(name=f"{environment.host}-doctor", conf=AS_THEY_ARE))
 
         around = Around(
             session=session,

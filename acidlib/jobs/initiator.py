@@ -6,8 +6,6 @@ import click
 
 from acidlib.engine.command import JobCommand, print_report, report_of, services
 from acidlib.engine.environment import Environment
-from acidlib.engine.initiator import run_initiator
-from acidlib.engine.open import open_backend
 from acidlib.engine.options import common_options, pool_option, selection_options
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
@@ -25,6 +23,9 @@ def main(
     *, environment: Environment, selection: Selection, interpretation: Interpretation, dry_run: bool, force: bool
 ) -> Any:
     """Run the initiator once."""
+    from acidlib.engine.initiator import run_initiator  # with a compiler, which no --help needs
+    from acidlib.engine.open import open_backend
+
     about = selection.location or selection.warehouse or ""
     with (
         services(environment, job="initiator", about=f"initiator {about}".strip()) as found,

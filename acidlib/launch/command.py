@@ -19,7 +19,7 @@ from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import AcidError, RefusedError
 from acidlib.jobs.table import JOBS, MASTER, Job, job_named
 from acidlib.launch.here import installation, spark_options, start, tell_starting
-from acidlib.launch.spark_options import split_words
+from acidlib.launch.spark_options import DEPLOY_MODE, split_words
 from acidlib.launch.submission import submission
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import one_line
@@ -103,8 +103,9 @@ def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> N
         tell_starting(job.name)
     if "--help" in words or not job.spark:
         job.load().main(args=list(words), prog_name=name)  # which ends the process
-    options = spark_options(spark, os.environ)
     here = installation(os.environ)
+    # what starts Spark itself is a driver on this machine, whatever spark-defaults.conf says
+    options = spark_options([*spark, *([DEPLOY_MODE, "client"] if job.inside else [])], os.environ)
     if job.is_submitted:
         if options.driver_is_placed:
             check_words(job.load(), name, words)
@@ -120,10 +121,15 @@ def check_words(command: click.Command, name: str, words: Sequence[str]) -> None
 
     Without a metastore that is a queue in a file. Whether a metastore needs one, the driver finds out.
     """
+    from acidlib.engine.command import JobCommand  # loaded with the job
+
     given = command.make_context(name, list(words)).params
     alone = given.get("location") or given.get("warehouse") or given.get("metastore_uri") == "none"
     if alone and not given.get("queue_url"):
-        raise RefusedError(QUEUE_IN_A_FILE)
+        error = RefusedError(QUEUE_IN_A_FILE)
+        if given.get("output") == "json" and isinstance(command, JobCommand):
+            command.print_error_document(error.kind, str(error))
+        raise error
 
 
 @click.command(

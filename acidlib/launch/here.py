@@ -63,7 +63,8 @@ def start(submission: Submission) -> NoReturn:
     """Become that process. RefusedError where there is none to become."""
     if not os.isatty(2):
         # the job writes to our standard error beside the JVM: through a pipe neither overwrites the other in a file
-        copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=2)  # noqa: S607 - of whoever calls us
+        # in a session of its own, so that a signal to all of us does not end it before the last line
+        copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=2, start_new_session=True)  # noqa: S607 - any cat
         assert copier.stdin is not None
         os.dup2(copier.stdin.fileno(), 2)
     tell_starting("Spark")

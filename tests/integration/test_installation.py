@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 from installed import build, environment, outside
 from judges import merge
+from long_runs import LONG
 
 from integration.children import NOBODY, open_to_others
-from integration.harness import COMMANDS, ROOT, fixture
+from integration.harness import COMMANDS, ROOT, SMALL_SPARK, fixture
 
 NOWHERE = {"HOME": "/nonexistent"}
 ANOTHER_PROCESSOR = {"NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ""}
@@ -258,3 +260,20 @@ def test_an_import_that_fails_is_told_on_standard_error(
             os.close(before)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "RuntimeError: cannot be imported" in (tmp_path / "err").read_text()
+
+
+@pytest.mark.skipif(not LONG, reason="fetches everything that the wheel depends on")
+def test_what_the_wheel_depends_on_is_enough(built: Built, tmp_path: Path) -> None:
+    python = tmp_path / "environment" / "bin" / "python"
+    venv.create(tmp_path / "environment", with_pip=True)
+    words = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{built.wheel}[pack]"]
+    subprocess.run(words, env=outside(), check=True, capture_output=True)
+    whole = Built(built.sdist, built.wheel, tmp_path / "environment")
+    looked = whole.acidlib("--master", "local[2]", "doctor", HOME=str(tmp_path), **SMALL_SPARK)
+    assert looked.returncode == 0, looked.stdout + looked.stderr
+    made = whole.acidlib("pack", str(tmp_path / "packed.tar.gz"), HOME=str(tmp_path))
+    assert made.returncode == 0, made.stderr
+    with tarfile.open(tmp_path / "packed.tar.gz") as archive:
+        names = archive.getnames()
+    assert any("/acidlib/orc/kernels/__pycache__/" in name and name.endswith(".nbc") for name in names)
+    assert not any("/pyspark/jars/" in name for name in names)

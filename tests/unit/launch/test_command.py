@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -13,7 +15,7 @@ from click.testing import CliRunner, Result
 from acidlib.documents import ROOT
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import RefusedError
-from acidlib.jobs.table import JOBS
+from acidlib.jobs.table import JOBS, MASTER
 from acidlib.launch import command
 from acidlib.launch.submission import Submission
 
@@ -47,14 +49,22 @@ def called(*words: str) -> Result:
     return CliRunner().invoke(command.group, words)
 
 
-def test_its_help_names_every_job_and_loads_none() -> None:
-    script = "import sys; from acidlib.launch.command import group; group.main(['--help'], standalone_mode=False);"
-    script += "print([name for name in ('pyspark', 'numba', 'pyarrow', 'sqlalchemy') if name in sys.modules])"
+def test_help_loads_little() -> None:
+    """That of the command no job, that of a job no compiler."""
+    script = """
+import sys
+from click.testing import CliRunner
+from acidlib.launch.command import group
+print(CliRunner().invoke(group, ["--help"]).output)
+assert not {"pyspark", "numba", "pyarrow", "sqlalchemy"} & set(sys.modules)
+for job in ("major-compact", "initiator"):
+    assert CliRunner().invoke(group, [job, "--help"]).exit_code == 0
+assert "numba" not in sys.modules
+"""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
-    *told, loaded = ran.stdout.splitlines()
-    assert loaded == "[]"
-    assert all(f"  {job.name} " in "\n".join(told) and job.summary in ran.stdout for job in JOBS)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert all(f"  {job.name} " in ran.stdout and job.summary in ran.stdout for job in JOBS)
 
 
 def test_every_file_in_jobs_is_in_the_table() -> None:
@@ -89,10 +99,27 @@ def test_a_driver_that_would_have_its_queue_on_an_unknown_machine_is_not_started
         error = called(*PLACED, *words).exception
         assert isinstance(error, RefusedError)
         assert str(error) == QUEUE_IN_A_FILE
+    told = json.loads(called(*PLACED, *ALONE, "--output", "json").stdout)
+    assert (told["job"], told["error"]) == ("major_compact", {"kind": "refused", "message": QUEUE_IN_A_FILE})
     assert submitted.words == []
     for words in ((*ALONE, "--queue-url", "postgresql://q/q"), ("cleaner",), ALONE[:1]):
         assert called(*PLACED, *words).exit_code == 0
         assert submitted.behind_the_file == list(words)
+
+
+def test_what_starts_spark_itself_is_told_how_and_runs_here(
+    monkeypatch: pytest.MonkeyPatch, submitted: Submitted
+) -> None:
+    for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", MASTER):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(command.Job, "load", lambda job: click.Command(job.name, callback=lambda: None))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", dict(os.environ))
+        assert called(*PLACED, "doctor").exit_code == 0
+        words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+        assert words[-7:] == [*PLACED, "--deploy-mode", "client", "pyspark-shell"]
+        assert (os.environ[MASTER], os.environ["PYSPARK_DRIVER_PYTHON"]) == ("yarn", sys.executable)
+    assert submitted.words == []
 
 
 def test_words_that_are_wrong_are_told_before_a_driver_is_placed(submitted: Submitted) -> None:
