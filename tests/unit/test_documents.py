@@ -18,7 +18,15 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
     "spark-submit": {
-        *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
+        *(
+            "--master",
+            "--conf",
+            "--deploy-mode",
+            "--executor-memory",
+            "--num-executors",
+            "--queue",
+            "--driver-java-options",
+        ),
         *("--packages", "--jars"),
     },
     "bench": {"--deleted", "--flat-deltas", "--no-pyarrow", "--moved", "--rows", "--small", "--places"},
