@@ -18,16 +18,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
     "spark-submit": {
-        *(
-            "--master",
-            "--conf",
-            "--deploy-mode",
-            "--executor-memory",
-            "--num-executors",
-            "--queue",
-            "--driver-java-options",
-        ),
-        *("--packages", "--jars"),
+        *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
+        *("--packages", "--jars", "--driver-java-options"),
     },
     "bench": {"--deleted", "--flat-deltas", "--no-pyarrow", "--moved", "--rows", "--small", "--places"},
 }
