@@ -96,6 +96,8 @@ def names_agree(target: TypeNode, source: TypeNode, *, named: bool = True) -> bo
 
     named  False: the names of the row itself do not count, only those below
     """
+    if target is source:
+        return True  # as `parse_types` has it for the files of a table
     names = zip(source.field_names, target.field_names, strict=False)
     if len(source.children) > len(target.children) or (named and any(one != other for one, other in names)):
         return False

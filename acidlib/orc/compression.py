@@ -44,7 +44,7 @@ class Compressed:
 def check_supported(kind: int, *, what: str) -> Compression:
     """The codec of this number. Raises RefusedError for LZO and BROTLI, CorruptError for an unknown number."""
     try:
-        known = Compression(kind)
+        known = kind if isinstance(kind, Compression) else Compression(kind)
     except ValueError:
         raise CorruptError(f"Cannot read {what}: because there is no compression kind {kind}") from None
     if known in (Compression.LZO, Compression.BROTLI):
@@ -78,7 +78,8 @@ def decompress(buf: bytes | bytearray | memoryview | Bytes, kind: int, block_siz
                 f"Cannot read {what}: because its chunk at byte {start - _HEADER} is damaged ({problem})"
             ) from problem
         done += size
-    return out[:done]
+    # what is kept of a small stream is not to keep the room for a whole block
+    return out[:done] if _USUAL_RATIO * done > len(out) else out[:done].copy()
 
 
 def _larger(out: Bytes, done: int, size: int) -> Bytes:

@@ -15,6 +15,9 @@ from acidlib.storage.staging import AttemptFiles
 
 _COPY_AT_MOST = 1 << 30
 
+AT_ONCE = 64 * 1024
+"""Bytes that are read or written at once where less is asked for: each call costs more than so many bytes do."""
+
 MOST_OPEN = 32
 """Input files that are open at a time. A bucket may have thousands, above what a process may open (often 1024)."""
 
@@ -40,13 +43,13 @@ class _OpenSources:
 
 
 class LocalSource:
-    """An open local file of a known logical length.
+    """An open local file of a known logical length. One of at most `AT_ONCE` bytes is read as a whole.
 
     Of those that share `others` only so many hold a descriptor; one that had to give it back opens the file again when
     it is read next, and it has to be the same file then.
     """
 
-    __slots__ = ("_closed", "_descriptor", "_identity", "_others", "length", "name")
+    __slots__ = ("_closed", "_descriptor", "_identity", "_others", "_whole", "length", "name")
 
     def __init__(self, path: str, length: int, others: _OpenSources | None = None) -> None:
         self.name = path
@@ -55,6 +58,7 @@ class LocalSource:
         self._closed = False
         self._identity: tuple[int, int] | None = None
         self._descriptor = -1
+        self._whole: bytes | None = None
         self._open()
 
     def _open(self) -> None:
@@ -91,6 +95,13 @@ class LocalSource:
         """Exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
         if offset < 0 or size < 0 or offset + size > self.length:
             raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
+        if self.length > AT_ONCE:
+            return self._read(offset, size)
+        if self._whole is None:
+            self._whole = self._read(0, self.length)
+        return self._whole[offset : offset + size]
+
+    def _read(self, offset: int, size: int) -> bytes:
         descriptor = self.descriptor
         with raising_acid_errors("read", self.name):
             data = os.pread(descriptor, size, offset)
@@ -102,7 +113,8 @@ class LocalSource:
         return data
 
     def release(self) -> None:
-        """Give the descriptor back until the next read."""
+        """Give the descriptor back until the next read, and what was read."""
+        self._whole = None
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             self._others.released(self)
@@ -115,13 +127,14 @@ class LocalSource:
 
 
 class LocalSink:
-    """A new local file, written from start to end."""
+    """A new local file, written from start to end, of what is small `AT_ONCE` bytes at a time."""
 
-    __slots__ = ("_descriptor", "name", "position")
+    __slots__ = ("_descriptor", "_waiting", "name", "position")
 
     def __init__(self, path: str) -> None:
         self.name = path
         self.position = 0
+        self._waiting = bytearray()
         with raising_acid_errors("write", path, missing=ConflictError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(path, flags, 0o666)
@@ -129,11 +142,21 @@ class LocalSink:
     def write(self, data: Any) -> None:
         """Append all bytes of a buffer."""
         view = memoryview(data).cast("B")
+        self.position += len(view)
+        if len(self._waiting) + len(view) <= AT_ONCE:
+            self._waiting += view
+            return
+        self._write_waiting()
+        self._write(view)
+
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, bytearray()
+        self._write(memoryview(waiting))
+
+    def _write(self, view: memoryview) -> None:
         with raising_acid_errors("write", self.name):
             while view:
-                written = os.write(self._descriptor, view)
-                self.position += written
-                view = view[written:]
+                view = view[os.write(self._descriptor, view) :]
 
     def copy(self, source: Any, offset: int, size: int) -> None:
         """Append a range of another local file, inside the kernel where it can do that."""
@@ -144,6 +167,7 @@ class LocalSink:
             raise CorruptError(
                 f"Cannot copy from {source.name}: because bytes {offset} to {offset + size} are outside it"
             )
+        self._write_waiting()
         with raising_acid_errors("write", self.name):
             while size:
                 count = min(size, _COPY_AT_MOST)
@@ -156,6 +180,7 @@ class LocalSink:
 
     def close(self, *, durable: bool = True) -> None:
         """Make the bytes durable, if that is wanted, and close."""
+        self._write_waiting()
         with raising_acid_errors("write", self.name):
             if durable:
                 os.fsync(self._descriptor)

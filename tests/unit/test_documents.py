@@ -21,7 +21,7 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
-        *("--packages", "--jars", "--archives"),
+        *("--packages", "--jars", "--archives", "--driver-java-options"),
     },
     "bench": {
         "--deleted",

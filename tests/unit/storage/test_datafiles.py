@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.storage.datafiles import LocalDataFiles, LocalSink, LocalSource
+from acidlib.storage.datafiles import AT_ONCE, LocalDataFiles, LocalSink, LocalSource
 
 DATA = LocalDataFiles()
 CONTENT = bytes(range(256)) * 40
@@ -47,11 +47,17 @@ def descriptors() -> set[str]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_range_is_read_exactly(file: Path) -> None:
-    source = DATA.open(str(file), len(CONTENT))
-    assert (source.name, source.length) == (str(file), len(CONTENT))
-    for offset, size in ((0, 0), (0, 3), (5, 1000), (len(CONTENT), 0), (0, len(CONTENT))):
-        assert source.read(offset, size) == CONTENT[offset : offset + size]
+@pytest.mark.parametrize(("content", "reads"), [(CONTENT, 1), (CONTENT * (1 + AT_ONCE // len(CONTENT)), 5)])
+def test_a_range_is_read_exactly(file: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, reads: int) -> None:
+    file.write_bytes(content)
+    source = DATA.open(str(file), len(content))
+    assert (source.name, source.length) == (str(file), len(content))
+    calls = []
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda *about: (calls.append(about), pread(*about))[1])
+    for offset, size in ((0, 0), (0, 3), (5, 1000), (len(content), 0), (0, len(content))):
+        assert source.read(offset, size) == content[offset : offset + size]
+    assert len(calls) == reads
     source.close()
     source.close()
     assert str(file) not in descriptors()
@@ -159,16 +165,21 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "f").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(("code", "told"), [(errno.ENOSPC, "no space is left"), (errno.EDQUOT, "no space is left")])
+@pytest.mark.parametrize(("code", "size"), [(errno.ENOSPC, 4), (errno.EDQUOT, 2 * AT_ONCE)])
 def test_no_space_is_told_and_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, size: int
 ) -> None:
     sink = DATA.create(str(tmp_path / "f"))
     sink.write(b"ORC")
+
+    def finished() -> None:
+        sink.write(bytes(size))
+        sink.close()
+
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", failing(code))
-        with pytest.raises(RetryError, match=rf"Cannot write {tmp_path}/f: because {told}"):
-            sink.write(b"more")
+        with pytest.raises(RetryError, match=rf"Cannot write {tmp_path}/f: because no space is left"):
+            finished()
     sink.abort()
     assert list(tmp_path.iterdir()) == []
     assert f"{tmp_path}/f" not in descriptors()
@@ -200,11 +211,16 @@ def _target(number: str) -> str:
 
 def test_closing_syncs_before_it_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    fsync, close = os.fsync, os.close
+    write, fsync, close = os.write, os.fsync, os.close
+    monkeypatch.setattr(os, "write", lambda descriptor, data: (calls.append("write"), write(descriptor, data))[1])
     monkeypatch.setattr(os, "fsync", lambda descriptor: (calls.append("fsync"), fsync(descriptor))[1])
     monkeypatch.setattr(os, "close", lambda descriptor: (calls.append("close"), close(descriptor))[1])
-    DATA.create(str(tmp_path / "f")).close()
-    assert calls == ["fsync", "close"]
+    sink = DATA.create(str(tmp_path / "f"))
+    for _ in range(3):
+        sink.write(b"ORC")
+    sink.close()
+    assert calls == ["write", "fsync", "close"]
+    assert (tmp_path / "f").read_bytes() == b"ORCORCORC"
 
 
 def test_an_abort_never_raises_and_takes_a_closed_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
