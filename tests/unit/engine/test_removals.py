@@ -7,15 +7,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from located import at
 
-from acidlib.engine.removals import Pace, litter_of
+from acidlib.engine.removals import Pace, litter_of, remove_named
 from acidlib.engine.services import Services
 from acidlib.errors import ConflictError
 from acidlib.settings import Layer
-from acidlib.storage.claims import claim
+from acidlib.storage.claims import CLAIM_DIRECTORY, claim
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.staging import create_staging
 
@@ -64,3 +65,29 @@ def test_nothing_is_removed_after_an_interrupt(services: Services) -> None:
     pace.stop()
     with pytest.raises(ConflictError, match="was interrupted"):
         pace.assert_not_stopped()
+
+
+def test_all_is_out_of_sight_for_good_before_the_first_goes(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bucket_00000").touch()
+    steps: list[str] = []
+
+    def logging(real: Any) -> Any:
+        def logged(self: Any, path: str, *more: Any, **named: Any) -> Any:
+            if CLAIM_DIRECTORY not in path:
+                steps.append(real.__name__)
+            return real(self, path, *more, **named)
+
+        return logged
+
+    for step in ("rename_noreplace", "sync", "remove_tree"):
+        monkeypatch.setattr(LocalFileSystem, step, logging(getattr(LocalFileSystem, step)))
+    with services.claim(at(tmp_path)) as held:
+        steps.clear()
+        removed, problems = remove_named(services, held, {"a": "r", "b": "r"}, trash=False, pace=Pace(services))
+        assert steps == [*["rename_noreplace"] * 2, "sync", *["remove_tree"] * 2, "sync"]
+    assert ([item.path for item in removed], problems) == (["a", "b"], ())
+    assert list(tmp_path.iterdir()) == []
