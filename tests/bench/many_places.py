@@ -203,6 +203,8 @@ def main(directory: Path, places: int, cores: int, only: str | None, text: bool,
     """Measure in DIRECTORY, whose contents are lost."""
     few = min(places, _FEW)
     for one in (ROOT, *checkout):
+        for name in ("many", "few", "start", "home-many", "home-start"):  # homes: with the queue of an earlier run
+            shutil.rmtree(directory / name, ignore_errors=True)
         began = time.perf_counter()
         table, other = make_places(directory / "many", places), make_places(directory / "few", few)
         start = make_places(directory / "start", 3)
