@@ -11,6 +11,7 @@ import click
 import pytest
 
 from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
+from acidlib.jobs import table
 from acidlib.jobs.table import job_named
 from acidlib.launch.spark_options import split_words
 from acidlib.planning import orc_settings
@@ -173,3 +174,14 @@ def test_properties_of_tables_and_exit_statuses_are_described() -> None:
     statuses = re.findall(r"^\| ([0-9]) \|", (ROOT / "docs" / "operations.md").read_text(), flags=re.MULTILINE)
     ours = [value for name, value in vars(results).items() if name.startswith("EXIT_")]
     assert statuses == [str(status) for status in sorted([*ours, click.UsageError.exit_code])]
+
+
+@pytest.mark.parametrize("dag", sorted((ROOT / "docs" / "airflow").glob("*.py")), ids=lambda path: path.stem)
+def test_a_dag_names_jobs_and_options_that_there_are(dag: Path) -> None:
+    """Airflow itself runs them in a long run."""
+    text = dag.read_text()
+    compile(text, str(dag), "exec")
+    named = {job.name: job for job in table.JOBS if re.search(rf"[\" ]{job.name}[\" ]", text)}
+    assert "major-compact" in named
+    taken = {name for job in named.values() for option in job.load().params for name in option.opts}
+    assert {option for option in _OPTION.findall(text) if option not in OF_OTHERS["spark-submit"]} <= taken
