@@ -128,6 +128,10 @@ def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Done[Any]]]:
         yield [attempt(task.work, task.item, f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
 
 
+def _say_nothing(*_: Any) -> None:
+    """In place of what prints an error."""
+
+
 def _pool(batches: Sequence[Sequence[Task]]) -> str:
     """Small files do not wait for large ones."""
     is_large = any(task.length >= SMALL_BYTES for batch in batches for task in batch)
@@ -212,6 +216,8 @@ class SparkSession:
             except Exception as error:
                 raise RetryError(f"Cannot start Spark: because it said: {_first_line(error)}") from error
             context.setLogLevel("ERROR")
+            # when the JVM ends first, as by SIGTERM to all processes, it would print a traceback of its own thread
+            context._accumulatorServer.handle_error = _say_nothing  # type: ignore[assignment]  # no option
             self.application = Application(id=context.applicationId, tracking_url=_tracking_url(context))
             self.context = context
             return context

@@ -159,7 +159,7 @@ def test_a_wheel_and_an_sdist_are_the_whole_product(built: Built) -> None:
 def test_the_command_of_another_user(built: Built, installation: Installation, work: Path) -> None:
     ran = built.acidlib("show", "--metastore-uri", "none", another=True, HOME=str(work))
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.splitlines()[0].split()[0] == "CompactionId"
+    assert ran.stdout == "no requests\n"
     assert (work / ".local/state/acidlib/queue.db").exists()
     gone = built.acidlib("show", another=True, HOME=str(work), ACIDLIB_CONF_DIR=str(work / "none"))
     assert (gone.returncode, gone.stdout) == (1, "")
