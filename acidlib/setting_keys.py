@@ -240,7 +240,7 @@ KEYS: tuple[Key, ...] = (
         kind=Kind.COUNT,
         default="0",
         meaning="How many tables and partitions a run compacts at a time, each at its own pace; "
-        "0: 32, and 4 more for each core of the executors, of many cores 2.",
+        "0: 32, and 4 more for each core of the executors, of many cores 2, and as many as end within 2 seconds.",
     ),
 )
 

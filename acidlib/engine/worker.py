@@ -5,6 +5,7 @@ One partition's failure never stops the others.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.text import human_bytes
 
 IN_FLIGHT = "acidlib.places.in.flight"
+LATELY = 2.0
+"""Seconds."""
 _FEWEST, _FOR_EACH_SLOT, _MANY, _AT_LEAST = 32, 4, 1000, 2
 
 
@@ -44,9 +47,10 @@ class Worker:
     def __init__(self, services: Services, backend: Backend, *, settings: RewriteSettings) -> None:
         given = services.settings.integer(IN_FLIGHT)
         self._compactor = PlaceCompactor(services, backend, settings)
+        self._ended_lately = EndedLately(services.clock)
         self._flow: Flow[CompactionResult] = Flow(
             services.runner,
-            limit=lambda slots: given or places_in_flight(slots),
+            limit=lambda slots: given or places_in_flight(slots, ended_lately=self._ended_lately.count()),
             name=lambda places: f"{services.host}-compactor-{places}",
         )
 
@@ -62,19 +66,46 @@ class Worker:
 
         while_waiting  is called now and then while nothing ends
         """
-        return self._flow.run((_Compaction(job, self._compactor) for job in jobs), while_waiting=while_waiting)
+        pieces = (_Compaction(job, self._compactor) for job in jobs)
+        return map(self._counted, self._flow.run(pieces, while_waiting=while_waiting))
+
+    def _counted(self, result: CompactionResult) -> CompactionResult:
+        self._ended_lately.add()
+        return result
 
 
-def places_in_flight(slots: int) -> int:
+def places_in_flight(slots: int, *, ended_lately: int = 0) -> int:
     """How many places are under way at a time: enough to keep executors busy with small ones, as few as can be held.
 
-    Many cores have one that runs and one that waits for each: most places are one task.
+    Many cores have one that runs and one that waits for each: most places are one task. Where places end quickly there
+    are more, so that driver and executors have something to do while others are with the other; a place that takes long
+    is not held for long before its turn.
 
-    slots  tasks that run at the same time; 0 where the driver runs them itself
+    slots         tasks that run at the same time; 0 where the driver runs them itself
+    ended_lately  places that have ended within the last `LATELY` seconds
     """
     if not slots:
         return 1
-    return _FEWEST + max(min(_MANY, _FOR_EACH_SLOT * slots), _AT_LEAST * slots)
+    return _FEWEST + max(min(_MANY, _FOR_EACH_SLOT * slots), _AT_LEAST * slots) + ended_lately
+
+
+class EndedLately:
+    """Places that have ended within the last `LATELY` seconds, by a clock in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._ends: deque[float] = deque()
+
+    def add(self) -> None:
+        """One more has."""
+        self._ends.append(self._clock())
+
+    def count(self) -> int:
+        """How many have."""
+        now = self._clock()
+        while self._ends and not 0 <= now - self._ends[0] <= LATELY:  # the clock may be set back
+            self._ends.popleft()
+        return len(self._ends)
 
 
 class RunProgress:

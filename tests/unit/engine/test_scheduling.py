@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from simulated_cluster import Costs, heavy_tailed, simulate
 
-from acidlib.engine.worker import places_in_flight
+from acidlib.engine.worker import LATELY, EndedLately, places_in_flight
 from acidlib.model.units import MEBIBYTE
 
 SIZES = heavy_tailed(1, 2500, 1000 * MEBIBYTE, most=20_000 * MEBIBYTE)
@@ -27,6 +27,22 @@ def test_many_cores_are_busy_too() -> None:
 @pytest.mark.parametrize(("slots", "wanted"), [(0, 1), (2, 40), (100, 432), (400, 1032), (4000, 8032)])
 def test_each_core_has_places(slots: int, wanted: int) -> None:
     assert places_in_flight(slots) == wanted
+
+
+def test_places_that_end_quickly_let_more_begin() -> None:
+    now = 100.0
+    ended = EndedLately(lambda: now)
+    for _ in range(50):
+        ended.add()
+    assert places_in_flight(2, ended_lately=ended.count()) == 90
+    now += LATELY / 2
+    ended.add()
+    assert ended.count() == 51
+    now += LATELY
+    assert places_in_flight(2, ended_lately=ended.count()) == 41
+    assert places_in_flight(0, ended_lately=50) == 1, "one after the other stays so"
+    now = 0.0  # the clock was set back
+    assert ended.count() == 0
 
 
 @pytest.mark.parametrize("large", [0, -1])
