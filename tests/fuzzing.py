@@ -11,11 +11,12 @@ import random
 import resource
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+
+from forking import fork
 
 SECONDS = "ACIDLIB_FUZZ_SECONDS"
 _SPARE_BYTES = 2 << 30
@@ -61,9 +62,7 @@ def in_children(found: Iterator[int], work: Callable[[int, Phase], str], *, batc
 
 def _child(group: list[int], work: Callable[[int, Phase], str]) -> Iterator[Outcome]:
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process are idle
-        child = os.fork()
+    child = fork()
     if child == 0:
         os.close(reading)
         status = 1

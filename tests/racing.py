@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from forking import fork
 
 _SECONDS = 120
 
@@ -21,9 +22,7 @@ def race(works: Sequence[Callable[[], Any]]) -> list[Any]:
     started = []
     for work in works:
         answer = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process are idle
-            pid = os.fork()
+        pid = fork()
         if pid == 0:
             _run(work, ready, go, answer, end)
         os.close(answer[1])

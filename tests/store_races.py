@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from multiprocessing import Pipe
 from typing import Any, Protocol
 
 import pytest
+from forking import fork
 from long_runs import amount
 
 from acidlib.errors import AcidError, ConflictError, RetryError
@@ -99,9 +99,7 @@ class Actor:
 
     def __init__(self, work: Callable[[Talk], Any]) -> None:
         self._connection, theirs = Pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process hold nothing it needs
-            self._pid = os.fork()
+        self._pid = fork()
         if self._pid == 0:
             self._connection.close()
             _act(work, theirs)

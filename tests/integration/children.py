@@ -9,11 +9,12 @@ import signal
 import stat
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from forking import fork
 
 from acidlib.points import KILL_AT, STOP_AT
 from integration.harness import Ran
@@ -27,9 +28,7 @@ def forked(work: Callable[[], object]) -> int:
 
     What the child raises ends it with status 99; five minutes end it with SIGALRM.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process are idle
-        child = os.fork()
+    child = fork()
     if child == 0:
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -91,9 +90,7 @@ class Child:
         self._answer = answer
         self._status: int | None = None
         self._asking = threading.Lock()  # a proxy's thread waits too, and a process ends for one of them only
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the threads of this process hold nothing it needs
-            self.pid = os.fork()
+        self.pid = fork()
         if self.pid == 0:
             try:
                 signal.signal(signal.SIGINT, signal.default_int_handler)

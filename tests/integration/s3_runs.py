@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from forking import fork
+
 from acidlib.points import KILL_AT, STOP_AT, Point, passing
 from acidlib.storage.records import StagedDirectory
 from acidlib.storage.s3 import claiming, completing, probe, publishing, unfinished
@@ -130,7 +132,7 @@ class Child:
     def __init__(self, work: Callable[[], object], *, kill: str = "", stop: str = "") -> None:
         """Forks. What the child raises is its end, with status 3."""
         self._ended = False
-        self.pid = os.fork()
+        self.pid = fork()
         CHILDREN.append(self)
         if self.pid == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -288,7 +287,6 @@ def test_a_name_node_that_dies_at_the_publication(
     before = rows(whole, table, tmp_path)
     point = Point.CHECKED if run == "major" else Point.FIRST_RENAMED
     words = (kind, "--location", str(table), *ALL, *options)
-    gc.collect()  # a client of this process that is collected in a fork would wait for threads that are not there
     with stopped_at(point, lambda: jobs(*words), tmp_path / "answer") as child:
         whole.kill_name_node()
         child.wake()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import time
@@ -84,7 +83,6 @@ def cases(hdfs: Hdfs, tmp_path: Path, points: tuple[Point, ...]) -> list[Case]:
 
 def kill(cases: list[Case], tmp_path: Path, *words: str, at_table: bool) -> None:
     """All of them at once, as a fork with clients of HDFS waits for some seconds."""
-    gc.collect()  # a client of this process that is collected in a fork would wait for threads that are not there
 
     def start(case: Case) -> Child:
         place = ("--location", str(case.table), *ALL) if at_table else ()
