@@ -25,10 +25,8 @@ Result = TypeVar("Result", covariant=True)
 
 _OVERLAP = 2
 """Batches that are started for each slot: the next one is there when one has ended."""
-_OF_A_JOB = 16
-"""Batches that a job may have; on many slots, what all threads for jobs together need to have all started."""
-_JOBS_AT_LEAST = 4
-"""Jobs that share few slots: results come with the end of a job, and while it runs others' are published."""
+_FEWEST_OF_A_JOB = 16
+"""Batches that a job may have on few slots; on many, what all threads for jobs together need to have all started."""
 _ALONE = 64
 """Batches that are started at a time where they run one after the other."""
 _STEPS_AHEAD = 2
@@ -262,8 +260,7 @@ class Flow(Generic[Result]):
         if not self._waiting or free <= 0:
             return
         chosen = self._waiting.taken(free)
-        few = min(_OF_A_JOB, _OVERLAP * slots // _JOBS_AT_LEAST)
-        most = max(1, few, _OVERLAP * slots * 2 // MOST_JOBS)
+        most = max(_FEWEST_OF_A_JOB, _OVERLAP * slots * 2 // MOST_JOBS)
         for job in alike([sum(one.task.length for one in batch) for batch in chosen], most):
             self._start_job(threads, [chosen[number] for number in job])
 
