@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 
 from acidlib.engine.backend import Backend
 from acidlib.engine.runner import in_threads
@@ -30,7 +32,7 @@ def show_places(services: Services, backend: Backend, selection: Selection) -> l
     """
     found = backend.select(selection, automatic=False)
     shown = [_shown(services, target) for target in found.targets]
-    return [*shown, *(_without(one.target, one.reason) for one in found.passed_over)]
+    return [*shown, *(replace(_named(one.target), error=one.reason) for one in found.passed_over)]
 
 
 def _shown(services: Services, target: Target) -> ShownPlace:
@@ -39,15 +41,12 @@ def _shown(services: Services, target: Target) -> ShownPlace:
         place = target.listed(listing)
         state, unreadable = _readers_state(place)
     except AcidError as error:
-        return _without(target, str(error))
+        return replace(_named(target), error=str(error))
     parts = seen_parts(listing, state, place.generation)
     rows = _rows(services, place, [path for part in parts if part.role is not Role.HIDDEN for path in part.files])
     write_ids = place.write_ids
-    return ShownPlace(
-        database=target.database,
-        table=target.table,
-        partition=target.partition,
-        location=str(target.location),
+    return replace(
+        _named(target),
         hive_version=place.generation.value,
         high_water_mark=None if write_ids.high_water_mark == LONG_MAX else write_ids.high_water_mark,
         open_write_ids=write_ids.open_ids,
@@ -57,30 +56,20 @@ def _shown(services: Services, target: Target) -> ShownPlace:
     )
 
 
-def _without(target: Target, reason: str) -> ShownPlace:
+def _named(target: Target) -> ShownPlace:
     return ShownPlace(
-        database=target.database,
-        table=target.table,
-        partition=target.partition,
-        location=str(target.location),
-        error=reason,
+        database=target.database, table=target.table, partition=target.partition, location=str(target.location)
     )
 
 
 def _readers_state(place: ListedPlace) -> tuple[AcidState, str | None]:
     """The state for a reader's write ids, and why no reader can read it; None when it can."""
-    state = acid_state(
-        place.listing,
-        place.write_ids,
-        generation=place.generation,
-        txns=place.target.interpretation.txns,
-        require_history=False,
-    )
+    txns = place.target.interpretation.txns
+    state_of = partial(acid_state, place.listing, place.write_ids, generation=place.generation, txns=txns)
     try:
-        acid_state(place.listing, place.write_ids, generation=place.generation, txns=place.target.interpretation.txns)
+        return state_of(), None
     except RefusedError as error:
-        return state, str(error)
-    return state, None
+        return state_of(require_history=False), str(error)
 
 
 def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[str, _Rows]:
@@ -91,7 +80,7 @@ def _rows(services: Services, place: ListedPlace, paths: Sequence[str]) -> dict[
 
     def rows_of(path: str) -> int | None:
         length = lengths[path]
-        side = f"{path.rpartition('/')[0]}/{side_file_name(path.rpartition('/')[2])}"
+        side = side_file_name(path)
         if side in lengths:  # a streaming writer has it open, or died
             length = flush_length(fs, f"{location}/{side}", length)
         if not length:

@@ -58,8 +58,8 @@ def test_every_role() -> None:
         "_SUCCESS": Role.HIDDEN,
         "_tmp_1": Role.HIDDEN,
     }
-    assert list(parts) == [*parts], "what is read comes first"
-    assert [part.role for part in parts.values()] == sorted((p.role for p in parts.values()), key=list(Role).index)
+    by_role = sorted((part.role for part in parts.values()), key=list(Role).index)
+    assert [part.role for part in parts.values()] == by_role, "what is read comes first"
     assert parts["delta_0000004_0000004_0000"].why == "replaced by base_0000005_v0000070"
     assert "not committed" in parts["delta_0000006_0000009_v0000090"].why
     open_delta = parts["delta_0000015_0000015_0000"]
