@@ -75,6 +75,15 @@ def write_file(
     _add_key_index(path, lambda row: (write_id, row))
 
 
+def write_plain(path: Path, rows: int) -> None:
+    """A file without ACID columns, with the rows of one that `write_file` begins with 0."""
+    rng = random.Random(0)
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file, _writer(file, 10_000, STRIPE_BYTES, f"struct<{COLUMNS}>") as writer:
+        for number in range(rows):
+            writer.write(_row(rng, number))
+
+
 def write_deletes(path: Path, write_id: int, keys: Sequence[int]) -> None:
     """One delete file: rows of the base by row id."""
     path.parent.mkdir(parents=True)
@@ -86,10 +95,10 @@ def write_deletes(path: Path, write_id: int, keys: Sequence[int]) -> None:
     _add_key_index(path, lambda row: (1, keys[row]))
 
 
-def _writer(file: object, stride: int, stripe_bytes: int) -> pyorc.Writer:
+def _writer(file: object, stride: int, stripe_bytes: int, schema: str = SCHEMA) -> pyorc.Writer:
     return pyorc.Writer(
         file,
-        SCHEMA,
+        schema,
         compression=pyorc.CompressionKind.ZLIB if stride else pyorc.CompressionKind.NONE,
         compression_block_size=262_144,
         stripe_size=stripe_bytes,

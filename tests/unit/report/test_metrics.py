@@ -46,6 +46,7 @@ LAKE = Lake(
     known_places=2,
 )
 DASHBOARD, RULES = ROOT / "docs" / "grafana-dashboard.json", ROOT / "docs" / "alert-rules.yml"
+RUNBOOK = ROOT / "docs" / "runbook.md"
 _NAME = re.compile(r"\bacidlib_[a-z_]+\b")
 
 
@@ -153,6 +154,12 @@ def test_the_rules_use_metrics_that_there_are() -> None:
     assert set(re.findall(r'state="(.+?)"', RULES.read_text())) <= states
     troubles = {trouble.value.replace(" ", "_") for trouble in Trouble}
     assert set(re.findall(r'trouble="(.+?)"', RULES.read_text())) <= troubles
+
+
+def test_the_runbook_has_every_alert() -> None:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    (section,) = re.findall(r"^## By alert$(.*?)^## ", RUNBOOK.read_text(), re.MULTILINE | re.DOTALL)
+    assert re.findall(r"`(Acidlib\w+)`", section) == [rule["alert"] for rule in group["rules"]]
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
