@@ -9,6 +9,7 @@ import signal
 import stat
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ NOBODY = 65534
 def forked(work: Callable[[], object]) -> int:
     """Run something in a child process of this one; its exit status, negative for the signal that ended it.
 
-    What the child raises ends it with status 99; five minutes end it with SIGALRM.
+    What the child raises ends it with status 99, and is told on standard error; five minutes end it with SIGALRM.
     """
     child = fork()
     if child == 0:
@@ -35,6 +36,7 @@ def forked(work: Callable[[], object]) -> int:
             signal.alarm(_CHILD_SECONDS)
             work()
         except BaseException:
+            os.write(2, traceback.format_exc().encode())
             os._exit(99)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

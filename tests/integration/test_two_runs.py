@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -135,27 +136,18 @@ def test_a_request_whose_partition_is_held_stays_queued(
 def test_started_at_the_same_moment(jobs: Jobs, crud: Path, tmp_path: Path) -> None:
     """Whatever the order in which they meet: the rows stay, there is one result, nobody fails otherwise."""
     rows = merge.read(crud)
-    outcomes = []
 
-    def run(number: int) -> None:
-        def work() -> None:
-            ran = jobs("major_compact", "--location", crud, "--all-committed",
-                       queue_url=f"sqlite:///{tmp_path / f'q{number % 2}.db'}")  # fmt: skip
-            (tmp_path / f"out{number}").write_text(json.dumps(ran.compactions))
-            os._exit(ran.status)
+    def run(number: int) -> Ran:
+        queue = f"sqlite:///{tmp_path / f'q{number % 2}.db'}"
+        return jobs("major_compact", "--location", crud, "--all-committed", queue_url=queue)
 
-        outcomes.append(forked(work))
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    entries = [json.loads((tmp_path / f"out{number}").read_text())[0] for number in range(4)]
+    children = [Child(partial(run, number), tmp_path / f"answer{number}") for number in range(4)]
+    together = [child.ran() for child in children]
+    entries = [ran.compactions[0] for ran in together]
     # the first of the other queue may find the cleaning to do, and nothing else
     assert sum(bool(entry["output_directories"]) for entry in entries) == 1
     assert {entry["state"] for entry in entries} <= {"ready for cleaning", "conflict", "refused"}
-    assert set(outcomes) <= {0, 1}
+    assert {ran.status for ran in together} <= {0, 1}
     assert merge.read(crud, strict=True) == rows
     assert [name for name in visible(crud) if name.startswith("base")] == ["base_0000004"]
     assert not [name for name in names(crud) if name.startswith("_")]
