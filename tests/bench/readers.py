@@ -68,7 +68,7 @@ class Form:
     @property
     def states(self) -> Sequence[str]:
         """In which it is read: as it is, and after each kind of compaction that finds something to do."""
-        return ("as it is", "minor", "major") if self.last_write_id > 1 else ("as it is",)
+        return ("as it is", *(["minor"] if self.deltas > 1 else []), *(["major"] if self.deltas else []))
 
 
 PLAIN = Form(title="flat ORC", plain=True)
