@@ -42,10 +42,7 @@ def hive3_cleaning(services: Services, metastore: Hive3Metastore, options: Clean
 
     def check(request: CompactionRequest, target: Target) -> None:
         """Hive's own compactor must not be at work there."""
-        shown = metastore.hms.show_compactions() if metastore.own_queue else metastore.queue.of_entity(request)
-        for row in shown:
-            if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
-                raise ConflictError(f"Cannot clean {target.name}: because request {row.id} for it is {row.state.label}")
+        require_no_compactor(metastore, request, target, "clean")
 
     return Cleaning(
         requests=requests,
@@ -84,7 +81,7 @@ class Hive3ReadyRequests(SqlReadyRequests):
         """The requests of this metastore, an earlier mark of a place before a later one."""
         for line in self._metastore.passed_over():
             self._services.progress.note(line)
-        rows = [_with_mark(row) for row in super().ready()]
+        rows = [with_mark(row) for row in super().ready()]
         self._places.expect(rows)
         return rows
 
@@ -204,13 +201,21 @@ class Hive3History:
         self._queue.mark_refused(request.id, DROPPED, self._services.now_ms(), worker_id=None)
 
 
+def require_no_compactor(metastore: Hive3Metastore, request: CompactionRequest, target: Target, doing: str) -> None:
+    """Hive's own compactor is not at work at a place, nor about to be; else ConflictError: cannot do that."""
+    shown = metastore.hms.show_compactions() if metastore.own_queue else metastore.queue.of_entity(request)
+    for row in shown:
+        if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
+            raise ConflictError(f"Cannot {doing} {target.name}: because request {row.id} for it is {row.state.label}")
+
+
 def _find(metastore: Hive3Metastore, request_id: int) -> CompactionRequest | None:
     """The request of an id, where it is still ready for cleaning."""
     row = metastore.queue.find(request_id)
-    return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
+    return None if row is None or row.state is not State.READY_FOR_CLEANING else with_mark(row)
 
 
-def _with_mark(row: CompactionRequest) -> CompactionRequest:
+def with_mark(row: CompactionRequest) -> CompactionRequest:
     """The metastore's queue has no null for it: the mark 0, of a compaction of nothing but original files, reads so."""
     known = row.highest_write_id is not None or row.facts.outputs is None
     return row if known else replace(row, highest_write_id=0)

@@ -1,0 +1,93 @@
+"""Undoing with a metastore of Hive 3.1: under the lock of a compactor, and an exclusive one that no reader shares.
+
+A reader without a lock yet waits for it, lists the place after that, and reads the inputs: by any snapshot, for they
+are directories of single writes. So open transactions that hold no lock there do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from acidlib.engine.catalog import Catalog, require_unchanged
+from acidlib.engine.hive3.cleaning import require_no_compactor, with_mark
+from acidlib.engine.hive3.evidence import concerns, table_id
+from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
+from acidlib.engine.services import Services
+from acidlib.engine.target import Target
+from acidlib.engine.undo import HeldForUndo
+from acidlib.errors import ConflictError, MissingError, RefusedError
+from acidlib.metastore.compactor_locks import lock_place
+from acidlib.metastore.lock_rules import describe_holders
+from acidlib.model.request_facts import RequestFacts
+from acidlib.model.requests import CompactionRequest
+
+
+class Hive3Undoing:
+    """The requests of one metastore, in its own queue or in ours."""
+
+    def __init__(self, services: Services, metastore: Hive3Metastore) -> None:
+        self._services = services
+        self._metastore = metastore
+        self._catalog = Catalog(services, metastore.hms)
+
+    def find(self, request_id: int) -> CompactionRequest:
+        """The row of the queue or its history."""
+        row = self._metastore.queue.find(request_id)
+        if row is None:
+            raise MissingError(f"Cannot undo request {request_id}: because this queue has none of that number")
+        if not self._metastore.ours(row):
+            raise RefusedError(
+                f"Cannot undo the compaction of {row.full_name}: because request {request_id} is not of the metastore "
+                f"{self._metastore.name}"
+            )
+        return with_mark(row)
+
+    def target(self, request: CompactionRequest) -> Target:
+        """The very table that was compacted, where it lay."""
+        target = self._catalog.place(request)
+        if request.facts.table_id != table_id(target):
+            raise RefusedError(
+                f"Cannot undo the compaction of {target.name}: because the table was made anew or moved since"
+            )
+        return target
+
+    def known(self, request: CompactionRequest, target: Target) -> Sequence[CompactionRequest]:
+        """The rows about the table or partition."""
+        del target
+        return self._metastore.of_entity(request)
+
+    @contextmanager
+    def hold(self, request: CompactionRequest) -> Iterator[HeldForUndo]:
+        """The lock of a compactor, and a claim of the place."""
+        with lock_place(
+            self._metastore.hms,
+            self._metastore.beats,
+            database=request.database,
+            table=request.table,
+            partition=request.partition,
+            agent=self._services.worker_id,
+        ):
+            target = self.target(request)
+            with self._services.claim(target.location) as claim:
+                yield HeldForUndo(target=target, claim=claim)
+
+    def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
+        """Nobody holds a lock there, or waits for one: then nothing has to wait for us either."""
+        locks = [lock for lock in self._metastore.hms.show_locks() if concerns(lock, *request.entity)]
+        if locks:
+            held = describe_holders(locks)
+            raise ConflictError(f"Cannot undo the compaction of {target.name}: because its result may be read: {held}")
+
+    def without_readers(self, request: CompactionRequest) -> AbstractContextManager[None]:
+        """An exclusive lock on the place."""
+        return alone_with(self._services, self._metastore, *request.entity)
+
+    def assert_unmoved(self, request: CompactionRequest, target: Target) -> None:
+        """The table is that one, lies there, and Hive's own compactor is not at work."""
+        require_unchanged(target, self._catalog.whereabouts(request), "undo the compaction of")
+        require_no_compactor(self._metastore, request, target, "undo the compaction of")
+
+    def mark_undone(self, request: CompactionRequest, reason: str, facts: RequestFacts) -> None:
+        """In whichever queue it is."""
+        self._metastore.queue.mark_undone(request.id, reason, self._services.now_ms(), facts=facts)
