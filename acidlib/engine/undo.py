@@ -52,7 +52,10 @@ class Undoing(Protocol):
         """Hold the place. ConflictError while another works there."""
 
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
-        """ConflictError while somebody reads there, as far as that can be known."""
+        """ConflictError while somebody reads there, as far as that can be known, or a compactor is about to work there.
+
+        RefusedError where the result is known not to be the one that was published.
+        """
 
     def without_readers(self, request: CompactionRequest) -> AbstractContextManager[None]:
         """Around the moments in which something becomes or stops being visible."""

@@ -73,7 +73,8 @@ class Hive3Undoing:
                 yield HeldForUndo(target=target, claim=claim)
 
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
-        """Nobody holds a lock there, or waits for one: then nothing has to wait for us either."""
+        """Nobody holds a lock there, or waits for one: then nobody has to wait for us for long, either."""
+        require_no_compactor(self._metastore, request, target, "undo the compaction of")
         locks = [lock for lock in self._metastore.hms.show_locks() if concerns(lock, *request.entity)]
         if locks:
             held = describe_holders(locks)
