@@ -172,23 +172,25 @@ def _plan(services: Services, undoing: Undoing, request: CompactionRequest, targ
     request.require_understood("undo the compaction of", "inputs", "outputs", "write_ids", "generation")
     listing: Listing = list_location(services.fs(target.location), target.location, missing=RefusedError)
     for other in undoing.known(request, target):
-        again = other.id != request.id and other.facts.undone is None and set(_outputs(other)) & set(_outputs(request))
-        if again and (other.facts.published_ms or 0) >= (request.facts.published_ms or 0):
+        same = other.facts.undone is None and set(_outputs(other)) & set(_outputs(request))
+        if same and _is_later(other, request):
             raise _refused(request, f"request {other.id} has published {_outputs(other)[0]} since")
-    mark = request.highest_write_id
-    if mark is None:
-        raise _refused(request, "it recorded no high-water mark")
     plan = taking_back(
         listing,
         _outputs(request),
         target.write_ids(listing),
-        high_water_mark=mark,
         digest=request.facts.inputs,
         generation=target.generation(listing),
     )
     if isinstance(plan, NotTakenBack):
         raise _refused(request, plan.reason)
     return plan
+
+
+def _is_later(one: CompactionRequest, other: CompactionRequest) -> bool:
+    """Whether one request published after another: as far as that was noted, else by their numbers."""
+    there, here = one.facts.published_ms, other.facts.published_ms
+    return one.id > other.id if there is None or here is None else (there, one.id) > (here, other.id)
 
 
 def _require_published(request: CompactionRequest) -> None:

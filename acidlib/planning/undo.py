@@ -78,13 +78,13 @@ def taking_back(
     outputs: Collection[str],
     write_ids: ValidWriteIdList,
     *,
-    high_water_mark: int,
     digest: str | None,
     generation: Generation,
 ) -> TakingBack | NotTakenBack:
-    """What it takes to take back the results `outputs` of a compaction that recorded this mark and digest.
+    """What it takes to take back the results `outputs` of a compaction that noted this digest of its inputs.
 
-    Raises CorruptError for a directory whose name does not parse.
+    Nothing above the write ids of the result was an input of it. Raises CorruptError for a directory whose name does not
+    parse.
     """
     if not outputs:
         return NotTakenBack(reason="it published nothing")
@@ -94,20 +94,21 @@ def taking_back(
     for name in outputs:
         if name not in tops:
             return NotTakenBack(reason=f"{name} is not there any more")
-    newer = _newer(tops.difference(outputs), _range(outputs))
+    within = _range(outputs)
+    newer = _newer(tops.difference(outputs), within)
     if newer is not None:
         return NotTakenBack(reason=f"{newer} stands for rows of it: what was made of it would be left without it")
     before = without(listing, outputs)
     try:
         state = acid_state(
             before,
-            write_ids.for_compactor().capped(high_water_mark),
+            write_ids.for_compactor().capped(within[1]),
             generation=generation,
             ignore_empty_files=True,
         )
     except RefusedError as error:
         return NotTakenBack(reason=f"without it nothing could be read: {error}")
-    inputs = _inputs(before, state, write_ids, _range(outputs))
+    inputs = _inputs(before, state, write_ids, within)
     reason = _difference(inputs, digest)
     if reason is not None:
         return NotTakenBack(reason=reason)

@@ -81,7 +81,7 @@ class Hive3ReadyRequests(SqlReadyRequests):
         """The requests of this metastore, an earlier mark of a place before a later one."""
         for line in self._metastore.passed_over():
             self._services.progress.note(line)
-        rows = [with_mark(row) for row in super().ready()]
+        rows = [_with_mark(row) for row in super().ready()]
         self._places.expect(rows)
         return rows
 
@@ -212,10 +212,10 @@ def require_no_compactor(metastore: Hive3Metastore, request: CompactionRequest, 
 def _find(metastore: Hive3Metastore, request_id: int) -> CompactionRequest | None:
     """The request of an id, where it is still ready for cleaning."""
     row = metastore.queue.find(request_id)
-    return None if row is None or row.state is not State.READY_FOR_CLEANING else with_mark(row)
+    return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
 
 
-def with_mark(row: CompactionRequest) -> CompactionRequest:
+def _with_mark(row: CompactionRequest) -> CompactionRequest:
     """The metastore's queue has no null for it: the mark 0, of a compaction of nothing but original files, reads so."""
     known = row.highest_write_id is not None or row.facts.outputs is None
     return row if known else replace(row, highest_write_id=0)

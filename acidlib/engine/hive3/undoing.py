@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from acidlib.engine.catalog import Catalog, require_unchanged
-from acidlib.engine.hive3.cleaning import require_no_compactor, with_mark
+from acidlib.engine.hive3.cleaning import require_no_compactor
 from acidlib.engine.hive3.evidence import concerns, table_id
 from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
 from acidlib.engine.services import Services
@@ -41,7 +41,7 @@ class Hive3Undoing:
                 f"Cannot undo the compaction of {row.full_name}: because request {request_id} is not of the metastore "
                 f"{self._metastore.name}"
             )
-        return with_mark(row)
+        return row
 
     def target(self, request: CompactionRequest) -> Target:
         """The very table that was compacted, where it lay."""

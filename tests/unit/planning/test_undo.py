@@ -45,12 +45,11 @@ def plan(
     now: Listing,
     outputs: tuple[str, ...],
     digest: str | None,
-    mark: int = 3,
     write_ids: ValidWriteIdList | None = None,
     generation: Generation = HIVE3,
 ) -> TakingBack | NotTakenBack:
     ids = write_ids or all_committed("t", 100)
-    return taking_back(now, outputs, ids, high_water_mark=mark, digest=digest, generation=generation)
+    return taking_back(now, outputs, ids, digest=digest, generation=generation)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +71,10 @@ def test_readers_read_the_inputs_again(
     later = listing("delta_8_8_0", "delete_delta_9_9_0", modified=5.0)
     expected = TakingBack(result=tuple(sorted(outputs, key=len, reverse=True)), read=tuple(read), originals=originals)
     now = joined(joined(listing(*inputs), listing(*outputs)), later)
-    assert plan(now, outputs, digest, mark) == expected
+    assert plan(now, outputs, digest) == expected
     if inputs is OLD:  # what base_2 covers may come and go
-        assert plan(joined(now, listing("base_1", "delta_1_2")), outputs, digest, mark) == expected
-        assert plan(without(now, ["HIVE_UNION_SUBDIR_1"]), outputs, digest, mark) == expected
+        assert plan(joined(now, listing("base_1", "delta_1_2")), outputs, digest) == expected
+        assert plan(without(now, ["HIVE_UNION_SUBDIR_1"]), outputs, digest) == expected
 
 
 NOW = joined(listing(*DELTAS), listing(*BASE))
