@@ -83,8 +83,7 @@ def taking_back(
 ) -> TakingBack | NotTakenBack:
     """What it takes to take back the results `outputs` of a compaction that noted this digest of its inputs.
 
-    Nothing above the write ids of the result was an input of it. Raises CorruptError for a directory whose name does not
-    parse.
+    Nothing above the write ids of the result was an input of it. Raises CorruptError for a name that does not parse.
     """
     if not outputs:
         return NotTakenBack(reason="it published nothing")
