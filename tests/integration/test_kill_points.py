@@ -134,8 +134,13 @@ def test_killed_while_it_cleans(jobs: Jobs, tmp_path: Path, point: str, more: tu
     assert {row["state"] for row in jobs.shown().values()} == {"succeeded"}
 
 
-@pytest.mark.parametrize("then", ["undone again", "others come first"])
-@pytest.mark.parametrize("point", UNDOING)
+@pytest.mark.parametrize(
+    ("point", "then"),
+    [
+        *((point, "undone again") for point in UNDOING),
+        *((point, "others come first") for point in (Point.UNDO_MOVED, Point.UNDO_ASIDE)),
+    ],
+)
 def test_killed_while_it_undoes(jobs: Jobs, tmp_path: Path, point: str, then: str) -> None:
     """Until all of the result has left together, whoever comes next puts it back; from then on it is undone."""
     place = fixture("hive3/a_crud", tmp_path / "t")
