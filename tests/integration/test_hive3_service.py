@@ -1419,3 +1419,18 @@ def test_a_compaction_is_undone_unless_somebody_reads(both: Site) -> None:
     else:
         undone = anew.document["undo"]
         assert (anew.status, undone["state"], "made anew or moved" in undone["reason"]) == (0, "refused", True)
+
+
+def test_an_undo_that_died_is_put_back_before_readers_see_it(own: Site) -> None:
+    """By the next job, whatever that is about: the lock that keeps them away says where."""
+    laid, other = own.lay(), own.lay(name="other")
+    own.good("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
+    (request,) = own.rows()
+    assert killed_at(Point.UNDO_MOVED, lambda: own("undo", str(request["id"])))
+    assert laid.read(strict=False) != laid.as_hive_read_it()
+    assert not half_visible(own, laid)
+    own.good("initiator", "--table", other.full_name)
+    assert laid.read() == laid.as_hive_read_it()
+    assert own.client.locks() == []
+    assert own.good("undo", str(request["id"])).document["undo"]["state"] == "undone"
+    assert laid.read() == laid.as_hive_read_it()
