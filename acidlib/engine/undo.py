@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from acidlib.engine.leftovers import finish_claimed
@@ -21,19 +21,24 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.planning.undo import NotTakenBack, TakingBack, taking_back
 from acidlib.points import Point, passing
 from acidlib.report.undo import UndoResult, UndoState
-from acidlib.storage.held import Claim
 from acidlib.storage.listing import list_location
 from acidlib.storage.taking_back import UNDONE
 
 _PUBLISHED = (State.READY_FOR_CLEANING, State.SUCCEEDED, State.FAILED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldForUndo:
+class HeldForUndo(Protocol):
     """The place of a request, which no compactor or cleaner has meanwhile."""
 
-    target: Target
-    claim: Claim
+    @property
+    def target(self) -> Target:
+        """What is held, understood as of then."""
+
+    def without_readers(self) -> AbstractContextManager[None]:
+        """Around the moments in which something becomes or stops being visible."""
+
+    def assert_mine(self) -> None:
+        """Right before anything changes: ConflictError unless all is still held, and the table is the same one."""
 
 
 class Undoing(Protocol):
@@ -56,12 +61,6 @@ class Undoing(Protocol):
 
         RefusedError where the result is known not to be the one that was published.
         """
-
-    def without_readers(self, request: CompactionRequest) -> AbstractContextManager[None]:
-        """Around the moments in which something becomes or stops being visible."""
-
-    def assert_unmoved(self, request: CompactionRequest, target: Target) -> None:
-        """Right before anything changes: ConflictError when the table is another one, or a compactor is at it."""
 
     def mark_undone(self, request: CompactionRequest, reason: str, facts: RequestFacts) -> None:
         """Have the queue know."""
@@ -118,7 +117,7 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
         target, store = held.target, services.store(held.target.location)
         location = target.location
         store.require_taking_back(location)
-        for record in finish_claimed(store, location, lambda: undoing.without_readers(request)):
+        for record in finish_claimed(store, location, held.without_readers):
             what = f"publication of {', '.join(record.directories)} {record.outcome}"
             services.progress.note(what, place=target.name)
         now = undoing.find(request.id)
@@ -133,13 +132,8 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
             _note(undoing, now, reason)
             return replace(result, reason=reason, result=_outputs(now), moved_to=_aside(now))
         undoing.require_no_reader(now, target)
-        with undoing.without_readers(now):
+        with held.without_readers():
             plan = _plan(services, undoing, now, target)
-
-            def last_check() -> None:
-                held.claim.assert_mine()
-                undoing.assert_unmoved(now, target)
-
             store.take_back(
                 location,
                 plan.result,
@@ -148,7 +142,7 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
                 unique=services.unique(),
                 owner=services.worker_id,
                 now=services.clock(),
-                last_check=last_check,
+                last_check=held.assert_mine,
             )
         _note(undoing, now, reason)
         return _told(result, now, plan, reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, target_of
@@ -12,7 +13,24 @@ from acidlib.errors import MissingError, RefusedError
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.sql import SqlQueue
+from acidlib.storage.held import Claim
 from acidlib.storage.witness import is_there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """A directory that is claimed."""
+
+    target: Target
+    claim: Claim
+
+    def without_readers(self) -> AbstractContextManager[None]:
+        """As the caller has stated."""
+        return nullcontext()
+
+    def assert_mine(self) -> None:
+        """The claim is still ours; a directory is what it is."""
+        self.claim.assert_mine()
 
 
 class StandaloneUndoing:
@@ -53,7 +71,7 @@ class StandaloneUndoing:
         """A claim of the place."""
         target = self.target(request)
         with self._services.claim(target.location) as claim:
-            yield HeldForUndo(target=target, claim=claim)
+            yield _Held(target=target, claim=claim)
 
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
         """The result is the one that was published; whether somebody reads it nobody knows."""
@@ -63,15 +81,6 @@ class StandaloneUndoing:
                 f"Cannot undo the compaction of {target.name}: because its result is not there any more: it was "
                 "replaced, or the table was made anew"
             )
-
-    def without_readers(self, request: CompactionRequest) -> AbstractContextManager[None]:
-        """As the caller has stated."""
-        del request
-        return nullcontext()
-
-    def assert_unmoved(self, request: CompactionRequest, target: Target) -> None:
-        """A directory is what it is."""
-        del request, target
 
     def mark_undone(self, request: CompactionRequest, reason: str, facts: RequestFacts) -> None:
         """In our queue."""

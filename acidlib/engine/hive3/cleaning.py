@@ -36,7 +36,7 @@ def hive3_cleaning(services: Services, metastore: Hive3Metastore, options: Clean
     places = CleaningPlaces(catalog, lambda: None, lambda request_id: _find(metastore, request_id))
     requests = Hive3ReadyRequests(services, metastore, catalog, options, places)
 
-    def without_readers(request: CompactionRequest) -> AbstractContextManager[None]:
+    def without_readers(request: CompactionRequest) -> AbstractContextManager[object]:
         """As the publication itself: nobody reads or writes the table between two renames."""
         return alone_with(services, metastore, *request.entity)
 

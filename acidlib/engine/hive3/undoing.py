@@ -7,7 +7,7 @@ are directories of single writes. So open transactions that hold no lock there d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from acidlib.engine.catalog import Catalog, require_unchanged
 from acidlib.engine.hive3.cleaning import require_no_compactor
@@ -16,11 +16,12 @@ from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.engine.undo import HeldForUndo
-from acidlib.errors import ConflictError, MissingError, RefusedError
-from acidlib.metastore.compactor_locks import lock_place
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
+from acidlib.metastore.compactor_locks import CompactorLock, lock_place
 from acidlib.metastore.lock_rules import describe_holders
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest
+from acidlib.storage.held import Claim
 
 
 class Hive3Undoing:
@@ -67,10 +68,10 @@ class Hive3Undoing:
             table=request.table,
             partition=request.partition,
             agent=self._services.worker_id,
-        ):
+        ) as lock:
             target = self.target(request)
             with self._services.claim(target.location) as claim:
-                yield HeldForUndo(target=target, claim=claim)
+                yield _Held(self._services, self._metastore, self._catalog, request, target, claim=claim, lock=lock)
 
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
         """Nobody holds a lock there, or waits for one: then nobody has to wait for us for long, either."""
@@ -80,15 +81,53 @@ class Hive3Undoing:
             held = describe_holders(locks)
             raise ConflictError(f"Cannot undo the compaction of {target.name}: because its result may be read: {held}")
 
-    def without_readers(self, request: CompactionRequest) -> AbstractContextManager[None]:
-        """An exclusive lock on the place."""
-        return alone_with(self._services, self._metastore, *request.entity)
-
-    def assert_unmoved(self, request: CompactionRequest, target: Target) -> None:
-        """The table is that one, lies there, and Hive's own compactor is not at work."""
-        require_unchanged(target, self._catalog.whereabouts(request), "undo the compaction of")
-        require_no_compactor(self._metastore, request, target, "undo the compaction of")
-
     def mark_undone(self, request: CompactionRequest, reason: str, facts: RequestFacts) -> None:
         """In whichever queue it is."""
         self._metastore.queue.mark_undone(request.id, reason, self._services.now_ms(), facts=facts)
+
+
+class _Held:
+    """A place that is claimed, and locked against other compactors in the metastore."""
+
+    def __init__(
+        self,
+        services: Services,
+        metastore: Hive3Metastore,
+        catalog: Catalog,
+        request: CompactionRequest,
+        target: Target,
+        *,
+        claim: Claim,
+        lock: CompactorLock,
+    ) -> None:
+        self._services = services
+        self._metastore = metastore
+        self._catalog = catalog
+        self._request = request
+        self._claim = claim
+        self._locks = [lock]
+        self.target = target
+
+    @contextmanager
+    def without_readers(self) -> Iterator[None]:
+        """An exclusive lock on the place."""
+        exclusive = alone_with(self._services, self._metastore, *self._request.entity)
+        lock = exclusive.__enter__()
+        self._locks.append(lock)
+        try:
+            yield
+        finally:
+            self._locks.remove(lock)
+            try:
+                exclusive.__exit__(None, None, None)
+            except AcidError as error:
+                # what was taken back stays so
+                self._services.progress.note(str(error), place=self.target.name)
+
+    def assert_mine(self) -> None:
+        """Locks and claim are ours; the table is that one, lies there, and Hive's own compactor is not at work."""
+        for lock in self._locks:
+            lock.assert_alive()
+        self._claim.assert_mine()
+        require_unchanged(self.target, self._catalog.whereabouts(self._request), "undo the compaction of")
+        require_no_compactor(self._metastore, self._request, self.target, "undo the compaction of")
