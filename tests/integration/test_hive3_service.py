@@ -66,7 +66,7 @@ def hasty_metastore(servers: Servers) -> Metastore:
 
 @pytest.fixture
 def in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], object]], None]:
-    """Lets something happen once at a point of the next run: `run_unit_task` (at work), `publish` (renames follow)."""
+    """Lets something happen once in the next run: at `run_unit_task` (at work), at `publish` (renames follow)."""
 
     def arrange(point: str, action: Callable[[], object]) -> None:
         module = units if point == "run_unit_task" else rename_store
@@ -1215,6 +1215,11 @@ def test_who_lost_the_lock_publishes_nothing(
         assert visible(laid.location) == before
         assert laid.read() == laid.as_hive_read_it()
         assert made.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"]
+        if queue == OWN:  # nor is anything taken back
+            in_the_middle("take_back_published", lose)
+            undo = made("undo", str(made.rows()[-1]["id"])).document["undo"]
+            assert (undo["state"], "lock" in undo["reason"]) == ("conflict", True)
+            assert visible(laid.location) == ["base_0000004", *before]
         made.clean()
         assert visible(laid.location) == ["base_0000004"]
         assert laid.read() == laid.as_hive_read_it()
