@@ -47,6 +47,10 @@ class Point(StrEnum):
     REMOVED_ALL = "everything obsolete is removed"
     LITTER_REMOVED = "litter is removed"
     CLEANED = "the request is marked as cleaned"
+    UNDO_RECORDED = "what is taken back is recorded"
+    UNDO_MOVED = "a directory is taken back"
+    UNDO_ASIDE = "all that is taken back has left together"
+    UNDONE = "the request is marked as undone"
 
 
 _SIGNALS = {KILL_AT: signal.SIGKILL, STOP_AT: signal.SIGSTOP}

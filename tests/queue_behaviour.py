@@ -181,6 +181,26 @@ class QueueBehaviour:
             "w",
         )
 
+    def test_what_is_undone_has_failed_wherever_it_was(self, queue: SqlQueue) -> None:
+        for number, table in enumerate("abcd", start=1):
+            queue.enqueue(request(table=table), now_ms=1)
+            queue.claim_id(number, "w", 2)
+            if table != "d":
+                queue.mark_compacted(number, "w", 3, facts=RequestFacts(reason=table))
+        queue.mark_failed(2, "its rows differ", 4, worker_id=None)
+        queue.mark_cleaned(3, 4)
+        for number in (1, 2, 3):
+            queue.mark_undone(number, "undone by lena", 5, facts=RequestFacts(undone="_aside"))
+        with pytest.raises(ConflictError):
+            queue.mark_undone(4, "undone by lena", 5, facts=RequestFacts(undone="_aside"))
+        assert [(row.id, row.state, row.facts.undone, row.facts.reason, row.end_ms) for row in queue.show()] == [
+            (4, State.WORKING, None, None, None),
+            (3, State.FAILED, "_aside", "c", 4),
+            (2, State.FAILED, "_aside", "b", 4),
+            (1, State.FAILED, "_aside", "a", 5),
+        ]
+        assert {row.error_message for row in queue.in_states(State.FAILED)} == {"undone by lena"}
+
     def test_given_back_it_waits_again(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)

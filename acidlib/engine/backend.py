@@ -81,8 +81,11 @@ class HeldPlace(Protocol):
     def target(self) -> Target:
         """What is held, understood for good: what was written after it was taken is not committed."""
 
-    def start(self, high_water_mark: int) -> None:
-        """Note up to which write id this goes, before the first byte is written. ConflictError: not ours any more."""
+    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
+        """Note up to which write id this goes, before the first byte is written. ConflictError: not ours any more.
+
+        inputs  a digest of what is read, by which the result may be taken back later; see `planning.undo`
+        """
 
     def only_clean(self, high_water_mark: int) -> bool:
         """There is nothing to merge but something obsolete: have it cleaned. False when a cleaning waits already."""

@@ -117,7 +117,7 @@ class Cleaning:
     note_failure: Callable[[CompactionRequest, AcidError], None] | None = None
     check: Callable[[CompactionRequest, Target], None] | None = None
     unmoved: Callable[[CompactionRequest, Target], None] = lambda *_: None
-    without_readers: Callable[[CompactionRequest], AbstractContextManager[None]] = lambda _: nullcontext()
+    without_readers: Callable[[CompactionRequest], AbstractContextManager[object]] = lambda _: nullcontext()
     known_places: Callable[[], list[CompactionRequest]] = list
     together: int = 1
 

@@ -29,6 +29,7 @@ from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.stripes import part_bytes_on
+from acidlib.planning.undo import digest_of_inputs
 from acidlib.points import Point, passing
 from acidlib.report.log import WARNING
 from acidlib.report.results import CompactionResult, Outcome
@@ -172,7 +173,7 @@ class PlaceCompactor:
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return self._nothing_to_merge(found, held, plan)
-        held.start(plan.inputs.high_water_mark)
+        held.start(plan.inputs.high_water_mark, _digest(plan))
         passing(Point.STARTED)
         units = yield from self._units(plan)
         with self._staged(found.target) as stage:
@@ -387,6 +388,12 @@ def _is_unchanged(services: Services, place: ListedPlace) -> bool:
     except AcidError:
         return False
     return entry.is_directory and entry.modified == place.listing.modified
+
+
+def _digest(plan: Prepared) -> str:
+    """Of what is read, noted with the result."""
+    place, outputs = plan.place, [output.path for output in plan.inputs.outputs]
+    return digest_of_inputs(place.listing, place.state, place.write_ids, outputs)
 
 
 def _why(job: Job, inputs: CompactionInputs) -> str:

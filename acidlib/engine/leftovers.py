@@ -75,7 +75,7 @@ def took_long(request: CompactionRequest, now_ms: int) -> bool:
 
 
 def finish_publications(
-    services: Services, location: Location, alone: Callable[[], AbstractContextManager[None]] = nullcontext
+    services: Services, location: Location, alone: Callable[[], AbstractContextManager[object]] = nullcontext
 ) -> tuple[RolledForward, ...]:
     """Finish the publications of dead runs at a place, under a claim of our own. ConflictError while another works.
 
@@ -89,7 +89,7 @@ def finish_publications(
 
 
 def finish_claimed(
-    store: Store, location: Location, alone: Callable[[], AbstractContextManager[None]]
+    store: Store, location: Location, alone: Callable[[], AbstractContextManager[object]]
 ) -> tuple[RolledForward, ...]:
     """Finish the publications of dead runs at a claimed place.
 

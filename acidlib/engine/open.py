@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from acidlib.engine.alone.backend import StandaloneBackend
 from acidlib.engine.alone.cleaning import standalone_cleaning
+from acidlib.engine.alone.undoing import StandaloneUndoing
 from acidlib.engine.backend import Backend
 from acidlib.engine.cleaning import CleanerOptions, Cleaning
 from acidlib.engine.environment import Environment
 from acidlib.engine.hive3.backend import Hive3Backend
 from acidlib.engine.hive3.cleaning import hive3_cleaning
 from acidlib.engine.hive3.metastore import Hive3Metastore
+from acidlib.engine.hive3.undoing import Hive3Undoing
 from acidlib.engine.hive4.backend import Hive4Backend
 from acidlib.engine.hive4.cleaning import hive4_cleaning
 from acidlib.engine.hive4.metastore import MIN_HISTORY, POOL, Hive4Metastore
 from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation
+from acidlib.engine.undo import Undoing
+from acidlib.errors import RefusedError
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import options_from_settings
@@ -29,6 +33,10 @@ from acidlib.queue.locks import Service
 from acidlib.settings import Settings, parse_duration
 
 TXN_TIMEOUT = "metastore.txn.timeout"
+NO_UNDO_IN_HIVE4 = (
+    "Cannot undo a compaction with a metastore of Hive 4: because a transaction that has committed shows the result, "
+    "and no call takes a commit back: readers, and every cleaner, go by it"
+)
 
 
 @contextmanager
@@ -60,6 +68,23 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
             # Hive's own cleaner waits meanwhile, where it works on the same queue
             with hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):
                 yield hive3_cleaning(services, metastore, options)
+
+
+@contextmanager
+def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> Iterator[Undoing]:
+    """What undoes a compaction. RefusedError with a metastore of Hive 4."""
+    if not where.metastore:
+        with where.queue() as queue:
+            yield StandaloneUndoing(services, queue)
+        return
+    with where.connect() as hms, _heartbeater(where, hms) as beats:
+        if hms.generation is Generation.HIVE4:
+            raise RefusedError(NO_UNDO_IN_HIVE4)
+        with hive3_metastore(where, hms, beats) as metastore, ExitStack() as stack:
+            if not dry_run:
+                # Hive's own cleaner waits meanwhile, where it works on the same queue
+                stack.enter_context(metastore.queue.alone(Service.CLEANER))
+            yield Hive3Undoing(services, metastore)
 
 
 @contextmanager

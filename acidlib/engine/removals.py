@@ -13,9 +13,10 @@ from acidlib.planning.clean import Removal
 from acidlib.points import Point, passing
 from acidlib.report.decisions import RemovedPath
 from acidlib.storage.held import Claim
-from acidlib.storage.litter import Litter, find_litter
+from acidlib.storage.litter import TAKEN_BACK, Litter, find_litter
 from acidlib.storage.removing import OUT_OF_SIGHT, measure, remove_paths
 from acidlib.storage.staging import made_as
+from acidlib.storage.taking_back import UNDONE
 
 
 class Pace:
@@ -158,4 +159,6 @@ def litter_at(services: Services, location: Location) -> tuple[RemovedPath, ...]
 
 
 def _reason(litter: Litter) -> str:
+    if litter.name.startswith(UNDONE):
+        return f"{TAKEN_BACK}, {litter.idle_seconds / 3600:.0f} hours ago"
     return f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago"

@@ -73,11 +73,12 @@ class SqlHeldPlace:
         self._request = request
         self._claim = claim
         self._mark: int | None = None
+        self._inputs: str | None = None
         self.target = target
 
-    def start(self, high_water_mark: int) -> None:
-        """Remember the mark: the queue is told of it with the result, for nobody asks before there is one."""
-        self._mark = high_water_mark
+    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
+        """Remember both: the queue is told of them with the result, for nobody asks before there is one."""
+        self._mark, self._inputs = high_water_mark, inputs
 
     def only_clean(self, high_water_mark: int) -> bool:
         """A request to clean only, unless one waits for this place already.
@@ -122,7 +123,7 @@ class SqlHeldPlace:
 
     def _mark_compacted(self, directories: tuple[str, ...]) -> None:
         now_ms = self._services.now_ms()
-        facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms)
+        facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms, inputs=self._inputs)
         self._queue.mark_compacted(
             self._request.id, self._services.worker_id, now_ms, highest_write_id=self._mark, facts=facts
         )

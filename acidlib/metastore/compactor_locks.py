@@ -157,18 +157,21 @@ def publication_lock(
         yield lock
 
 
-def release_dead_locks(hms: Hms, *, timeout_seconds: float, agent: str) -> tuple[HeldLock, ...]:
+def release_dead_locks(
+    hms: Hms, *, timeout_seconds: float, agent: str, may_go: Callable[[HeldLock], bool] = lambda _: True
+) -> tuple[HeldLock, ...]:
     """Drop the locks that killed compactors left, on whatever table; they are returned.
 
-    For Hive 3.1, which drops them by itself only while its initiator is on (`hive.compactor.initiator.on`).
-    `timeout_seconds` is the metastore's for transactions.
+    `may_go` is asked of each first, and may mend what it keeps others from. For Hive 3.1, which drops them by itself
+    only while its initiator is on (`hive.compactor.initiator.on`). `timeout_seconds` is the metastore's for
+    transactions.
     """
     probe = LockComponent(type=LockType.SHARED_READ, database=PLACES, table="clock")
     # its first heartbeat has the time of the metastore's database, by which those of the other locks are judged
     probe_id = _request_lock(hms, probe, _unique_agent(agent))[0]
     try:
         locks = hms.show_locks()
-        return _drop_dead_locks(hms, locks, locks, lock_id=probe_id, timeout_seconds=timeout_seconds)
+        return _drop_dead_locks(hms, locks, locks, lock_id=probe_id, timeout_seconds=timeout_seconds, may_go=may_go)
     finally:
         with suppress(AcidError):  # the server drops it, or the next call of this function
             hms.unlock(probe_id)
@@ -235,13 +238,20 @@ def _wait_until_granted(
 
 
 def _drop_dead_locks(
-    hms: Hms, suspects: tuple[HeldLock, ...], locks: tuple[HeldLock, ...], *, lock_id: int, timeout_seconds: float
+    hms: Hms,
+    suspects: tuple[HeldLock, ...],
+    locks: tuple[HeldLock, ...],
+    *,
+    lock_id: int,
+    timeout_seconds: float,
+    may_go: Callable[[HeldLock], bool] = lambda _: True,
 ) -> tuple[HeldLock, ...]:
     """Drop those of the suspects that are dead, by the database's time: that of the heartbeat of our own lock."""
     now_ms = next((lock.heartbeat_ms for lock in locks if lock.lock_id == lock_id), None)
     if now_ms is None:
         return ()
-    dead = dead_locks(suspects, now_ms=now_ms, timeout_seconds=timeout_seconds, has_ended=has_ended)
+    found = dead_locks(suspects, now_ms=now_ms, timeout_seconds=timeout_seconds, has_ended=has_ended)
+    dead = tuple(lock for lock in found if may_go(lock))
     for dead_id in {lock.lock_id for lock in dead}:
         hms.unlock(dead_id)
     return dead

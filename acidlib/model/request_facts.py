@@ -48,6 +48,8 @@ class RequestFacts:
     lock_tries      how often two renames could not be made because readers held the table
     outputs         the directories that were published; empty where only something had to be cleaned
     published_ms    when they were
+    inputs          a digest of what they were made of, see `planning.undo`
+    undone          the directory of the place in which they lie since they were taken back
     evidence        by directory, which transactions and locks existed when it was published or first seen (Hive 3.1);
                     the empty name stands for the publication itself, where it left nothing
     table_id        which table, at which place, the evidence is of
@@ -71,6 +73,8 @@ class RequestFacts:
     lock_tries: int = 0
     outputs: tuple[str, ...] | None = None
     published_ms: int | None = None
+    inputs: str | None = None
+    undone: str | None = None
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     table_id: str | None = None
     first_seen: Mapping[str, float] = field(default_factory=dict)
@@ -165,6 +169,8 @@ _STORED = {
     "lock_tries": _Stored("acidlib.lock.tries", int),
     "outputs": _Stored("acidlib.outputs", _names_of, ",".join),
     "published_ms": _Stored("acidlib.published.ms", int),
+    "inputs": _Stored("acidlib.inputs"),
+    "undone": _Stored("acidlib.undone"),
     "evidence": _Stored("acidlib.evidence", _evidence_of, _format_evidence),
     "table_id": _Stored("acidlib.table.id"),
     "first_seen": _Stored("acidlib.first.seen", _times_of, json.dumps),

@@ -20,7 +20,18 @@ from acidlib.queue.purging import of_those_with_too_many
 from acidlib.queue.reader import QueueReader
 from acidlib.queue.rows import Unreadable
 from acidlib.queue.rules import Retention, duplicate_reason, gives_way, rows_to_purge
-from acidlib.queue.statements import change_one, complete, in_line, in_state, move, not_ours, of_entity, owned, whose
+from acidlib.queue.statements import (
+    change_ended,
+    change_one,
+    complete,
+    in_line,
+    in_state,
+    move,
+    not_ours,
+    of_entity,
+    owned,
+    whose,
+)
 
 _SERVICE_WAIT_SECONDS = 1
 
@@ -160,6 +171,23 @@ class SqlQueue(QueueReader):
     ) -> None:
         """Moves a request to the history as refused; see `mark_failed`."""
         self._complete(request_id, State.REFUSED, now_ms, reason=reason, worker_id=worker_id, facts=facts)
+
+    def mark_undone(self, request_id: int, reason: str, now_ms: int, *, facts: RequestFacts) -> None:
+        """Ends a request whose result was taken back as failed, with more facts: nobody cleans after it.
+
+        It is ready for cleaning, or has succeeded or failed before. Raises `ConflictError` where it has not.
+        """
+        tables = self._tables
+
+        def work(connection: Connection) -> None:
+            now = self._now_ms(connection, now_ms)
+            if complete(
+                connection, tables, [request_id], None, State.FAILED, reason=reason, now_ms=now, facts=facts
+            ):  # fmt: skip
+                return
+            change_ended(connection, tables.history, request_id, State.FAILED, reason=reason, facts=facts)
+
+        self._database.write("write to", work)
 
     def mark_cleaned(self, request_id: int, now_ms: int, *, up_to: int | None = None) -> None:
         """Moves a request that was ready for cleaning to the history as succeeded.

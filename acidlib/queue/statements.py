@@ -162,6 +162,30 @@ def change_one(
         raise not_ours(request_id)
 
 
+def change_ended(
+    connection: Connection,
+    history: RequestTable,
+    request_id: int,
+    state: State,
+    *,
+    reason: str,
+    facts: RequestFacts,
+) -> None:
+    """Gives a row of the history that has succeeded or failed another state and reason, and adds or replaces facts.
+
+    Raises ConflictError where there is none.
+    """
+    ended = history.column("STATE").in_([State.SUCCEEDED.value, State.FAILED.value])
+    rows, parameters = NamedRows.of(history, ended), whose(request_id)
+    row = connection.execute(rows.select, parameters).one_or_none()
+    if row is None:
+        raise not_ours(request_id)
+    before = history.request(row)
+    changed = replace(before, state=state, error_message=reason, facts=before.facts.updated(facts))
+    values = history.values(changed, "state", "error_message", "facts")
+    connection.execute(rows.update, {**values, **parameters})
+
+
 def complete(
     connection: Connection,
     tables: QueueTables,

@@ -18,6 +18,7 @@ from acidlib.storage.claims import CLAIM_DIRECTORY, read_claim
 from acidlib.storage.filesystem import Entry, FileSystem
 from acidlib.storage.removing import OUT_OF_SIGHT, TRASH
 from acidlib.storage.staging import PUBLISH_RECORD, STAGING_MARKER, STAGING_PREFIX
+from acidlib.storage.taking_back import UNDONE
 
 LITTER_SECONDS = 86_400.0
 """How long nothing must have been modified in what is called litter."""
@@ -27,9 +28,10 @@ HIVE_STAGING_PREFIX = ".hive-staging"
 
 _UNFINISHED_TRASH = re.compile(re.escape(TRASH) + r"\.[0-9a-f]{32}\.tmp")
 
-_NAMED_SO = (OUT_OF_SIGHT, f"{CLAIM_DIRECTORY}.", STAGING_PREFIX, f"{TRASH}.")
+_NAMED_SO = (OUT_OF_SIGHT, UNDONE, f"{CLAIM_DIRECTORY}.", STAGING_PREFIX, f"{TRASH}.")
 
 _FOREIGN = ("staging of a compaction", "staging of a query")
+TAKEN_BACK = "the result of a compaction that was undone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +73,12 @@ def find_litter(
     *,
     now: float,
 ) -> tuple[Litter, ...]:
-    """Staging directories and unfinished claims of dead runs in a partition that may be removed.
+    """Staging directories and unfinished claims of dead runs in a partition that may be removed, and undone results.
 
     Only what carries our marker or the name of a claim, or is empty, and in which nothing was modified for
-    `LITTER_SECONDS`; and what a cleaner took out of sight, at once. Never one with a publication record (that is
-    finished first). The caller has made sure that nobody else holds a live claim on the partition.
+    `LITTER_SECONDS` (a result that was undone: since then); and what a cleaner took out of sight, at once. Never one
+    with the record of a publication that is to be finished. The caller has made sure that nobody else holds a live
+    claim on the partition.
     """
     found = (_as_litter(fs, location, entry, now) for entry in fs.list_directory(str(location), missing=ConflictError))
     return tuple(
@@ -96,11 +99,13 @@ def _as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> 
         return _claim_as_litter(fs, location, entry, now)
     if entry.is_directory and _UNFINISHED_TRASH.fullmatch(entry.name):
         return _unfinished_trash(fs, location, entry, now)
-    if not entry.is_directory or not entry.name.startswith(STAGING_PREFIX):
+    if not entry.is_directory or not entry.name.startswith((STAGING_PREFIX, UNDONE)):
         return None
     found = _contents(fs, location, entry)
     if found is None:
         return None
+    if entry.name.startswith(UNDONE):
+        return Litter(name=entry.name, bytes=found.bytes, idle_seconds=now - found.modified)
     if STAGING_MARKER not in found.names and not all(name.startswith(f"{STAGING_MARKER}.") for name in found.names):
         return None  # not ours: a run that died before its marker was whole leaves at most the marker's first half
     return Litter(name=entry.name, bytes=found.bytes, idle_seconds=now - found.modified)
@@ -136,9 +141,9 @@ def find_orphans(
     """The orphans in a table or partition in which nothing was modified for `idle_seconds`; in the order of names.
 
     Staging is recognised by its name: `_tmp_…` is what compactors write to, Hive's and this one, `.hive-staging…` what
-    Hive's queries do. A result is an orphan when the transaction of its `_vT` is known to be aborted. Staging with the
-    record of a publication, which the next run finishes, is none. The caller has made sure that no other run holds a
-    live claim on the place. Raises ConflictError when the place is gone.
+    Hive's queries do. A result is an orphan when the transaction of its `_vT` is known to be aborted, or when it was
+    undone. Staging with the record of a publication, which the next run finishes, is none. The caller has made sure
+    that no other run holds a live claim on the place. Raises ConflictError when the place is gone.
     """
     found = []
     for entry in fs.list_directory(str(location), missing=ConflictError):
@@ -156,6 +161,8 @@ def _what(name: str, txns: ValidTxnList) -> str | None:
         return _FOREIGN[0]
     if name.startswith(HIVE_STAGING_PREFIX):
         return _FOREIGN[1]
+    if name.startswith(UNDONE):
+        return TAKEN_BACK
     parsed = parse_directory(name, Generation.HIVE4)
     if parsed is not None and parsed.visibility_txn and txns.is_txn_aborted(parsed.visibility_txn):
         return f"the result of transaction {parsed.visibility_txn}, which was aborted"
@@ -171,7 +178,7 @@ def _measured(fs: FileSystem, location: Location, entry: Entry, what: str, now: 
     found = _contents(fs, location, entry)
     if found is None:
         return None
-    if STAGING_MARKER in found.names:
+    if STAGING_MARKER in found.names and what != TAKEN_BACK:
         what = "staging of a dead run of this engine"
     return Orphan(path=entry.name, bytes=found.bytes, idle_seconds=now - found.modified, reason=what)
 
@@ -187,7 +194,7 @@ def _contents(fs: FileSystem, location: Location, entry: Entry) -> _Contents | N
     except AcidError:
         return None
     names = frozenset(item.path for item in tree)
-    if PUBLISH_RECORD in names:
+    if PUBLISH_RECORD in names and not entry.name.startswith(UNDONE):  # nobody finishes that one
         return None
     return _Contents(
         names=names,

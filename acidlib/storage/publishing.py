@@ -57,7 +57,7 @@ def publish(
     """
     if not 1 <= len(directories) <= 2:
         raise ValueError(f"one or two directories are published together, not {len(directories)}")
-    ordered = tuple(sorted(directories, key=_publication_order))
+    ordered = tuple(sorted(directories, key=publication_order))
     sealed = tuple(_seal(fs, location, staging, directory) for directory in ordered)
     fs.sync(staging)
     passing(Point.SEALED)
@@ -90,7 +90,7 @@ def publish_hidden(
     Otherwise as `publish`. Until the commit no reader takes them, so a failure between two renames needs no record:
     those that have been renamed are taken back.
     """
-    ordered = tuple(sorted(directories, key=_publication_order))
+    ordered = tuple(sorted(directories, key=publication_order))
     for directory in ordered:
         parsed = parse_directory(directory.name, Generation.HIVE4)
         if parsed is None or parsed.visibility_txn == 0:
@@ -121,7 +121,7 @@ def take_back(fs: FileSystem, location: Location, names: tuple[str, ...]) -> Non
             fs.remove_tree(str(location), name)
 
 
-def _publication_order(directory: StagedDirectory) -> tuple[bool, str]:
+def publication_order(directory: StagedDirectory) -> tuple[bool, str]:
     parsed = parse_directory(directory.name, Generation.HIVE4)
     if parsed is None:
         raise ValueError(f"{directory.name!r} is not the name of an ACID directory")

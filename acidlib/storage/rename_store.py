@@ -21,6 +21,7 @@ from acidlib.storage.staging import (
     revoke_others,
 )
 from acidlib.storage.store import Attempt, Holder
+from acidlib.storage.taking_back import take_back_published
 from acidlib.storage.unfinished import RolledForward, roll_forward, unfinished_publications
 
 
@@ -63,6 +64,26 @@ class RenameStore:
 
     def trash_place(self, location: Location) -> str:
         return f"{location}/{TRASH}"
+
+    def take_back(
+        self,
+        location: Location,
+        directories: tuple[str, ...],
+        *,
+        aside: str,
+        inputs: tuple[str, ...],
+        unique: str,
+        owner: str,
+        now: float,
+        last_check: Callable[[], None],
+    ) -> None:
+        staging = create_staging(self._fs, location, unique=unique, owner=owner, now=now)
+        take_back_published(
+            self._fs, location, directories, staging=staging, aside=aside, inputs=inputs, last_check=last_check
+        )
+
+    def require_taking_back(self, location: Location) -> None:
+        pass
 
     def remove(self, location: Location, relative: str) -> None:
         self._fs.remove_tree(str(location), relative)

@@ -122,6 +122,27 @@ class Store(Protocol):
     def trash_place(self, location: Location) -> str:
         """Where that is, in words; RefusedError as for `trash`. Makes nothing."""
 
+    def take_back(
+        self,
+        location: Location,
+        directories: tuple[str, ...],
+        *,
+        aside: str,
+        inputs: tuple[str, ...],
+        unique: str,
+        owner: str,
+        now: float,
+        last_check: Callable[[], None],
+    ) -> None:
+        """Have readers pass over directories that were published, all at once as far as a later run can tell.
+
+        They lie in the directory `aside` of the place from then on; otherwise as `take_back_published` of
+        `taking_back`. `unique`, `owner` and `now` are those of a stage. RefusedError where nothing can be renamed.
+        """
+
+    def require_taking_back(self, location: Location) -> None:
+        """Raises RefusedError where `take_back` would."""
+
     def remove(self, location: Location, relative: str) -> None:
         """Remove a file or directory of a place, by its relative path; of what a run has staged nothing stays behind.
 

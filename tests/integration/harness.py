@@ -28,7 +28,7 @@ from servers.java import SMALL
 from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.engine.spark import SparkRunner, SparkSession, hadoop_in_jvm
-from acidlib.jobs import cleaner, initiator, major_compact, minor_compact, show_compactions, show_place, status
+from acidlib.jobs import cleaner, initiator, major_compact, minor_compact, show_compactions, show_place, status, undo
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage import rename_store
 
@@ -43,6 +43,7 @@ COMMANDS: dict[str, click.Command] = {
     "show_compactions": show_compactions.main,
     "status": status.main,
     "show_place": show_place.main,
+    "undo": undo.main,
 }
 
 

@@ -120,6 +120,23 @@ def test_killed_while_it_compacts(
         assert rows(hdfs, case.table, tmp_path) == before, case
 
 
+def test_killed_while_it_undoes(hdfs: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = cases(hdfs, tmp_path, (Point.UNDO_MOVED, Point.UNDO_ASIDE))
+    before, there = rows(hdfs, killed[0].table, tmp_path), entries(hdfs, killed[0].table)
+    for case in killed:
+        case.jobs.good("minor_compact", "--location", str(case.table), *ALL, *TWO_RENAMES)
+    kill(killed, tmp_path, "undo", "1", "--nobody-reads", at_table=False)
+    for case in killed:
+        assert case.jobs.good("undo", "1", "--nobody-reads").document["undo"]["state"] == "undone"
+        assert rows(hdfs, case.table, tmp_path) == before, case
+        assert [name for name in entries(hdfs, case.table) if name[0] != "_"] == there
+        assert case.jobs.good("cleaner", *NOW).document["cleanings"] == []
+    monkeypatch.setattr(AROUND, "clock", lambda: time.time() + 3 * DAYS)
+    for case in killed:
+        case.jobs.good("cleaner", *NOW)
+        assert entries(hdfs, case.table) == there
+
+
 def test_killed_while_it_cleans(hdfs: Hdfs, tmp_path: Path, jobs: Jobs) -> None:
     killed = cases(hdfs, tmp_path, (Point.REMOVED_ONE, Point.REMOVED_ALL))
     before = rows(hdfs, killed[0].table, tmp_path)

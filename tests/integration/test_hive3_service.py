@@ -66,7 +66,7 @@ def hasty_metastore(servers: Servers) -> Metastore:
 
 @pytest.fixture
 def in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], object]], None]:
-    """Lets something happen once at a point of the next run: `run_unit_task` (at work), `publish` (renames follow)."""
+    """Lets something happen once in the next run: at `run_unit_task` (at work), at `publish` (renames follow)."""
 
     def arrange(point: str, action: Callable[[], object]) -> None:
         module = units if point == "run_unit_task" else rename_store
@@ -1215,6 +1215,11 @@ def test_who_lost_the_lock_publishes_nothing(
         assert visible(laid.location) == before
         assert laid.read() == laid.as_hive_read_it()
         assert made.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"]
+        if queue == OWN:  # nor is anything taken back
+            in_the_middle("take_back_published", lose)
+            undo = made("undo", str(made.rows()[-1]["id"])).document["undo"]
+            assert (undo["state"], "lock" in undo["reason"]) == ("conflict", True)
+            assert visible(laid.location) == ["base_0000004", *before]
         made.clean()
         assert visible(laid.location) == ["base_0000004"]
         assert laid.read() == laid.as_hive_read_it()
@@ -1364,3 +1369,73 @@ def test_beside_hives_own_initiator_and_cleaner_every_request_ends_once(jobs: Jo
             for place in laid.places():
                 assert len(visible(place)) == 1
         assert made.components() == (Counter(), Counter())
+
+
+def test_a_compaction_is_undone_unless_somebody_reads(both: Site) -> None:
+    """An open transaction without a lock there is in nobody's way; the next compaction is as the first was."""
+    laid = both.lay()
+    before = visible(laid.location)
+    ran = both.good("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
+    result = ran.compactions[0]["output_directories"]
+    assert len(result) == 2
+    laid.insert((9, "late", 9.0))
+    both.client.open()
+    rows = laid.read()
+    (request,) = both.rows()
+    undo = ("undo", str(request["id"]))
+    busy = both.client.ask(both.database, laid.name)
+    asked = [both(*undo, *how).document["undo"] for how in ((), ("--dry-run",))]
+    assert {(entry["state"], entry["reason"]) for entry in asked} == {
+        ("conflict", f"Cannot undo the compaction of {laid.full_name}: because request {busy} for it is initiated")
+    }
+    both.sql("DELETE FROM compaction_queue WHERE cq_id = %s", busy)
+    for reader in (both.client.reading(both.database, laid.name), both.client.reading(both.database)):
+        held = both(*undo)
+        assert (held.status, held.document["undo"]["state"]) == (1, "conflict")
+        assert f"by {USER} on {HOST}" in held.document["undo"]["reason"]
+        assert both(*undo, "--dry-run").document["undo"]["reason"] == held.document["undo"]["reason"]
+        both.client.unlock(reader)
+    assert set(result) <= set(visible(laid.location))
+    done = both.good(*undo).document["undo"]
+    assert (done["state"], sorted(done["result"])) == ("undone", sorted(result))
+    assert [name for name in visible(laid.location) if name in before] == before
+    assert laid.read() == rows
+    assert both.client.locks() == []
+    assert both.states() == ["failed"]
+    assert both.rows()[0]["error_message"].startswith("undone by ")
+    assert both.hive_shows() == (["failed"] if both.hives_queue else [])
+    assert both.good(*undo).document["undo"]["state"] == "already undone"
+    both.clean()
+    both.good("major_compact", "--table", laid.full_name)
+    assert laid.read() == rows
+    both.clean()
+    assert laid.read() == rows
+    assert both.states() == ["failed", "ready for cleaning"]
+    for txn in both.client.transactions():
+        both.client.abort(txn)
+    both.clean()
+    assert laid.read() == rows
+    assert both.states() == ["failed", "succeeded"]
+    second = str(both.rows()[1]["id"])
+    both.client.make_again(both.database, laid.name)
+    anew = both("undo", second)
+    if both.hives_queue:  # Hive drops the rows of a table with it
+        assert (anew.status, anew.error["kind"]) == (1, "missing")
+    else:
+        undone = anew.document["undo"]
+        assert (anew.status, undone["state"], "made anew or moved" in undone["reason"]) == (0, "refused", True)
+
+
+def test_an_undo_that_died_is_put_back_before_readers_see_it(own: Site) -> None:
+    """By the next job, whatever that is about: the lock that keeps them away says where."""
+    laid, other = own.lay(), own.lay(name="other")
+    own.good("minor_compact", "--table", laid.full_name, *TWO_RENAMES)
+    (request,) = own.rows()
+    assert killed_at(Point.UNDO_MOVED, lambda: own("undo", str(request["id"])))
+    assert laid.read(strict=False) != laid.as_hive_read_it()
+    assert not half_visible(own, laid)
+    own.good("initiator", "--table", other.full_name)
+    assert laid.read() == laid.as_hive_read_it()
+    assert own.client.locks() == []
+    assert own.good("undo", str(request["id"])).document["undo"]["state"] == "undone"
+    assert laid.read() == laid.as_hive_read_it()

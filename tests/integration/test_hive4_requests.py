@@ -22,7 +22,7 @@ from acidlib.metastore.values import TxnType
 from acidlib.model.requests import State
 from integration.harness import use_runner
 from integration.hive4_alter import drop_partition
-from integration.hive4_jobs import Service
+from integration.hive4_jobs import Service, only_line
 from integration.hive4_model import COLUMNS, CRUD, ROW, Lake, rows
 from integration.metastore_writes import NewTable
 
@@ -58,7 +58,9 @@ def test_aborted_rows_stay_out_when_the_metastore_cuts_its_list(lake: Lake, serv
     """Once nothing that committed is remembered, Hive 4 ends the list at the first aborted write id."""
     reader = lake.open()
     made = lake.table("cut", (*CRUD, *ABORTED))
-    service.compact(made)
+    (compacted,) = service.compact(made).compactions
+    undo = service("undo", str(compacted["id"]))
+    assert (undo.status, undo.error["kind"], "no call takes a commit back" in only_line(undo)) == (1, "refused", True)
     lake.hms.commit_txn(reader, TxnType.DEFAULT)
     assert until(lambda: ":6:" not in lake.write_ids(made), 45)
     service.clean("--table", made.full)

@@ -44,6 +44,7 @@ CLEANING = [
     Point.LITTER_REMOVED,
     Point.CLEANED,
 ]
+UNDOING = [Point.UNDO_RECORDED, Point.UNDO_MOVED, f"{Point.UNDO_MOVED}:2", Point.UNDO_ASIDE, Point.UNDONE]
 # by the name of a job, what it is given, and the table
 RUNS = {
     "major": ("major_compact", (), "hive3/a_crud", COMMON),
@@ -133,6 +134,42 @@ def test_killed_while_it_cleans(jobs: Jobs, tmp_path: Path, point: str, more: tu
     assert {row["state"] for row in jobs.shown().values()} == {"succeeded"}
 
 
+@pytest.mark.parametrize(
+    ("point", "then"),
+    [
+        *((point, "undone again") for point in UNDOING),
+        *((point, "others come first") for point in (Point.UNDO_MOVED, Point.UNDO_ASIDE)),
+    ],
+)
+def test_killed_while_it_undoes(jobs: Jobs, tmp_path: Path, point: str, then: str) -> None:
+    """Until all of the result has left together, whoever comes next puts it back; from then on it is undone."""
+    place = fixture("hive3/a_crud", tmp_path / "t")
+    rows, before = read(place, strict=False), visible(place)
+    jobs.good("minor_compact", "--location", place, *RUN, *TWO_RENAMES)
+    undo = ("undo", "1", "--nobody-reads")
+    assert killed_at(point, lambda: jobs(*undo))
+    seen = read(place, strict=False)
+    assert all(row in seen for row in rows)  # at worst a reader sees too much
+    assert (seen != rows) is (point == Point.UNDO_MOVED)
+    is_undone = point in (Point.UNDO_ASIDE, Point.UNDONE)
+    with pytest.MonkeyPatch.context() as patch:
+        at_time(patch, DAYS / 24)
+        if then == "others come first":
+            jobs.good("cleaner", "--retention", "0s")
+            assert read(place) == rows
+        state = jobs.good(*undo).document["undo"]["state"]
+    if point is Point.UNDONE:
+        assert state == "already undone"
+    elif then == "others come first" and not is_undone:
+        assert state == "refused"  # the cleaner has put it back, and what it was made of is gone
+    else:
+        assert state == "undone"
+        assert visible(place) == before
+        assert [row["state"] for row in jobs.shown().values()] == ["failed"]
+    assert read(place) == rows
+    settle(jobs, place, "minor_compact", TWO_RENAMES, rows)
+
+
 def test_killed_after_the_initiator_queued(jobs: Jobs, tmp_path: Path) -> None:
     place = fixture("hive3/a_crud", tmp_path / "t")
     rows = read(place, strict=False)
@@ -147,5 +184,5 @@ def test_killed_after_the_initiator_queued(jobs: Jobs, tmp_path: Path) -> None:
 
 def test_every_point_is_tried() -> None:
     """But for the commit of a transaction, which needs a metastore."""
-    tried = {Point(str(case).partition(":")[0]) for case in (*PAIR, *CLEANING, Point.QUEUED)}
+    tried = {Point(str(case).partition(":")[0]) for case in (*PAIR, *CLEANING, *UNDOING, Point.QUEUED)}
     assert set(Point) - tried == {Point.COMMITTED}

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 import click
@@ -29,6 +30,7 @@ from acidlib.report.run_report import JsonForm, RunFacts, SetValue
 from acidlib.report.show import show_document
 from acidlib.report.status import status_document
 from acidlib.report.text import json_text
+from acidlib.report.undo import UndoResult, UndoState
 
 PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
 FACTS = RunFacts(start_ms=1, end_ms=2, settings=(SetValue(name="n", value="v", source="--set"),))
@@ -113,11 +115,19 @@ def show_place() -> dict[str, Any]:
     return document
 
 
+def undo() -> dict[str, Any]:
+    result = UndoResult(id=1, **PLACE, type="major", state=UndoState.UNDONE, reason="undone by a person")
+    about = {"job": "undo", "version": "1", "run_id": "r"}
+    document: dict[str, Any] = json.loads(json_text(about | FACTS.document() | {"undo": result.document()}))
+    return document
+
+
 PRODUCED = {
     "major_compact, minor_compact": compaction,
     "initiator": initiator,
     "cleaner": cleaner,
     "show_place": show_place,
+    "undo": undo,
     "show_compactions": shown,
     "doctor": lambda: checks_document([unchecked("clock", "no metastore")], version="1"),
     "status": status_document_of,
@@ -182,7 +192,11 @@ def test_every_kind_of_trouble_is_described() -> None:
     assert set(described) == {trouble.value for trouble in Trouble}
 
 
-def test_every_state_is_named() -> None:
-    rows = sections(JSON["major_compact, minor_compact"], "###")["`.compactions[]`"]
+@pytest.mark.parametrize(
+    ("title", "entry", "states"),
+    [("major_compact, minor_compact", "`.compactions[]`", Outcome), ("undo", "`.undo`", UndoState)],
+)
+def test_every_state_is_named(title: str, entry: str, states: type[Enum]) -> None:
+    rows = sections(JSON[title], "###")[entry]
     (state,) = (row for row in rows.splitlines() if row.startswith("| `state`"))
-    assert {outcome.value for outcome in Outcome} == set(re.findall("`(.+?)`", state)[1:])
+    assert {outcome.value for outcome in states} == set(re.findall("`(.+?)`", state)[1:])

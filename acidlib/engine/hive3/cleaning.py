@@ -36,16 +36,13 @@ def hive3_cleaning(services: Services, metastore: Hive3Metastore, options: Clean
     places = CleaningPlaces(catalog, lambda: None, lambda request_id: _find(metastore, request_id))
     requests = Hive3ReadyRequests(services, metastore, catalog, options, places)
 
-    def without_readers(request: CompactionRequest) -> AbstractContextManager[None]:
+    def without_readers(request: CompactionRequest) -> AbstractContextManager[object]:
         """As the publication itself: nobody reads or writes the table between two renames."""
         return alone_with(services, metastore, *request.entity)
 
     def check(request: CompactionRequest, target: Target) -> None:
         """Hive's own compactor must not be at work there."""
-        shown = metastore.hms.show_compactions() if metastore.own_queue else metastore.queue.of_entity(request)
-        for row in shown:
-            if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
-                raise ConflictError(f"Cannot clean {target.name}: because request {row.id} for it is {row.state.label}")
+        require_no_compactor(metastore, request, target, "clean")
 
     return Cleaning(
         requests=requests,
@@ -202,6 +199,14 @@ class Hive3History:
     def dropped(self, request: CompactionRequest) -> None:
         """End the request as refused."""
         self._queue.mark_refused(request.id, DROPPED, self._services.now_ms(), worker_id=None)
+
+
+def require_no_compactor(metastore: Hive3Metastore, request: CompactionRequest, target: Target, doing: str) -> None:
+    """Hive's own compactor is not at work at a place, nor about to be; else ConflictError: cannot do that."""
+    shown = metastore.hms.show_compactions() if metastore.own_queue else metastore.queue.of_entity(request)
+    for row in shown:
+        if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
+            raise ConflictError(f"Cannot {doing} {target.name}: because request {row.id} for it is {row.state.label}")
 
 
 def _find(metastore: Hive3Metastore, request_id: int) -> CompactionRequest | None:

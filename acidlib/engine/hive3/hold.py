@@ -75,9 +75,9 @@ class Hive3HeldPlace(SqlHeldPlace):
         self._lock = lock
         self._publication: CompactorLock | None = None
 
-    def start(self, high_water_mark: int) -> None:
+    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Record the mark, and whom this runs as where Hive shows it."""
-        super().start(high_water_mark)
+        super().start(high_water_mark, inputs)
         if self._request.run_as is None and not self._metastore.own_queue:
             self._queue.set_run_as(self._request.id, self._services.worker_id, run_as_user(self._services, self.target))
 

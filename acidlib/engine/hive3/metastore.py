@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from acidlib.engine.services import Services
-from acidlib.metastore.compactor_locks import publication_lock
+from acidlib.metastore.compactor_locks import CompactorLock, publication_lock
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest, State
@@ -57,7 +57,7 @@ def lock_timeout(services: Services) -> float:
 @contextmanager
 def alone_with(
     services: Services, metastore: Hive3Metastore, database: str, table: str, partition: str | None
-) -> Iterator[None]:
+) -> Iterator[CompactorLock]:
     """Under an exclusive lock on a place; ConflictError when it is not granted in time."""
     with publication_lock(
         metastore.hms,
@@ -68,5 +68,5 @@ def alone_with(
         exclusive=True,
         timeout_seconds=lock_timeout(services),
         agent=services.worker_id,
-    ):
-        yield
+    ) as lock:
+        yield lock

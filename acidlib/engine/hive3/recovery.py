@@ -13,10 +13,12 @@ from acidlib.engine.leftovers import (
     took_long,
 )
 from acidlib.engine.services import WORKER_PREFIX, Services
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.metastore.compactor_locks import release_dead_locks
+from acidlib.metastore.lock_rules import PLACES
+from acidlib.metastore.values import HeldLock, LockType
 from acidlib.model.location import Location
-from acidlib.model.requests import CompactionRequest
+from acidlib.model.requests import CompactionRequest, CompactionType
 
 
 def recover(services: Services, metastore: Hive3Metastore, catalog: Catalog) -> list[str]:
@@ -34,8 +36,32 @@ def recover(services: Services, metastore: Hive3Metastore, catalog: Catalog) -> 
         is_dead,
         finish=lambda row: finish_alone(services, metastore, row.entity, catalog.whereabouts(row).location),
     )
-    dead = release_dead_locks(metastore.hms, timeout_seconds=metastore.beats.timeout_seconds, agent=services.worker_id)
+    dead = release_dead_locks(
+        metastore.hms,
+        timeout_seconds=metastore.beats.timeout_seconds,
+        agent=services.worker_id,
+        may_go=lambda lock: _is_mended(services, metastore, catalog, lock),
+    )
     return notes + [f"lock {lock.lock_id} of a dead run ({lock.agent}) was dropped" for lock in dead]
+
+
+def _is_mended(services: Services, metastore: Hive3Metastore, catalog: Catalog, lock: HeldLock) -> bool:
+    """What a dead run was about to make visible, or to take back, under an exclusive lock on a place is whole now.
+
+    No request that is being worked on tells where an undo died.
+    """
+    if lock.type is not LockType.EXCLUSIVE or lock.database == PLACES or lock.table is None:
+        return True
+    about = CompactionRequest(
+        id=0, database=lock.database, table=lock.table, partition=lock.partition, type=CompactionType.MAJOR
+    )
+    try:
+        finish_alone(services, metastore, about.entity, catalog.whereabouts(about).location)
+    except (ConflictError, RetryError):
+        return False  # another run is there, or nobody can look: the metastore drops the lock in time
+    except AcidError:
+        return True  # the table is gone, or whoever compacts it says what is wrong
+    return True
 
 
 def finish_alone(services: Services, metastore: Hive3Metastore, entity: Entity, location: Location) -> None:

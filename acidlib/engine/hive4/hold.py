@@ -201,8 +201,9 @@ class Hive4HeldPlace:
         self._started = started
         self.target = target
 
-    def start(self, high_water_mark: int) -> None:
-        """The metastore knows the mark from the beginning on, as from Hive's worker."""
+    def start(self, high_water_mark: int, inputs: str | None = None) -> None:
+        """The metastore knows the mark from the beginning on, as from Hive's worker; what is read it does not keep."""
+        del inputs
         if high_water_mark != self._row.request.highest_write_id:
             self._row.update(high_water_mark, self._txn.txn_id)
 

@@ -45,6 +45,12 @@ class ListedOnlyStore:
     def make_durable(self, location: Location) -> NoReturn:
         raise refusal(location)
 
+    def take_back(self, location: Location, *_: object, **__: object) -> NoReturn:
+        raise refusal(location)
+
+    def require_taking_back(self, location: Location) -> NoReturn:
+        raise refusal(location)
+
     def remove(self, location: Location, *_: object, **__: object) -> NoReturn:
         raise refusal(location)
 

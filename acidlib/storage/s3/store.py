@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from acidlib.errors import RefusedError
 from acidlib.model.location import Location
 from acidlib.storage.removing import Trash
@@ -63,6 +65,29 @@ class S3Store:
 
     def make_durable(self, location: Location) -> None:
         """It is as soon as the store has answered."""
+
+    def take_back(
+        self,
+        location: Location,
+        directories: tuple[str, ...],
+        *,
+        aside: str,
+        inputs: tuple[str, ...],
+        unique: str,
+        owner: str,
+        now: float,
+        last_check: Callable[[], None],
+    ) -> None:
+        """Never: see `require_taking_back`."""
+        del directories, aside, inputs, unique, owner, now, last_check
+        self.require_taking_back(location)
+
+    def require_taking_back(self, location: Location) -> None:
+        """Objects go one by one: a reader would take what is left of a result for all of it, and lose rows."""
+        raise RefusedError(
+            f"Cannot take a result back in {location}: because nothing can be renamed in a bucket: its objects would "
+            "go one by one, and what is left of a base still hides what it was made of"
+        )
 
     def remove(self, location: Location, relative: str) -> None:
         """Of what a run has staged the uploads, too."""
