@@ -22,6 +22,15 @@ _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 # by which the package from npm unpacks the libraries that a bare machine lacks
 _BARE_MACHINE = {"AWS_EXECUTION_ENV": "AWS_Lambda_nodejs22.x"}
 
+_FONTS = """\
+<fontconfig>
+  <dir>/usr/share/fonts</dir>
+  <dir>{unpacked}/fonts</dir>
+  <cachedir>{unpacked}/fonts-cache</cachedir>
+</fontconfig>
+"""
+"""Those of this machine, and the one that comes with the package."""
+
 
 def looked_at(pages: Sequence[Path], output: Path) -> dict[str, Any]:
     """What ``look.mjs`` saw of each page, by its name without an ending. Raises ServerError without a browser."""
@@ -29,7 +38,9 @@ def looked_at(pages: Sequence[Path], output: Path) -> dict[str, Any]:
     program = next((found for name in _PROGRAMS if (found := shutil.which(name))), "")
     unpacked = place / "unpacked"
     unpacked.mkdir(exist_ok=True)
-    environment = {**os.environ, **_BARE_MACHINE, "TMPDIR": str(unpacked)}
+    fonts = place / "fonts.conf"
+    fonts.write_text(_FONTS.format(unpacked=unpacked))
+    environment = {**os.environ, **_BARE_MACHINE, "TMPDIR": str(unpacked), "FONTCONFIG_FILE": str(fonts)}
     ran = _run(["node", "look.mjs", program, str(output), *map(str, pages)], place, environment, "use a browser")
     seen: dict[str, Any] = json.loads(ran)
     return seen

@@ -154,13 +154,14 @@ class CompactionsFold:
             )
             for one in self._bad.items
         )
+        has_conflicts = any(one.state == "conflict" for one in self._bad.items)
         text = "A conflict is another run or writer at the same place: the next run tries again."
         return (
             Listing(
-                title="Failed places",
+                title="Places that failed or where another was at work" if has_conflicts else "Places that failed",
                 columns=("Place", "State", "Why"),
                 rows=rows,
-                text=text if any(one.state == "conflict" for one in self._bad.items) else "",
+                text=text if has_conflicts else "",
                 rest=rest_text(self._bad.rest),
             ),
         )

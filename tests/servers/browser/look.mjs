@@ -42,7 +42,10 @@ function measured() {
     const back = light(behind(element));
     contrast = Math.min(contrast, (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05));
   }
+  const words = document.createRange();
+  words.selectNodeContents(document.querySelector('h1'));
   return {
+    headline: box(words).width,
     wide: document.documentElement.scrollWidth,
     outside: outside.map(element => `${element.tagName} ${element.textContent.slice(0, 40)}`),
     paper: getComputedStyle(document.body).backgroundColor,
