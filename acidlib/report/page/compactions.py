@@ -243,6 +243,19 @@ class CompactionsFold:
                     ),
                 )
             )
+        inside, all_of_it = self._sums["task_ms"] / 1000, self._sums["ms"] / 1000
+        if inside < all_of_it:
+            found.append(
+                Strip(
+                    title="Where the time of the places went, side by side",
+                    segments=(
+                        _seconds("inside tasks", inside, Tone.FIRST),
+                        _seconds(
+                            "for claims, listings, Spark, free slots, publication", all_of_it - inside, Tone.QUIET
+                        ),
+                    ),
+                )
+            )
         return [strip for strip in found if strip.shown]
 
     def _charts(self, head: Entry) -> list[Chart]:
