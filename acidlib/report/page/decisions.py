@@ -126,7 +126,7 @@ class CleanerFold:
         self._bad: Largest[_Row] = Largest(_MOST_BAD)
         self._waiting: Largest[tuple[str, str, str, int]] = Largest(_MOST_SHOWN)
         self._freed: Largest[tuple[Entry, int, int]] = Largest(_MOST_SHOWN)
-        self._why, self._blocked = Reasons(), Reasons()
+        self._why, self._blocked = Reasons(), Reasons(by_number=True)
         self._states: Counter[str] = Counter()
         self._paths: Counter[str] = Counter()
 

@@ -188,8 +188,12 @@ class _Like:
 
 @dataclass(slots=True)
 class Reasons:
-    """Why things were as they were: reasons that differ in names and numbers alone are one."""
+    """Why things were as they were: reasons that differ in the place alone are one.
 
+    by_number  those that differ in numbers are not: it matters whom one waits for
+    """
+
+    by_number: bool = False
     kinds: dict[str, _Like] = field(default_factory=dict)
 
     def add(self, reason: str, entry: Entry, *, amount: float = 0) -> None:
@@ -198,7 +202,8 @@ class Reasons:
         for known in (entry.get("location"), name_of(entry)):
             if known:
                 text = text.replace(known, "the place")
-        kind = self.kinds.setdefault(_NUMBERS.sub("0", text), _Like(text, name_of(entry)))
+        key = text if self.by_number else _NUMBERS.sub("0", text)
+        kind = self.kinds.setdefault(key, _Like(text, name_of(entry)))
         kind.count += 1
         kind.amount += amount
 
