@@ -84,6 +84,7 @@ def test_nothing_is_fetched_and_nothing_runs(job: str) -> None:
                 "1 of 3 places compacted, 1 failed", "2025-12-23 14:26:40 to 14:28:10 UTC, 90 s", "sales.orders.ds=8",
                 "/w/orders/ds=8", "the footer is damaged", "17 → 1", "5.0 MiB copied", "3.0 MiB rewritten",
                 "9.0 MiB became 7.0 MiB", "966", "34 of 1,000", "10 s until the first place was begun",
+                "8.5 s while places were under way", "72 s after the last place",
                 "there is nothing to merge", "it was asked for", "copied: unchanged", "rows of it were deleted",
                 "8.5 s", "6 s", "columns are matched by position", "acidlib.retention", "--set", "app-17", "1.2",
                 "acidlib-h-1", *NOTES,
@@ -184,6 +185,14 @@ def test_the_headline_says_how_it_went() -> None:
     assert headline(DONE, conflict) == ("1 of 2 places compacted, 1 in conflict", Tone.BAD)
 
 
+def test_conflicts_need_attention_after_failures() -> None:
+    conflict = replace(FAILED, partition="ds=1", state=Outcome.CONFLICT)
+    (listing,) = page_of(document_of("major_compact", [conflict, DONE, FAILED])).attention
+    assert [row[1].text for row in listing.rows] == ["failed", "conflict"]
+    assert listing.title == "Places that failed or where another was at work"
+    assert page_of(document_of("major_compact", [DONE])).attention == ()
+
+
 def test_each_whom_something_waits_for_is_named_with_how_often() -> None:
     blocked = ("d_1: transaction 812 is open", "d_2: transaction 812 is open", "d_3: transaction 900 is open")
     waiting = replace(documents.WAITS, blocked=blocked)
@@ -203,10 +212,10 @@ def test_a_dry_clean_says_what_would_go() -> None:
 
 
 def test_a_run_that_could_not_be_done_says_why() -> None:
-    error = {"kind": "retry", "message": "the metastore is <away>"}
+    error = {"kind": "retry", "message": "the metastore is <away>\udcff"}
     text = drawn({"job": "cleaner", "version": "1", "run_id": None, "error": error}).text
     assert "The run could not be done" in text
-    assert "retry: the metastore is <away>" in text
+    assert "retry: the metastore is <away>\\udcff" in text
 
 
 def test_a_job_without_a_page_is_refused() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from acidlib.engine import command
 from acidlib.errors import RefusedError, RetryError
 from acidlib.jobs import status
 from acidlib.report.page.draw import require_libraries, require_writable, write_page
@@ -86,6 +87,19 @@ def test_a_page_that_cannot_be_written_costs_nothing_else(
         assert ran.stdout == whole
     (line,) = (line for line in ran.stderr.splitlines() if "Cannot write" in line)
     assert line.endswith("run.html: because No space left on device; what was done is done")
+
+
+def test_what_nobody_reads_on_standard_output_is_drawn_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(pieces: object) -> None:
+        raise command._UnwrittenError("Cannot write the result to standard output")
+
+    monkeypatch.setattr(command, "print_pieces", closed)
+    ran = show("--report", tmp_path / "run.html")
+    assert ran.exit_code == 1
+    assert "Cannot write the result to standard output" in ran.stderr
+    assert (tmp_path / "run.html").is_file()
 
 
 def test_a_run_that_could_not_be_done_draws_why(tmp_path: Path) -> None:
