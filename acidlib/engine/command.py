@@ -158,7 +158,7 @@ class JobCommand(click.Command):
             self.print_error_document(kind, message)
         report = ctx.params.get("report")
         if report is not None:
-            with suppress(AcidError, OSError):  # which may be what has just been told
+            with suppress(Exception):  # what went wrong has been told, and may be just this
                 page = page_of(self._error_document(kind, message))
                 write_page(html_of(page), report, unique=uuid.uuid4().hex[:16])
         raise SystemExit(EXIT_NOT_DONE)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -30,14 +32,11 @@ _SEPARATORS = re.compile(r"(?<=[^ /][/.=,_])(?=[^/ ])")
 
 def require_libraries() -> None:
     """RefusedError where what draws a page is not installed."""
-    try:
-        import jinja2
-        import pygal
-    except ImportError as error:
-        raise RefusedError(
-            f"Cannot write a report: because {error.name} is not installed; pip install 'acidlib[report]' adds it"
-        ) from error
-    del jinja2, pygal
+    for name in ("jinja2", "pygal"):
+        if find_spec(name) is None:
+            raise RefusedError(
+                f"Cannot write a report: because {name} is not installed; pip install 'acidlib[report]' adds it"
+            )
 
 
 def require_writable(path: Path) -> None:
@@ -116,14 +115,23 @@ def _style() -> Any:
     return Markup((_HERE / "page.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of ours
 
 
+@cache
+def _pygal() -> Any:
+    """pygal, without the finder that it adds for maps: Python warns of its kind whenever a module is imported."""
+    import pygal
+    import pygal.style
+
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != pygal.__name__]
+    return pygal
+
+
 def _svg(chart: Chart, number: int) -> Any:
     """A chart as an element of SVG, whose colours are those of the page."""
     from markupsafe import Markup
-    from pygal import Bar
-    from pygal.style import Style
 
-    style = Style(label_font_size=_FONT, major_label_font_size=_FONT, font_family="sans-serif")
-    drawn = Bar(
+    pygal = _pygal()
+    style = pygal.style.Style(label_font_size=_FONT, major_label_font_size=_FONT, font_family="sans-serif")
+    drawn = pygal.Bar(
         style=style,
         js=(),
         width=_WIDTH,

@@ -372,7 +372,7 @@ CLEANED = CleaningResult(
         RemovedPath(path="/orders/delta_0000001_0000001_0000", bytes=3 * MIB, reason="covered by base_0000005"),
         RemovedPath(path="/orders/_tmp_1", bytes=1, reason="litter of a dead run"),
     ),
-    blocked=("delta_2: the retention of 86400 s has not passed", "base_3: something else"),
+    blocked=("delta_2: the retention of 1 d has not passed", "base_3: something else"),
 )
 
 
@@ -384,7 +384,7 @@ def test_the_cleaner_tells_what_went_and_what_stays() -> None:
         "  removed      2 paths, 3.0 MiB",
         "       3.0 MiB  delta_0000001_0000001_0000: covered by base_0000005",
         "        1 byte  _tmp_1: litter of a dead run",
-        "  blocked      delta_2: the retention of 86400 s has not passed",
+        "  blocked      delta_2: the retention of 1 d has not passed",
         "               base_3: something else",
         "",
         "1 place: 1 ready for cleaning; 2 paths, 3.0 MiB removed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -228,3 +229,8 @@ def test_the_largest_are_kept_in_order_and_the_first_of_equal_ones() -> None:
     for size, name in ((1, "a"), (3, "b"), (3, "c"), (3, "d"), (2, "e")):
         found.add(size, name)
     assert (found.items, found.count, found.rest) == (["b", "c"], 5, 3)
+
+
+def test_drawing_leaves_how_modules_are_found_as_it_was() -> None:
+    drawn(DOCUMENTS["major_compact"]())
+    assert [finder for finder in sys.meta_path if not hasattr(finder, "find_spec")] == []
