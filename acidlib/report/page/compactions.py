@@ -30,7 +30,9 @@ from acidlib.report.page.parts import (
 )
 from acidlib.report.text import plural
 
-_MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 50, 20, 10
+_MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 20, 20, 10
+_TOO_MANY_TO_READ = 5
+"""Of more failures than these it is told first what they have in common."""
 _SLICES = 24
 _SECONDS = (0, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
 _SECONDS_TICKS = ("0 s", "1 s", "2 s", "5 s", "10 s", "30 s", "1 m", "5 m", "15 m", "1 h")
@@ -76,7 +78,7 @@ class CompactionsFold:
         self._slow: Largest[_Place] = Largest(_MOST_SHOWN)
         self._heavy: Largest[_Place] = Largest(_MOST_SHOWN)
         self._left, self._done, self._actions = Reasons(), Reasons(), Reasons()
-        self._notes = Reasons()
+        self._why_bad, self._notes = Reasons(), Reasons()
         self._before: Counter[int] = Counter()
         self._after: Counter[int] = Counter()
         self._took: Counter[int] = Counter()
@@ -90,6 +92,7 @@ class CompactionsFold:
         seconds = entry["seconds"]
         if state in ("failed", "conflict"):
             self._bad.add(state == "failed", place)
+            self._why_bad.add(entry["reason"], entry)
         elif state in ("refused", "skipped"):
             self._left.add(entry["reason"], entry)
         else:
@@ -156,7 +159,11 @@ class CompactionsFold:
         )
         has_conflicts = any(one.state == "conflict" for one in self._bad.items)
         text = "A conflict is another run or writer at the same place: the next run tries again."
+        common = None
+        if self._bad.count > _TOO_MANY_TO_READ:
+            common = self._why_bad.listing("Why they failed", _MOST_REASONS, tone=Tone.BAD)
         return (
+            *(() if common is None else (common,)),
             Listing(
                 title="Places that failed or where another was at work" if has_conflicts else "Places that failed",
                 columns=("Place", "State", "Why"),

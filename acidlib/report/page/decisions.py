@@ -26,7 +26,7 @@ from acidlib.report.page.parts import (
 )
 from acidlib.report.text import plural
 
-_MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 50, 30, 10
+_MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 20, 20, 10
 _Row = tuple[str, str, str]
 """Name, location and reason of a place."""
 

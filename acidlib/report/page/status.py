@@ -24,7 +24,7 @@ from acidlib.report.page.parts import (
 )
 from acidlib.report.text import plural
 
-_MOST_FINDINGS, _MOST_TABLES, _MOST_BLOCKERS = 50, 30, 20
+_MOST_FINDINGS, _MOST_TABLES, _MOST_BLOCKERS = 20, 30, 20
 _TONES = {"ok": Tone.GOOD, "warning": Tone.WARNING, "error": Tone.BAD}
 _STATES = (Tone.FIRST, Tone.SECOND, Tone.WARNING, Tone.BAD, Tone.QUIET, Tone.PLAIN, Tone.GOOD)
 

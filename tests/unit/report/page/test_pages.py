@@ -166,7 +166,8 @@ def test_of_very_many_places_the_worst_are_listed_and_all_are_summed() -> None:
     assert len(html) < 150_000
     assert "3,000 of 3,060 places compacted, 60 failed" in text
     assert "51,000 → 3,000" in text
-    assert "and 10 more places; --output json tells of each" in text
+    assert "and 40 more places; --output json tells of each" in text
+    assert "Why they failed" in text
     assert "and 3,040 more places; --output json tells of each" in text
     assert "sales.orders.ds=2999 /w" in text
     assert "sales.orders.ds=2900 /w" not in text
