@@ -8,7 +8,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import acidlib.jobs  # noqa: F401  # before anything else that may fail
 
 # isort: split
-from acidlib.jobs.show_compactions import main
+from acidlib.engine.streams import tell_starting
 
 if __name__ == "__main__":
+    tell_starting("show_compactions")  # to load the job takes a second
+    from acidlib.jobs.show_compactions import main
+
     main()

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -23,9 +24,12 @@ from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.spark import SparkSession, driver_is_placed, hadoop_in_jvm, hadoop_properties
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.report.log import ERROR, NOTE, WARNING, LogFormat, LogLines
+from acidlib.report.page.documents import page_of
+from acidlib.report.page.draw import drawing_error, html_of, write_page
+from acidlib.report.page.parts import Page
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import EXIT_NOT_DONE
-from acidlib.report.run_report import Form, JsonForm, RunFacts, RunReport, SetValue, Totals
+from acidlib.report.run_report import Form, JsonForm, PageForm, RunFacts, RunReport, SetValue, Totals
 from acidlib.report.text import json_text
 from acidlib.settings import Layer
 from acidlib.storage.hadoop import about_stores
@@ -152,6 +156,11 @@ class JobCommand(click.Command):
                 raise SystemExit(EXIT_NOT_DONE) from None
         if json:
             self.print_error_document(kind, message)
+        report = ctx.params.get("report")
+        if report is not None:
+            with suppress(Exception):  # what went wrong has been told, and may be just this
+                page = page_of(self._error_document(kind, message))
+                write_page(html_of(page), report, unique=uuid.uuid4().hex[:16])
         raise SystemExit(EXIT_NOT_DONE)
 
     def _wants_json(self, words: list[str]) -> bool:
@@ -161,9 +170,12 @@ class JobCommand(click.Command):
 
     def print_error_document(self, kind: str, message: str) -> None:
         """What stands on standard output with --output json when the job could not be done."""
-        error = {"kind": kind, "message": message}
         with suppress(OSError):  # whoever would read it has gone; the status tells as much
-            click.echo(json_text({"job": self.name, "version": __version__, "run_id": None, "error": error}))
+            click.echo(json_text(self._error_document(kind, message)))
+
+    def _error_document(self, kind: str, message: str) -> dict[str, Any]:
+        error = {"kind": kind, "message": message}
+        return {"job": self.name, "version": __version__, "run_id": None, "error": error}
 
 
 def stores_of(environment: Environment) -> Stores:
@@ -226,19 +238,18 @@ def report_of(
     totals: Totals[Result],
     text: Form[Result],
 ) -> RunReport[Result]:
-    """What gathers the results of a run, in the form that was asked for; see `JsonForm`."""
+    """What gathers the results of a run, in the forms that were asked for; see `JsonForm` and `PageForm`."""
+    job, run_id = click.get_current_context().command.name, found.worker_id
+    facts = cache(lambda: run_facts(environment, found.runner.application))
+    page: PageForm[Result] | None = None
+    if environment.report is not None:
+        page = PageForm(job=job, version=__version__, run_id=run_id, entry=entry, totals=totals, facts=facts)
     if not environment.json:
-        return RunReport(totals, text)
+        return RunReport(totals, text, page)
     form = JsonForm(
-        job=click.get_current_context().command.name,
-        version=__version__,
-        run_id=found.worker_id,
-        entries=entries,
-        entry=entry,
-        totals=totals,
-        facts=lambda: run_facts(environment, found.runner.application),
+        job=job, version=__version__, run_id=run_id, entries=entries, entry=entry, totals=totals, facts=facts
     )
-    return RunReport(totals, form)
+    return RunReport(totals, form, page)
 
 
 def run_facts(environment: Environment, application: Application | None = None) -> RunFacts:
@@ -262,7 +273,26 @@ def print_report(environment: Environment, report: RunReport[Any], notes: Sequen
     if not environment.json:
         for note in notes:
             tell(note, level=NOTE)
-    print_pieces(report.pieces(notes))
+    page = report.page
+    print_result(environment, report.pieces(notes), None if page is None else lambda: page.page(notes))
+
+
+def print_result(environment: Environment, pieces: Iterable[str], page: Callable[[], Page] | None) -> None:
+    """The result on standard output, then as a page where one was asked for; neither prevents the other."""
+    problems = []
+    try:
+        print_pieces(pieces)
+    except _UnwrittenError as error:
+        problems.append(str(error))
+    if environment.report is not None and page is not None:
+        try:
+            write_page(html_of(page()), environment.report, unique=Run.current().id)
+        except Exception as error:  # a fault of ours in a drawing must not hide what the run has done
+            if click.get_current_context().params.get("debug"):
+                traceback.print_exception(error)
+            problems.append(str(drawing_error(error, environment.report)))
+    if problems:
+        raise _UnwrittenError("; ".join(problems))
 
 
 def print_pieces(pieces: Iterable[str]) -> None:
@@ -282,7 +312,7 @@ def print_pieces(pieces: Iterable[str]) -> None:
 
 
 class _UnwrittenError(RetryError):
-    """Standard output does not take the result."""
+    """Standard output does not take the result, or no page can be written of it."""
 
 
 def _kind_and_message(error: Exception) -> tuple[str, str]:

@@ -6,7 +6,7 @@ Whatever is raised in between ends this compaction and no other; an interrupt gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +23,7 @@ from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask, look_task
 from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
 from acidlib.errors import AcidError, ConflictError, DefectError, MissingError, RefusedError, UnknownOutcomeError
-from acidlib.model.names import LONG_MAX
+from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
@@ -89,7 +89,7 @@ class _Found:
         published: Published | None = None,
     ) -> CompactionResult:
         """The result of a compaction that ends like this, now."""
-        target, inputs = self.target, self.inputs
+        target, inputs, listed = self.target, self.inputs, self.place or self.job.listed
         result = CompactionResult(
             id=None if self.job.taken is None else self.job.taken.request.id,
             database=target.database,
@@ -100,11 +100,14 @@ class _Found:
             state=state,
             reason=reason,
             units=units,
+            start_ms=int(self.start * 1000),
             seconds=self.clock() - self.start,
+            deltas_before=None if listed is None else listed.deltas,
         )
         if inputs is None:
-            return result
+            return replace(result, deltas_after=None if result.is_bad else result.deltas_before)
         directories = () if units is None else filled_directories(inputs, units)
+        visible = directories if published is None else published.directories
         return replace(
             result,
             type=inputs.kind.label.lower(),
@@ -114,8 +117,17 @@ class _Found:
             high_water_mark=inputs.high_water_mark,
             inputs=tuple(entry.path or "original files" for entry in inputs.directories),
             empty_files=inputs.empty_files,
-            output_directories=directories if published is None else published.directories,
+            output_directories=visible,
+            deltas_after=None if units is None or listed is None else deltas_after(listed, inputs, visible),
+            bytes_in=sum(file.length for entry in inputs.directories for file in entry.files),
         )
+
+
+def deltas_after(place: ListedPlace, inputs: CompactionInputs, results: Sequence[str]) -> int:
+    """How many deltas a reader has to merge when results have taken the place of their inputs."""
+    merged = {entry.path for entry in inputs.directories}
+    left = sum(delta.path not in merged for delta in place.state.deltas)
+    return left + sum(isinstance(parse_directory(name, place.generation), DeltaDir) for name in results)
 
 
 class PlaceCompactor:

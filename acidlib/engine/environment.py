@@ -33,6 +33,7 @@ class Environment:
     user, host       who runs this, and where
     pool             of the metastore's requests (Hive 4); None = as settings say
     output           "text" or "json"
+    report           where the result is also drawn as a page; None = nowhere
     warnings         about the settings
     """
 
@@ -48,6 +49,7 @@ class Environment:
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
     output: str = "text"
+    report: Path | None = None
     warnings: tuple[str, ...] = ()
 
     @property

@@ -22,6 +22,7 @@ from acidlib.model.partitions import check_pattern
 from acidlib.orc.hive_types import row_type_of_columns
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.report.log import LogFormat
+from acidlib.report.page.draw import require_libraries, require_writable
 from acidlib.settings import parse_duration, parse_size
 from acidlib.storage.filesystem import as_acid_error
 
@@ -299,6 +300,28 @@ def pool_option(function: _Command) -> _Command:
         if pool is not None and not pool.strip():
             raise click.UsageError("--pool names no pool")
         return function(environment=replace(environment, pool=pool), **options)
+
+    return wrapped
+
+
+def report_option(function: _Command) -> _Command:
+    """--report; sets it in `environment`. Has to stand below `common_options`.
+
+    What would keep the page from being written is refused here, as far as it can be told before the work.
+    """
+
+    @click.option(
+        "--report",
+        metavar="FILE",
+        type=click.Path(path_type=Path, readable=False),
+        help="Also draw the result as a page for a browser (pip install 'acidlib[report]').",
+    )
+    @functools.wraps(function)
+    def wrapped(*, environment: Environment, report: Path | None, **options: Any) -> Any:
+        if report is not None:
+            require_libraries()
+            require_writable(report)
+        return function(environment=replace(environment, report=report), **options)
 
     return wrapped
 

@@ -1,8 +1,9 @@
-"""Standard error under spark-submit, which runs a Python driver with its standard error joined to standard output."""
+"""Standard error before a job is loaded: under spark-submit, which joins it to standard output, and its first word."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -22,3 +23,9 @@ def restore_standard_error(environment: Mapping[str, str]) -> None:
         stream = os.open(f"/proc/{os.getppid()}/fd/{_ERROR}", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
         os.dup2(stream, _ERROR)
         os.close(stream)
+
+
+def tell_starting(what: str) -> None:
+    """The first word on a terminal: what follows takes seconds before it has one of its own."""
+    if os.isatty(_ERROR):
+        print(f"starting {what} …", file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ from acidlib.engine.cleaning import CleanerOptions
 from acidlib.engine.command import JobCommand, print_report, report_of, services
 from acidlib.engine.environment import Environment
 from acidlib.engine.open import open_backend, open_cleaning
-from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, located
+from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, located, report_option
 from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
@@ -25,6 +25,7 @@ from acidlib.report.run_report import RunReport
     help="Remove what is obsolete for the recorded compactions, once nobody can be reading it.",
 )
 @common_options
+@report_option
 @click.option("--location", metavar="URI", help="Only requests of this table or partition, without a metastore.")
 @click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; with a metastore.")
 @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; with a metastore.")

@@ -14,6 +14,7 @@ from acidlib.engine.options import (
     budget_options,
     common_options,
     pool_option,
+    report_option,
     selection_options,
 )
 from acidlib.engine.selection import Budget, Order, Selection
@@ -42,6 +43,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         help=f"{kind.label.capitalize()} compaction of a table, of partitions, or of what waits in the queue.",
     )
     @common_options
+    @report_option
     @selection_options(everything=False)
     @pool_option
     @budget_options

@@ -6,7 +6,7 @@ import click
 
 from acidlib.engine.command import JobCommand, print_report, report_of, services
 from acidlib.engine.environment import Environment
-from acidlib.engine.options import common_options, pool_option, selection_options
+from acidlib.engine.options import common_options, pool_option, report_option, selection_options
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
 from acidlib.report.decision_text import InitiatorText
@@ -15,6 +15,7 @@ from acidlib.report.decisions import InitiatorResult, InitiatorTotals
 
 @click.command("initiator", cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
 @common_options
+@report_option
 @selection_options(everything=True)
 @pool_option
 @click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")

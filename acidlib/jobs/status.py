@@ -5,16 +5,17 @@ from typing import Any
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import JobCommand, print_pieces, run_facts, services, tell
+from acidlib.engine.command import JobCommand, print_result, run_facts, services, tell
 from acidlib.engine.environment import Environment
 from acidlib.engine.health import look
-from acidlib.engine.options import checked_filters, common_options, located
+from acidlib.engine.options import checked_filters, common_options, located, report_option
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
 from acidlib.planning.health import Level
 from acidlib.planning.health_summary import status_of
 from acidlib.report.log import NOTE
 from acidlib.report.metrics import Run, push, registry_of, write_file
+from acidlib.report.page.documents import page_of
 from acidlib.report.status import exit_status, status_document
 from acidlib.report.status_text import status_text
 from acidlib.report.text import json_text
@@ -22,6 +23,7 @@ from acidlib.report.text import json_text
 
 @click.command("status", cls=JobCommand, help="Show how all tables are doing, and what is wrong. Changes nothing.")
 @common_options
+@report_option
 @click.option("--location", metavar="URI", help="Only this table or partition, without a metastore.")
 @click.option("--warehouse", metavar="URI", help="Only tables below this directory, without a metastore.")
 @click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
@@ -90,18 +92,17 @@ def main(
             write_file(registry, metrics_file)
         if push_gateway is not None:
             push(registry, push_gateway)
-    if environment.json:
-        document = {
-            "job": "status",
-            "version": __version__,
-            "run_id": found.worker_id,
-            **run_facts(environment).document(),
-            **status_document(status, seen.generation),
-            "notes": list(seen.notes),
-        }
-        print_pieces([json_text(document)])
-    else:
+    document = {
+        "job": "status",
+        "version": __version__,
+        "run_id": found.worker_id,
+        **run_facts(environment).document(),
+        **status_document(status, seen.generation),
+        "notes": list(seen.notes),
+    }
+    if not environment.json:
         for note in seen.notes:
             tell(note, level=NOTE)
-        print_pieces([status_text(status, seen.generation)])
+    text = json_text(document) if environment.json else status_text(status, seen.generation)
+    print_result(environment, [text], lambda: page_of(document))
     raise SystemExit(exit_status(status.totals.level, None if fail_on == "never" else Level[fail_on.upper()]))

@@ -16,9 +16,10 @@ import click
 
 from acidlib import __version__
 from acidlib.engine.placed import QUEUE_IN_A_FILE
+from acidlib.engine.streams import tell_starting
 from acidlib.errors import AcidError, RefusedError
 from acidlib.jobs.table import JOBS, MASTER, Job, job_named
-from acidlib.launch.here import installation, spark_options, start, tell_starting
+from acidlib.launch.here import installation, spark_options, start
 from acidlib.launch.spark_options import DEPLOY_MODE, split_words
 from acidlib.launch.submission import submission
 from acidlib.report.results import EXIT_NOT_DONE

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from acidlib.engine.streams import tell_starting
 from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT, conf_file
 from acidlib.launch.spark_options import PROPERTIES_FILE, SparkOptions, read_properties
@@ -51,12 +52,6 @@ def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> Spark
     except OSError as error:
         raise RetryError(f"Cannot read {path}: because the operating system said: {error.strerror}") from error
     return SparkOptions(tuple(words), read_properties(text))
-
-
-def tell_starting(what: str) -> None:
-    """The first word on a terminal: what follows takes seconds before it has one of its own."""
-    if os.isatty(2):
-        print(f"starting {what} …", file=sys.stderr, flush=True)
 
 
 def start(submission: Submission) -> NoReturn:

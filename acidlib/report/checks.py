@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from acidlib.report.text import wrapped
+
 OLDEST_JAVA = 17
 MOST_APART_SECONDS = 5.0
 """How far the clocks of two machines may be apart before it is told."""
@@ -212,11 +214,10 @@ def wrong(checks: Sequence[Check]) -> int:
 
 
 def checks_text(checks: Sequence[Check]) -> str:
-    """A line each, and what to do below it."""
+    """Each with what to do below it."""
     width = max(len(check.name) for check in checks)
-    lines = []
+    lines, below = [], " " * (width + 13)
     for check in checks:
-        lines.append(f"{check.state.value:<9}  {check.name:<{width}}  {check.found}")
-        if check.advice:
-            lines.append(f"{'':<9}  {'':<{width}}  -> {check.advice}")
+        lines += wrapped(check.found or "-", f"{check.state.value:<9}  {check.name:<{width}}  ", below)
+        lines += wrapped(check.advice, f"{below}-> ", f"{below}   ")
     return "\n".join([*lines, "", f"{len(checks)} checks, {wrong(checks)} wrong"])

@@ -1,4 +1,4 @@
-"""Compactions as text for people: lines of at most 120 columns where words allow it."""
+"""Compactions as text for people."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.report.results import FIGURES, CompactionResult, CompactionTotals, Outcome
-from acidlib.report.text import First, by_state, field, human_bytes, plural, relative, shortened, wrapped
+from acidlib.report.text import First, by_state, field, human_bytes, plural, relative, shortened, with_summary, wrapped
 
 _NAMES_SHOWN, _ACTIONS_SHOWN, _FILES_SHOWN = 6, 12, 20
 
 
 class CompactionsText:
-    """A block per compaction and a line of totals.
+    """A block per compaction and a line of totals, which stands before several blocks.
 
     dry_run   also lists per bucket file which stripes would be copied and rewritten, how many bytes, and why
     verbose   shortens no list of a compaction, and lists the stripes of those that were carried out as well
@@ -41,11 +41,9 @@ class CompactionsText:
         if not self._totals.compactions:
             yield "Nothing to compact."
             return
-        for block in (*self._blocks.items(), *self._blocks.others()):
-            yield f"{block}\n\n"
-        yield self._last_line()
+        yield from with_summary(self._summary(), [*self._blocks.items(), *self._blocks.others()])
 
-    def _last_line(self) -> str:
+    def _summary(self) -> str:
         totals, figures = self._totals, self._totals.figures
         states = by_state({outcome.value: totals.states[outcome] for outcome in Outcome})
         text = f"{plural(totals.compactions, 'compaction')}: {states}"

@@ -7,22 +7,24 @@ from collections.abc import Iterator, Sequence
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
 from acidlib.report.text import (
     First,
-    aligned,
     by_state,
     field,
+    fitted,
     human_bytes,
     one_line,
     plural,
     relative,
     shortened,
+    with_summary,
     wrapped,
 )
 
 _PATHS_SHOWN = 20
+_HEADER = ("Place", "Decision", "Request", "Deltas", "In deltas", "In base", "Ratio")
 
 
 class InitiatorText:
-    """A table of the places that were looked at, with the reason and the threshold below each, and a line of totals.
+    """A line of totals, and a table of the places that were looked at, with the reason and the threshold below each.
 
     Of many places that are decided alike the first are listed and the others counted; each that failed is listed.
     """
@@ -43,14 +45,15 @@ class InitiatorText:
             yield "Nothing to look at: no table was found."
             return
         listed = self._rows.items()
-        header = ("Decision", "Request", "Deltas", "Delta bytes", "Base bytes", "Ratio", "Place")
-        table = aligned([header, *(_initiator_row(result) for result in listed)], right=(1, 2, 3, 4, 5))
-        lines = [table[0]]
-        for row, result in zip(table[1:], listed, strict=True):
-            lines += [row, *wrapped(_why(result), "    ")]
-        yield "\n".join([*lines, *self._rows.others(), "", *wrapped(self._last_line())])
+        rows = [_HEADER, *(_initiator_row(result) for result in listed)]
+        table = fitted(rows, right=(2, 3, 4, 5, 6))
+        each = len(table) // len(rows)
+        lines = table[:each]
+        for number, result in enumerate(listed, start=1):
+            lines += [*table[number * each : (number + 1) * each], *wrapped(_why(result), "    ")]
+        yield "\n".join([*wrapped(self._summary()), "", *lines, *self._rows.others()])
 
-    def _last_line(self) -> str:
+    def _summary(self) -> str:
         totals = self._totals
         due = by_state(dict(sorted(totals.due.items())))
         failed = f"{totals.failed:,} failed" if totals.failed else ""
@@ -85,11 +88,9 @@ class CleanerText:
         if not self._totals.states:
             yield "Nothing to clean."
             return
-        for block in (*self._blocks.items(), *self._blocks.others()):
-            yield f"{block}\n\n"
-        yield self._last_line()
+        yield from with_summary(self._summary(), [*self._blocks.items(), *self._blocks.others()])
 
-    def _last_line(self) -> str:
+    def _summary(self) -> str:
         totals = self._totals
         paths, size = plural(totals.paths_removed, "path"), human_bytes(totals.bytes_removed)
         text = f"{plural(totals.states.total(), 'place')}: {by_state(totals.states)}; {paths}, {size}"
@@ -108,17 +109,19 @@ def _initiator_row(result: InitiatorResult) -> tuple[str, ...]:
         return "-" if size is None else human_bytes(size)
 
     return (
+        one_line(result.name),
         "failed" if result.failed else result.type or "none",
         "-" if result.queued is None else str(result.queued),
         "-" if result.deltas is None else f"{result.deltas:,}",
         bytes_or_dash(result.delta_bytes),
         bytes_or_dash(result.base_bytes),
         "-" if result.ratio is None else f"{result.ratio:,.2%}",
-        one_line(result.name),
     )
 
 
 def _why(result: InitiatorResult) -> str:
+    if result.failed and result.location not in result.reason:
+        return f"{result.reason} ({result.location})"
     if result.threshold_key is None or result.threshold is None:
         return result.reason
     limit = int(result.threshold) if float(result.threshold).is_integer() else result.threshold

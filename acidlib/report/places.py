@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from acidlib.report.text import aligned, human_bytes, one_line, plural, wrapped
+from acidlib.report.text import fitted, human_bytes, one_line, plural, wrapped
 
 _MOST_IDS = 20
 
@@ -78,8 +78,10 @@ class ShownPlace:
             found += wrapped(self.error, "  ")
         if self.parts:
             rows = [("", "reader", "write ids", "files", "bytes", "rows"), *map(_row, self.parts)]
-            for part, line in zip((None, *self.parts), aligned(rows, right=(3, 4, 5)), strict=True):
-                found.append(f"  {line}")
+            lines = fitted(rows, right=(3, 4, 5), indent="  ")
+            each = len(lines) // len(rows)
+            for number, part in enumerate((None, *self.parts)):
+                found += lines[number * each : (number + 1) * each]
                 if part is not None:
                     found += wrapped("" if part.reader == "read" else part.why, "      ")
                     found += wrapped(part.damage or "", "      ")

@@ -31,7 +31,10 @@ class CompactionResult:
     publication  "one rename", "two renames" or "commit"
     empty_files  paths below the location of files of zero bytes among the inputs, which count as empty
     units        per bucket file what was or would be done; the sums of the JSON come from them
+    start_ms     when it was begun, in epoch milliseconds
     seconds      from claim to published
+    deltas_before, deltas_after  that a reader has to merge; after is what a dry run expects
+    bytes_in     of all files of the inputs
     """
 
     id: int | None
@@ -50,7 +53,23 @@ class CompactionResult:
     empty_files: tuple[str, ...] = ()
     output_directories: tuple[str, ...] = ()
     units: tuple[UnitResult, ...] | None = None
+    start_ms: int | None = None
     seconds: float | None = None
+    deltas_before: int | None = None
+    deltas_after: int | None = None
+    bytes_in: int | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it failed, or another was at work there."""
+        return self.state in (Outcome.FAILED, Outcome.CONFLICT)
+
+    @property
+    def bytes_out(self) -> int | None:
+        """Bytes of the files that were made; None where none was meant to be."""
+        if self.units is None or self.state is Outcome.PLANNED:
+            return None
+        return sum(unit.length for unit in self.units if unit.path is not None)
 
     @property
     def name(self) -> str:
@@ -112,7 +131,12 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
         "empty_files": list(result.empty_files),
         "notes": list(result.notes),
         "output_directories": list(result.output_directories),
+        "deltas_before": result.deltas_before,
+        "deltas_after": result.deltas_after,
+        "bytes_in": result.bytes_in,
+        "bytes_out": result.bytes_out,
         **{figure: result.total(figure) for figure in FIGURES},
+        "start_ms": result.start_ms,
         "seconds": _rounded(result.seconds),
         "rewrite_seconds": _rounded(result.total("seconds")),
         "files": None if result.units is None else [_unit_document(unit) for unit in result.units],

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from acidlib.report.page.documents import fold_of
+from acidlib.report.page.parts import Page
 from acidlib.report.text import json_text
 
 Result = TypeVar("Result", contravariant=True)
@@ -101,9 +103,7 @@ class JsonForm(Generic[Given]):
     def pieces(self, notes: Sequence[str]) -> Iterator[str]:
         """The document, as `json_text` writes one. To be asked for once."""
         facts = {} if self._facts is None else self._facts().document()
-        whole = json_text(
-            {**self._head, **facts, self._entries: [], "totals": self._totals.document(), "notes": list(notes)}
-        )
+        whole = json_text({**self._head, **facts, self._entries: [], **_ending(self._totals, notes)})
         if self._is_empty:
             yield whole
             return
@@ -120,17 +120,54 @@ class JsonForm(Generic[Given]):
             self._kept.append(piece)
 
 
-class RunReport(Generic[Given]):
-    """The results of one run, told one by one."""
+class PageForm(Generic[Given]):
+    """The page of a run, made of what its JSON document says, entry by entry: see `JsonForm`."""
 
-    def __init__(self, totals: Totals[Given], form: Form[Given]) -> None:
+    def __init__(
+        self,
+        *,
+        job: str | None,
+        version: str,
+        run_id: str,
+        entry: Callable[[Given], dict[str, Any]],
+        totals: Totals[Given],
+        facts: Callable[[], RunFacts],
+    ) -> None:
+        """RefusedError for a job that has no page; `facts` are asked for when all is done."""
+        self._head = {"job": job, "version": version, "run_id": run_id}
+        self._facts = facts
+        self._entry = entry
+        self._totals = totals
+        self._fold = fold_of(job)
+
+    def add(self, result: Given) -> None:
+        """One more entry."""
+        self._fold.add(self._entry(result))
+
+    def page(self, notes: Sequence[str]) -> Page:
+        """All of it."""
+        return self._fold.page({**self._head, **self._facts().document(), **_ending(self._totals, notes)})
+
+
+def _ending(totals: Totals[Any], notes: Sequence[str]) -> dict[str, Any]:
+    """What a document says behind its entries."""
+    return {"totals": totals.document(), "notes": list(notes)}
+
+
+class RunReport(Generic[Given]):
+    """The results of one run, told one by one; `page` is what draws them, where that was asked for."""
+
+    def __init__(self, totals: Totals[Given], form: Form[Given], page: PageForm[Given] | None = None) -> None:
         self._totals = totals
         self._form = form
+        self.page = page
 
     def add(self, result: Given) -> None:
         """One more result."""
         self._totals.add(result)
         self._form.add(result)
+        if self.page is not None:
+            self.page.add(result)
 
     def pieces(self, notes: Sequence[str]) -> Iterator[str]:
         """What is written to standard output. To be asked for once."""

@@ -17,7 +17,7 @@ from typing import Any
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.planning.health_rules import age_of, words
-from acidlib.report.text import NARROW, by_state, fitted, one_line, plural, wrapped
+from acidlib.report.text import by_state, fitted, one_line, plural, wrapped
 
 NOTHING = " --- "
 
@@ -84,7 +84,7 @@ def show_text(requests: Sequence[CompactionRequest], generation: Generation, now
         text += lines[number * each : (number + 1) * each]
         if row.state is not State.SUCCEEDED:
             told = [row.error_message, None if row.facts.location is None else str(row.facts.location)]
-            text += [line for one in told if one for line in wrapped(one, "    ", width=NARROW)]
+            text += [line for one in told if one for line in wrapped(one, "    ")]
     return "\n".join(text)
 
 

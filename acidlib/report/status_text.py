@@ -9,7 +9,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.requests import State
 from acidlib.planning.health import Figures, Finding, InState, Level, PlaceFigures, Status, Transaction, Waits
 from acidlib.planning.health_rules import words
-from acidlib.report.text import NARROW, fitted, human_bytes, plural, wrapped
+from acidlib.report.text import fitted, human_bytes, plural, wrapped
 
 _LABEL = 14
 _SHOWN_OF_A_KIND = 5
@@ -123,7 +123,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
             about = "" if one.name is None else f"{one.name}: "
             where = "" if one.location is None or one.location in one.reason else f" ({one.location})"
             line = f"{level.label:<8}{about}{trouble.value}: {one.reason}{where}"
-            yield from wrapped(line, "", " " * 8, width=NARROW)
+            yield from wrapped(line, "", " " * 8)
         if len(shown) < len(some):
             yield f"{'':<8}and {len(some) - len(shown):,} more: {trouble.value}"
 
@@ -152,4 +152,4 @@ def _row(one: Figures) -> tuple[str, ...]:
 
 
 def _fact(label: str, text: str) -> list[str]:
-    return wrapped(f"{label:<{_LABEL}}{text}", "", " " * _LABEL, width=NARROW)
+    return wrapped(f"{label:<{_LABEL}}{text}", "", " " * _LABEL)

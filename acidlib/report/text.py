@@ -6,16 +6,15 @@ import json
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from rich.cells import cell_len
 
 Item = TypeVar("Item")
 
-WIDTH = 120
-NARROW = 80
-"""The columns of a terminal that nobody has widened: what is a table fits there."""
+WIDTH = 80
+"""The columns of a terminal that nobody has widened: lines fit there where words allow it."""
 _PLACES_SHOWN = 20
 _LABEL = 13
 _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
@@ -85,25 +84,26 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
     return lines
 
 
-def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
-    """As `aligned`; where that takes more than 80 columns, the first cell of each row stands on a line of its own."""
+def fitted(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:
+    """As `aligned`; where that takes more columns than there are, the first cell of each row stands on a line alone."""
     to_right = tuple(right)
-    lines = aligned(rows, right=to_right)
-    if max(map(cell_len, lines), default=0) <= NARROW:
+    lines = [indent + line for line in aligned(rows, right=to_right)]
+    if max(map(cell_len, lines), default=0) <= WIDTH:
         return lines
     others = aligned([row[1:] for row in rows], right=[i - 1 for i in to_right])
-    return [line for row, rest in zip(rows, others, strict=True) for line in (row[0], f"  {rest}")]
+    pairs = zip(rows, others, strict=True)
+    return [line for row, rest in pairs for line in (f"{indent}{row[0]}".rstrip(), f"{indent}  {rest}")]
 
 
 def _json_character(char: str) -> str:
     return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
-def wrapped(text: str, indent: str = "", hanging: str | None = None, *, width: int = WIDTH) -> list[str]:
+def wrapped(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
     """Lines of at most so many columns where words allow it; those after the first are indented by `hanging`."""
     return textwrap.wrap(
         one_line(text),
-        width,
+        WIDTH,
         initial_indent=indent,
         subsequent_indent=indent if hanging is None else hanging,
         break_long_words=False,
@@ -128,6 +128,13 @@ def by_state(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
 
 
+def with_summary(summary: str, blocks: Sequence[str]) -> Iterator[str]:
+    """Blocks with an empty line between them, and what they come to: before several, behind a single one."""
+    parts = [summary, *blocks] if len(blocks) > 1 else [*blocks, summary]
+    for number, part in enumerate(parts):
+        yield f"\n\n{part}" if number else part
+
+
 class First(Generic[Item]):
     """Of the items of each kind the first, and how many others there are; of no kind (None) all."""
 
@@ -143,12 +150,13 @@ class First(Generic[Item]):
             self._kept.append((kind, number, item()))
 
     def items(self) -> list[Item]:
-        """Those that are shown, in the order in which they came. One is never left out alone."""
-        return [
-            item
+        """Those that are shown, of no kind first, else in the order in which they came. One is never left out alone."""
+        shown = [
+            (kind, item)
             for kind, number, item in self._kept
             if kind is None or number <= _PLACES_SHOWN or self._counts[kind] == number
         ]
+        return [item for kind, item in sorted(shown, key=lambda one: one[0] is not None)]
 
     def others(self) -> list[str]:
         """A line for each kind of which some are not shown."""

@@ -26,7 +26,7 @@ ENTRY = {
     "id", "database", "table", "location", "partition", "type", "state", "reason", "publication", "write_ids", "inputs",
     "output_directories", "rows_in", "rows_deleted", "rows_aborted", "rows_out", "events_in", "events_aborted",
     "duplicate_events", "events_out", "bytes_copied", "bytes_rewritten", "stripes_copied", "stripes_rewritten",
-    "seconds", "rewrite_seconds",
+    "deltas_before", "deltas_after", "bytes_in", "bytes_out", "start_ms", "seconds", "rewrite_seconds",
 }  # fmt: skip
 STATES = {"planned", "ready for cleaning", "succeeded", "refused", "failed", "conflict", "skipped"}
 
@@ -61,6 +61,8 @@ def test_compaction_jobs(jobs: Jobs, crud: Path, job: str) -> None:
         check_entry(entry)
     assert by_table["crud"]["state"] == "ready for cleaning"
     assert all(by_table["crud"][key] is not None for key in ENTRY - {"partition"})
+    deltas = [(by_table[name]["deltas_before"], by_table[name]["deltas_after"]) for name in sorted(by_table)]
+    assert deltas == [(0, 0), (5, 0), (5, None)]
     assert by_table["compacted"]["state"] == "refused"
     assert by_table["damaged"]["state"] == "failed"
     for unknown in ("rows_in", "bytes_copied", "rewrite_seconds", "publication", "partition"):

@@ -296,9 +296,17 @@ def test_a_minor_of_inserts_and_deletes_is_a_major_unless_told_otherwise(jobs: J
     assert merge.read(crud, strict=True) == rows
 
 
+def size_of(place: Path, directories: str) -> int:
+    """Bytes of the bucket files in directories of a place."""
+    return sum(path.stat().st_size for path in place.glob(f"{directories}/bucket_*"))
+
+
 def test_a_minor_in_two_renames(jobs: Jobs, crud: Path) -> None:
-    rows = merge.read(crud)
+    rows, size = merge.read(crud), size_of(crud, "*")
     (entry,) = jobs.good("minor_compact", "--location", crud, "--all-committed", *TWO_RENAMES).compactions
+    assert (entry["deltas_before"], entry["deltas_after"]) == (5, 2)
+    made = sum(size_of(crud, directory) for directory in entry["output_directories"])
+    assert (entry["bytes_in"], entry["bytes_out"]) == (size, made)
     assert (entry["type"], entry["publication"]) == ("minor", "two renames")
     assert entry["output_directories"] == ["delta_0000001_0000004", "delete_delta_0000001_0000004"]
     assert merge.read(crud, strict=True) == rows

@@ -219,7 +219,7 @@ def test_from_the_scan_to_the_cleaning(jobs: Jobs, warehouse: Warehouse) -> None
     with_results = tree(warehouse.root)
     waits = jobs.good("cleaner")
     assert {entry["state"] for entry in waits.document["cleanings"]} == {"ready for cleaning"}
-    assert all("the retention of 86400 s has not passed" in entry["reason"] for entry in waits.document["cleanings"])
+    assert all("the retention of 1 d has not passed" in entry["reason"] for entry in waits.document["cleanings"])
     assert tree(warehouse.root, times=False) == {k: (*v[:2], 0) for k, v in with_results.items()}
     assert {row["state"] for row in jobs.shown().values()} == {"ready for cleaning"}
 

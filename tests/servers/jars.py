@@ -51,7 +51,7 @@ def brought(name: str) -> Path:
     wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
     place = CACHE / name
     CACHE.mkdir(exist_ok=True)
-    with _locked(CACHE / f"{name}.lock"):
+    with locked(CACHE / f"{name}.lock"):
         stamp = place / STAMP
         if not stamp.is_file() or stamp.read_text() != wanted:
             shutil.rmtree(place, ignore_errors=True)
@@ -66,7 +66,7 @@ def compiled(source: Path, jars: Sequence[str]) -> Path:
     No directory with them: the virtual machine makes no class archive where one is on the class path.
     """
     jar = CACHE / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.jar"
-    with _locked(CACHE / f"{source.stem}.lock"):
+    with locked(CACHE / f"{source.stem}.lock"):
         if not jar.is_file():
             with tempfile.TemporaryDirectory(dir=CACHE) as work:
                 classes, half = Path(work, "classes"), Path(work, jar.name)
@@ -105,7 +105,7 @@ def _rank(jar: Path) -> tuple[int, str]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -25,6 +25,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
+from acidlib.planning.health_rules import words
 
 CLEANER_ON = "metastore.compactor.cleaner.on"
 
@@ -121,7 +122,7 @@ class Hive4ReadyRequests:
             )
         due = request.commit_ms / 1000 + self._retention
         if due > self._services.clock():
-            return f"the retention of {self._retention:g} s has not passed"
+            return f"the retention of {words(self._retention)} has not passed"
         return None
 
 

@@ -8,9 +8,11 @@ from typing import TypeVar
 import pytest
 
 from acidlib.model.units import PlannedAction, UnitResult
+from acidlib.report.checks import checks_text, failed
 from acidlib.report.compaction_text import CompactionsText
 from acidlib.report.decision_text import CleanerText, InitiatorText
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.places import ShownPart, ShownPlace, places_text
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome
 from acidlib.report.run_report import RunReport
 from acidlib.report.text import WIDTH, aligned, duration_words, human_bytes, json_text, one_line, plural
@@ -138,8 +140,8 @@ def test_a_compaction_tells_every_figure() -> None:
         "  stripes      3 copied (3.0 MiB), 1 rewritten (512.0 KiB)",
         "  time         1.50 s, 0.75 s inside the tasks",
         "",
-        "1 compaction: 1 ready for cleaning; 1,234 rows in, 30 deleted, 4 aborted, 1,200 out; 3.0 MiB copied,"
-        " 512.0 KiB rewritten",
+        "1 compaction: 1 ready for cleaning; 1,234 rows in, 30 deleted, 4 aborted, 1,200",
+        "    out; 3.0 MiB copied, 512.0 KiB rewritten",
     ]
 
 
@@ -153,10 +155,17 @@ def test_what_was_not_planned_has_no_figures() -> None:
     ]
 
 
-def test_the_last_line_sums_up() -> None:
+def test_of_several_places_the_sum_is_told_first_then_what_failed() -> None:
     one = result(unit(), state=Outcome.READY_FOR_CLEANING)
     text = compactions_text([one, FAILED, one], dry_run=False, verbose=False)
-    assert "3 compactions: 2 ready for cleaning, 1 failed; 2,468 rows in, 60 deleted, 8 aborted, 2,400 out" in text
+    assert text.splitlines()[:5] == [
+        "3 compactions: 2 ready for cleaning, 1 failed; 2,468 rows in, 60 deleted, 8",
+        "    aborted, 2,400 out; 6.0 MiB copied, 1.0 MiB rewritten",
+        "",
+        "sales.orders.ds=2026-01-01: major, failed (request 7)",
+        "  reason       Cannot read x: because it is damaged",
+    ]
+    assert text.splitlines()[-1].startswith("  time ")
 
 
 def test_a_dry_run_says_so_and_names_two_renames() -> None:
@@ -175,12 +184,14 @@ def test_a_dry_run_tells_stripes_with_reasons_and_bytes() -> None:
         [result(unit(action(0), action(1), action(2, copy=False), joined))], dry_run=True, verbose=False
     )
     start = text.splitlines().index("  base_0000005/bucket_00000: 1,200 rows out")
-    assert text.splitlines()[start + 1 : start + 5] == [
-        "    copy        2.0 MiB  stripes 0 to 1 of base_0000002/bucket_00000, 2,000 rows: unchanged",
-        "    rewrite     1.0 MiB  stripe 2 of base_0000002/bucket_00000, 1,000 rows: 3 of 1000 rows are deleted",
-        "    rewrite     1.0 MiB  2 stripes joined, from stripe 3 of base_0000002/bucket_00000 on, 1,000 rows: small"
-        " word word",
-        "                         word word word word word word",
+    assert text.splitlines()[start + 1 : start + 8] == [
+        "    copy        2.0 MiB  stripes 0 to 1 of base_0000002/bucket_00000, 2,000",
+        "                         rows: unchanged",
+        "    rewrite     1.0 MiB  stripe 2 of base_0000002/bucket_00000, 1,000 rows: 3 of",
+        "                         1000 rows are deleted",
+        "    rewrite     1.0 MiB  2 stripes joined, from stripe 3 of",
+        "                         base_0000002/bucket_00000 on, 1,000 rows: small word",
+        "                         word word word word word word word",
     ]
 
 
@@ -311,30 +322,40 @@ LEFT = InitiatorResult(
 
 
 def test_the_initiator_tells_figures_threshold_and_source() -> None:
-    failed = replace(LEFT, table="y", reason="Cannot list /y: because of the disk", failed=True)
+    failed = replace(LEFT, table="y", location="/data/y", reason="Cannot list it: because of the disk", failed=True)
     assert initiator_text([LOOKED_AT, LEFT, failed]).splitlines() == [
-        "Decision  Request  Deltas  Delta bytes  Base bytes   Ratio  Place",
-        "minor          12      11      1.0 MiB    10.0 MiB  10.00%  sales.orders.ds=2026-01-01",
-        "    11 delta directories are more than 10 (hive.compactor.delta.num.threshold = 10, table property)",
-        "none            -       -            -           -       -  sales.x",
-        "    it is switched off",
-        "failed          -       -            -           -       -  sales.y",
-        "    Cannot list /y: because of the disk",
-        "",
         "3 places looked at: 1 minor, 1 left alone, 1 failed; 1 request queued",
+        "",
+        "Place",
+        "  Decision  Request  Deltas  In deltas   In base   Ratio",
+        "sales.y",
+        "  failed          -       -          -         -       -",
+        "    Cannot list it: because of the disk (/data/y)",
+        "sales.orders.ds=2026-01-01",
+        "  minor          12      11    1.0 MiB  10.0 MiB  10.00%",
+        "    11 delta directories are more than 10 (hive.compactor.delta.num.threshold =",
+        "    10, table property)",
+        "sales.x",
+        "  none            -       -          -         -       -",
+        "    it is switched off",
+    ]
+    assert "(/data/y)" not in initiator_text([replace(failed, reason="Cannot list /data/y")])
+
+
+def test_a_table_that_fits_has_a_line_for_each_place() -> None:
+    assert initiator_text([LEFT]).splitlines() == [
+        "1 place looked at: none to compact, 1 left alone; 0 requests queued",
+        "",
+        "Place    Decision  Request  Deltas  In deltas  In base  Ratio",
+        "sales.x  none            -       -          -        -      -",
+        "    it is switched off",
     ]
 
 
 @pytest.mark.parametrize(("threshold", "shown"), [(0.1, "0.1"), (43_200_000, "43200000"), (500.0, "500")])
 def test_a_threshold_is_shown_as_it_is_set(threshold: float, shown: str) -> None:
-    assert f"hive.compactor.delta.num.threshold = {shown}, table" in initiator_text(
-        [replace(LOOKED_AT, threshold=threshold)]
-    )
-
-
-def test_nothing_due() -> None:
-    last = initiator_text([LEFT]).splitlines()[-1]
-    assert last == "1 place looked at: none to compact, 1 left alone; 0 requests queued"
+    text = initiator_text([replace(LOOKED_AT, threshold=threshold)])
+    assert f"hive.compactor.delta.num.threshold = {shown}, table" in " ".join(text.split())
 
 
 # --- cleaner ----------------------------------------------------------------------------------------------------------
@@ -351,7 +372,7 @@ CLEANED = CleaningResult(
         RemovedPath(path="/orders/delta_0000001_0000001_0000", bytes=3 * MIB, reason="covered by base_0000005"),
         RemovedPath(path="/orders/_tmp_1", bytes=1, reason="litter of a dead run"),
     ),
-    blocked=("delta_2: the retention of 86400 s has not passed", "base_3: something else"),
+    blocked=("delta_2: the retention of 1 d has not passed", "base_3: something else"),
 )
 
 
@@ -363,7 +384,7 @@ def test_the_cleaner_tells_what_went_and_what_stays() -> None:
         "  removed      2 paths, 3.0 MiB",
         "       3.0 MiB  delta_0000001_0000001_0000: covered by base_0000005",
         "        1 byte  _tmp_1: litter of a dead run",
-        "  blocked      delta_2: the retention of 86400 s has not passed",
+        "  blocked      delta_2: the retention of 1 d has not passed",
         "               base_3: something else",
         "",
         "1 place: 1 ready for cleaning; 2 paths, 3.0 MiB removed",
@@ -376,10 +397,12 @@ def test_what_went_to_the_trash_is_no_space_that_was_won() -> None:
     assert lines_of(text)[3:] == [
         "removed      1 path, 1 byte",
         "1 byte  _tmp_1: litter of a dead run",
-        "moved        1 path, 3.0 MiB, to /orders/_acidlib_trash/1-2; they take space until that is emptied",
+        "moved        1 path, 3.0 MiB, to /orders/_acidlib_trash/1-2; they take space",
+        "until that is emptied",
         "3.0 MiB  delta_0000001_0000001_0000: covered by base_0000005",
         "",
-        "1 place: 1 ready for cleaning; 1 path, 1 byte removed; 1 path, 3.0 MiB moved to the trash",
+        "1 place: 1 ready for cleaning; 1 path, 1 byte removed; 1 path, 3.0 MiB moved to",
+        "the trash",
     ]
 
 
@@ -461,6 +484,26 @@ def test_json_holds_nothing_that_a_terminal_takes_for_a_command(name: str) -> No
 
 def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
     assert aligned([("p", "n"), ("日本", "10"), ("abc", "5")], right=(1,)) == ["p      n", "日本  10", "abc    5"]
+
+
+def test_all_that_jobs_print_fits_a_terminal_that_nobody_has_widened() -> None:
+    words = "word " * 40
+    part = ShownPart(
+        path=f"delete_delta_{'9' * 19}_{'9' * 19}_0000", kind="delta", first_write_id=1, last_write_id=2,
+        reader="obsolete", why=words, files=123_456, bytes=5 * MIB, rows=123_456_789, damage=words,
+    )  # fmt: skip
+    place = ShownPlace(database="d", table="t", partition=None, location="/t", error=words, parts=(part, part))
+    decided = replace(LOOKED_AT, partition=f"ds={'x' * 60}", reason=words, deltas=123_456)
+    cleaned = replace(CLEANED, reason=words, blocked=(words,), removed=(replace(CLEANED.removed[0], reason=words),))
+    texts = (
+        initiator_text([decided, LEFT]),
+        cleaner_text([cleaned]),
+        places_text([place]),
+        checks_text([failed("metastore", words, words)]),
+    )
+    for text in texts:
+        assert max(map(len, text.splitlines())) <= WIDTH
+        assert text.count("word") >= 40
 
 
 def test_rows_that_are_not_counted_are_told_so() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acidlib.launch.here import tell_starting
+from acidlib.engine.streams import tell_starting
 
 
 @pytest.mark.parametrize(("is_terminal", "told"), [(True, "starting Spark …\n"), (False, "")])

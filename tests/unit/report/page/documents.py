@@ -1,0 +1,161 @@
+"""Documents of jobs, made as the jobs make them, to be drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.units import PlannedAction, UnitResult
+from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Waits
+from acidlib.planning.health_summary import status_of
+from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
+from acidlib.report.run_report import JsonForm, PageForm, RunFacts, RunReport, SetValue
+from acidlib.report.status import status_document
+
+MIB = 1 << 20
+PLACE: dict[str, Any] = {"database": "sales", "table": "orders", "partition": "ds=7", "location": "/w/orders/ds=7"}
+FACTS = RunFacts(
+    start_ms=1_766_500_000_000,
+    end_ms=1_766_500_090_000,
+    application_id="app-17",
+    settings=(SetValue(name="acidlib.retention", value="2d", source="--set"),),
+)
+NOTES = ["the time budget is used up"]
+
+
+def action(size: int, *, copy: bool, reason: str = "unchanged", deleted: int = 0) -> PlannedAction:
+    return PlannedAction(
+        path="/w/f", first_stripe=0, stripes=1, copy=copy, bytes=size, rows=9, deleted=deleted, aborted=0, reason=reason
+    )
+
+
+UNIT = UnitResult(
+    directory="base_9",
+    file_name="bucket_00000",
+    bucket=0,
+    is_delete=False,
+    path="/w/x",
+    length=7 * MIB,
+    rows_in=1000,
+    rows_deleted=30,
+    rows_aborted=4,
+    rows_out=966,
+    bytes_copied=5 * MIB,
+    bytes_rewritten=3 * MIB,
+    stripes_copied=2,
+    stripes_rewritten=1,
+    seconds=6.0,
+    actions=(action(5 * MIB, copy=True), action(3 * MIB, copy=False, reason="30 rows deleted", deleted=30)),
+    notes=("columns are matched by position",),
+)
+DONE = CompactionResult(
+    id=12,
+    **PLACE,
+    type="major",
+    state=Outcome.READY_FOR_CLEANING,
+    reason="it was asked for",
+    units=(UNIT,),
+    start_ms=1_766_500_010_000,
+    seconds=8.5,
+    deltas_before=17,
+    deltas_after=1,
+    bytes_in=9 * MIB,
+)
+FAILED = replace(
+    DONE, partition="ds=8", location="/w/orders/ds=8", state=Outcome.FAILED, reason="the footer is damaged", units=None
+)
+REFUSED = replace(FAILED, partition="ds=9", state=Outcome.REFUSED, reason="there is nothing to merge", seconds=0.1)
+DUE = InitiatorResult(
+    **PLACE,
+    type="minor",
+    queued=31,
+    reason="22 deltas are too many",
+    base_bytes=40 * MIB,
+    delta_bytes=6 * MIB,
+    deltas=22,
+    ratio=0.15,
+    threshold=10.0,
+    threshold_key="hive.compactor.delta.num.threshold",
+    threshold_source="hive-site.xml",
+)
+LEFT = replace(DUE, type=None, queued=None, reason="it is below all thresholds", deltas=2)
+UNSEEN = replace(LEFT, partition="ds=8", reason="it cannot be listed", deltas=None, failed=True)
+CLEANED = CleaningResult(
+    id=5,
+    **PLACE,
+    state="succeeded",
+    reason="nothing obsolete is left",
+    removed=(
+        RemovedPath(path="/w/orders/ds=7/delta_1_1", bytes=11 * MIB, reason="covered by base_9"),
+        RemovedPath(path="/w/orders/ds=7/delta_2_2", bytes=2 * MIB, reason="covered by base_9", moved_to="/trash/1"),
+    ),
+)
+WAITS = replace(
+    CLEANED,
+    partition="ds=8",
+    state="ready for cleaning",
+    reason="1 obsolete left",
+    removed=(),
+    blocked=("delta_3_3: transaction 812 of etl at host9 is open",),
+)
+UNCLEANED = replace(CLEANED, partition="ds=9", state="failed", reason="permission denied", removed=())
+
+
+def told(job: str, results: Iterable[Any]) -> RunReport[Any]:
+    """A run of a job that has told its results, as JSON and as a page."""
+    makers: dict[str, tuple[str, Callable[[Any], dict[str, Any]], Callable[[], Any]]] = {
+        "major_compact": ("compactions", result_document, CompactionTotals),
+        "initiator": ("decisions", InitiatorResult.document, InitiatorTotals),
+        "cleaner": ("cleanings", CleaningResult.document, CleaningTotals),
+    }
+    entries, entry, make_totals = makers[job]
+    totals = make_totals()
+    about: dict[str, Any] = {"job": job, "version": "1.2", "run_id": "acidlib-h-1", "facts": lambda: FACTS}
+    form = JsonForm(**about, entries=entries, entry=entry, totals=totals)
+    report: RunReport[Any] = RunReport(totals, form, PageForm(**about, entry=entry, totals=totals))
+    for result in results:
+        report.add(result)
+    return report
+
+
+def document_of(job: str, results: Iterable[Any]) -> dict[str, Any]:
+    """The document of a run, as it is saved."""
+    document: dict[str, Any] = json.loads("".join(told(job, results).pieces(NOTES)))
+    return document
+
+
+def status_of_tables() -> dict[str, Any]:
+    """The document of a status in which much is wrong."""
+    txn = Transaction(id=812, is_open=True, user="etl", host="host9", age=19_800, silent=None)
+    waits = Waits(
+        request_id=1, database="sales", table="orders", partition="ds=7", kind="transaction", id=812, user="etl",
+        host="host9", age=19_800,
+    )  # fmt: skip
+    failed = CompactionRequest(
+        id=1, database="sales", table="orders", partition="ds=7", type=CompactionType.MAJOR, state=State.FAILED
+    )
+    lake = Lake(
+        now_ms=FACTS.start_ms,
+        requests=(failed,),
+        transactions=(txn,),
+        waits=(waits,),
+        places=(PlaceFigures(**PLACE, deltas=311, ratio=2.5, obsolete=3, obsolete_bytes=23 * MIB),),
+    )
+    head = {"job": "status", "version": "1.2", "run_id": "acidlib-h-1", **FACTS.document(), "notes": NOTES}
+    document: dict[str, Any] = json.loads(
+        json.dumps(head | status_document(status_of(lake, Limits()), Generation.HIVE4))
+    )
+    return document
+
+
+DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "major_compact": lambda: document_of("major_compact", [DONE, FAILED, REFUSED]),
+    "initiator": lambda: document_of("initiator", [DUE, LEFT, UNSEEN]),
+    "cleaner": lambda: document_of("cleaner", [CLEANED, WAITS, UNCLEANED]),
+    "status": status_of_tables,
+}

@@ -1,0 +1,237 @@
+"""What the pages tell, of which documents, and that they are whole and harmless HTML."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from acidlib.errors import RefusedError
+from acidlib.report.page.documents import page_of
+from acidlib.report.page.draw import html_of
+from acidlib.report.page.parts import Largest, Tone
+from acidlib.report.results import CompactionResult, Outcome
+
+from . import documents
+from .documents import CLEANED, DOCUMENTS, DONE, FAILED, NOTES, REFUSED, document_of, told
+
+_VOID = {"meta", "link", "wbr"}
+
+
+class Elements(HTMLParser):
+    """Which elements and attributes a page has, and its text; AssertionError where an element does not end."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.found: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self._words: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self._words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in _VOID:
+            self.open.append(tag)
+            self._words.append(" ")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self._words.append(data)
+
+
+def drawn(document: dict[str, Any]) -> Elements:
+    return Elements(html_of(page_of(document)))
+
+
+@pytest.mark.parametrize("job", DOCUMENTS)
+def test_nothing_is_fetched_and_nothing_runs(job: str) -> None:
+    page = drawn(DOCUMENTS[job]())
+    assert not {"script", "iframe", "object", "img", "base", "form"} & set(page.found)
+    asks = {"src", "href", "srcset", "action", "data", "poster", "xlink:href", "background"}
+    assert [found for found in page.attributes if found[1] in asks] == [("link", "href", "data:,")]
+    assert not [found for found in page.attributes if found[1].startswith("on")]
+    (policy,) = (value for tag, name, value in page.attributes if value.startswith("default-src"))
+    assert policy.startswith("default-src 'none'")
+    html = html_of(page_of(DOCUMENTS[job]()))
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+@pytest.mark.parametrize(
+    ("job", "facts"),
+    [
+        (
+            "major_compact",
+            [
+                "1 of 3 places compacted, 1 failed", "2025-12-23 14:26:40 to 14:28:10 UTC, 90 s", "sales.orders.ds=8",
+                "/w/orders/ds=8", "the footer is damaged", "17 → 1", "5.0 MiB copied", "3.0 MiB rewritten",
+                "9.0 MiB became 7.0 MiB", "966", "34 of 1,000", "10 s until the first place was begun",
+                "8.5 s while places were under way", "72 s after the last place",
+                "there is nothing to merge", "it was asked for", "copied: unchanged", "rows of it were deleted",
+                "8.5 s", "6 s", "columns are matched by position", "acidlib.retention", "--set", "app-17", "1.2",
+                "acidlib-h-1", *NOTES,
+            ],
+        ),
+        (
+            "initiator",
+            [
+                "1 of 3 places to compact, 1 request queued, 1 could not be looked at", "it cannot be listed",
+                "22 deltas are too many", "hive.compactor.delta.num.threshold = 10, hive-site.xml", "request 31",
+                "it is below all thresholds", "0.15", "6.0 MiB", "40.0 MiB", *NOTES,
+            ],
+        ),
+        (
+            "cleaner",
+            [
+                "1 of 3 places cleaned, 11.0 MiB freed, 1 waits, 1 failed", "permission denied",
+                "transaction 812 of etl at host9 is open", "1 obsolete left", "covered by base_9", "13.0 MiB",
+                "Moved to the trash 2.0 MiB", *NOTES,
+            ],
+        ),
+        (
+            "status",
+            [
+                "in 1 table", "transaction 812", "etl at host9", "5.5 h", "311", "2.50", "23.0 MiB", "1 failed",
+                "sales.orders.ds=7", *NOTES,
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_document_knows_is_told(job: str, facts: list[str]) -> None:
+    text = drawn(DOCUMENTS[job]()).text
+    assert [fact for fact in facts if fact not in text] == []
+
+
+@pytest.mark.parametrize("job", ["major_compact", "initiator", "cleaner"])
+def test_the_page_of_a_run_is_that_of_its_saved_document(job: str) -> None:
+    results = {
+        "major_compact": [DONE, FAILED, REFUSED],
+        "initiator": [documents.DUE, documents.LEFT],
+        "cleaner": [CLEANED, documents.WAITS],
+    }[job]
+    form = told(job, results).page
+    assert form is not None
+    assert html_of(form.page(NOTES)) == html_of(page_of(document_of(job, results)))
+
+
+def test_names_and_reasons_are_text() -> None:
+    evil = '"><script>alert(1)</script><img src=x onerror=y>'
+    bad = replace(FAILED, table=evil, location=f"/w/{evil}", reason=f"it is {evil}\x1b[2J\u202e\udcff")
+    page = drawn(document_of("major_compact", [bad, replace(DONE, table=evil, reason=evil)]))
+    assert not {"script", "img"} & set(page.found)
+    assert f"sales.{evil}.ds=8" in page.text
+    assert f"it is {evil}\\x1b[2J\\u202e\\udcff" in page.text
+
+
+@pytest.mark.parametrize("job", DOCUMENTS)
+def test_tables_have_heads_and_charts_have_words(job: str) -> None:
+    page = drawn(DOCUMENTS[job]())
+    assert page.found["h1"] == 1
+    ids = {value for _, name, value in page.attributes if name == "id"}
+    named = [value for _, name, value in page.attributes if name == "aria-labelledby"]
+    assert set(named) <= ids
+    assert sum(name == "scope" for _, name, _ in page.attributes) == page.found["th"]
+    labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert len(labels) == page.found["svg"]
+    assert all(len(label) > 40 for label in labels)
+
+
+def test_of_very_many_places_the_worst_are_listed_and_all_are_summed() -> None:
+    def places(state: Outcome, count: int) -> list[CompactionResult]:
+        like = DONE if state is Outcome.READY_FOR_CLEANING else FAILED
+        return [replace(like, state=state, partition=f"ds={n}", seconds=n / 100) for n in range(count)]
+
+    done, failed = places(Outcome.READY_FOR_CLEANING, 3000), places(Outcome.FAILED, 60)
+    html = html_of(page_of(document_of("major_compact", [*done, *failed])))
+    text = Elements(html).text
+    assert len(html) < 150_000
+    assert "3,000 of 3,060 places compacted, 60 failed" in text
+    assert "51,000 → 3,000" in text
+    assert "and 40 more places; --output json tells of each" in text
+    assert "Why they failed" in text
+    assert "and 3,040 more places; --output json tells of each" in text
+    assert "sales.orders.ds=2999 /w" in text
+    assert "sales.orders.ds=2900 /w" not in text
+
+
+def headline(*results: CompactionResult) -> tuple[str, Tone]:
+    page = page_of(document_of("major_compact", results))
+    return page.headline, page.tone
+
+
+def test_the_headline_says_how_it_went() -> None:
+    planned, conflict = replace(DONE, state=Outcome.PLANNED), replace(FAILED, state=Outcome.CONFLICT)
+    assert headline() == ("Nothing to compact", Tone.GOOD)
+    assert headline(DONE) == ("1 of 1 place compacted", Tone.GOOD)
+    assert headline(REFUSED, REFUSED) == ("Nothing was compacted at 2 places", Tone.GOOD)
+    assert headline(planned, REFUSED) == ("1 of 2 places would be compacted", Tone.GOOD)
+    assert headline(DONE, conflict) == ("1 of 2 places compacted, 1 in conflict", Tone.BAD)
+
+
+def test_conflicts_need_attention_after_failures() -> None:
+    conflict = replace(FAILED, partition="ds=1", state=Outcome.CONFLICT)
+    (listing,) = page_of(document_of("major_compact", [conflict, DONE, FAILED])).attention
+    assert [row[1].text for row in listing.rows] == ["failed", "conflict"]
+    assert listing.title == "Places that failed or where another was at work"
+    assert page_of(document_of("major_compact", [DONE])).attention == ()
+
+
+def test_each_whom_something_waits_for_is_named_with_how_often() -> None:
+    blocked = ("d_1: transaction 812 is open", "d_2: transaction 812 is open", "d_3: transaction 900 is open")
+    waiting = replace(documents.WAITS, blocked=blocked)
+    covered = replace(CLEANED.removed[0], reason="covered by base_10")
+    text = drawn(document_of("cleaner", [waiting, replace(CLEANED, removed=(CLEANED.removed[0], covered))])).text
+    assert "transaction 812 is open for example sales.orders.ds=8 2" in text
+    assert "transaction 900 is open sales.orders.ds=8 1" in text
+    # what went is told by kind
+    assert "covered by base_9 for example sales.orders.ds=7 22.0 MiB 2" in text
+    assert "base_10" not in text
+
+
+def test_a_dry_clean_says_what_would_go() -> None:
+    text = drawn(document_of("cleaner", [replace(CLEANED, state="planned")])).text
+    assert "11.0 MiB would go at 1 place" in text
+    assert "Space that would be won" in text
+
+
+def test_a_run_that_could_not_be_done_says_why() -> None:
+    error = {"kind": "retry", "message": "the metastore is <away>\udcff"}
+    text = drawn({"job": "cleaner", "version": "1", "run_id": None, "error": error}).text
+    assert "The run could not be done" in text
+    assert "retry: the metastore is <away>\\udcff" in text
+
+
+def test_a_job_without_a_page_is_refused() -> None:
+    with pytest.raises(RefusedError, match="doctor has none"):
+        page_of({"job": "doctor", "checks": []})
+
+
+def test_the_largest_are_kept_in_order_and_the_first_of_equal_ones() -> None:
+    found: Largest[str] = Largest(2)
+    for size, name in ((1, "a"), (3, "b"), (3, "c"), (3, "d"), (2, "e")):
+        found.add(size, name)
+    assert (found.items, found.count, found.rest) == (["b", "c"], 5, 3)
+
+
+def test_drawing_leaves_how_modules_are_found_as_it_was() -> None:
+    drawn(DOCUMENTS["major_compact"]())
+    assert [finder for finder in sys.meta_path if not hasattr(finder, "find_spec")] == []
