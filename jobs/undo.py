@@ -1,4 +1,4 @@
-"""Undoes a compaction."""
+"""Takes the result of a compaction back: spark-submit jobs/undo.py --help"""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import acidlib.jobs  # noqa: F401  # before anything else that may fail
 
 # isort: split
-from acidlib.jobs.undo import main
+from acidlib.engine.streams import tell_starting
 
 if __name__ == "__main__":
+    tell_starting("undo")  # to load the job takes a second
+    from acidlib.jobs.undo import main
+
     main()
