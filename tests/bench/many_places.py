@@ -8,7 +8,7 @@ links to those of one. Each job has a bare loop of its own: one lists all places
 writes one of half their size, syncs and renames it; one removes what a compaction made obsolete. A job's rate is that
 of the whole run and, second, that beyond a run over three places alone, which is what it takes to start. Memory is the
 most that was resident of a process at a time: of the driver's Python, and of the JVM beside it. What a job prints is
-read to its end: a document has to list every place, and the last line of a text (--text) to count them.
+read to its end: a document has to list every place, and a line of a text (--text) to count them.
 A hundred thousand places take 800,000 inodes and 3.5 GB, and are made in a few minutes.
 With --checkout the same is done with another checkout of the engine, in turns.
 """
@@ -148,7 +148,7 @@ class Ran:
 
 
 def job(checkout: Path, cores: int, home: Path, name: str, *words: str, text: bool = False) -> Ran:
-    """Run a job. What it prints has to be whole: the document, or the last line of the text."""
+    """Run a job. What it prints has to be whole: the document, or the line of the text that counts."""
     command = [checkout / "spark-submit.sh", "--master", f"local[{cores}]", checkout / "jobs" / f"{name}.py"]
     environment = os.environ | {"ACIDLIB_HOME": str(home)}
     began, cpu_before = time.perf_counter(), _cpu()
