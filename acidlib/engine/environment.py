@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import random
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,13 @@ from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import RefusedError
 from acidlib.installed import conf_file
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import options_from_settings, parse_endpoints, uris_from_settings
+from acidlib.metastore.options import (
+    TOKEN_VARIABLE,
+    ConnectionOptions,
+    options_from_settings,
+    parse_endpoints,
+    uris_from_settings,
+)
 from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
@@ -30,6 +37,7 @@ class Environment:
     names_metastore  it was given on the command line
     site             what hive-site.xml and metastore-site.xml say, as text
     hadoop           what core-site.xml and hdfs-site.xml say about stores
+    token            a JWT for the metastore
     user, host       who runs this, and where
     pool             of the metastore's requests (Hive 4); None = as settings say
     output           "text" or "json"
@@ -44,6 +52,7 @@ class Environment:
     names_metastore: bool = False
     site: Mapping[str, str] = field(default_factory=dict)
     hadoop: dict[str, str] = field(default_factory=dict)
+    token: str | None = field(default=None, repr=False)
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
@@ -72,7 +81,15 @@ class Environment:
 
     def connect(self) -> Hms:
         """A connection to the metastore; RetryError when none of its URIs answers."""
-        return connect(self.metastore, options_from_settings(self.site), user=self.user, host=self.host)
+        return self.connect_with(self.connection_options())
+
+    def connect_with(self, options: ConnectionOptions) -> Hms:
+        """A connection to the metastore with these options; see `connect`."""
+        return connect(self.metastore, options, user=self.user, host=self.host, shuffle=random.shuffle)
+
+    def connection_options(self) -> ConnectionOptions:
+        """How the metastore is spoken to, by its settings; RefusedError where that cannot be."""
+        return options_from_settings(self.site, token=self.token)
 
     def with_setting(self, key: str, value: str) -> Environment:
         """The same with a setting that an option of its own stands for; RefusedError for a value that is none."""
@@ -126,6 +143,7 @@ def read_environment(
         names_metastore=bool(metastore),
         site=site,
         hadoop={} if hadoop_dir is None else read_hadoop_configuration(hadoop_dir),
+        token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         output=output,
         warnings=warnings,
     )

@@ -21,8 +21,7 @@ from acidlib.engine.hive4.metastore import MIN_HISTORY, POOL, Hive4Metastore
 from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
-from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import options_from_settings
+from acidlib.metastore.hms import Hms
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.locks import Service
@@ -146,9 +145,9 @@ def hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterato
 def _heartbeater(where: Environment, hms: Hms) -> Heartbeater:
     """Beats well within the server's own timeout, whatever our settings believe it to be."""
     timeout = parse_duration(hms.config_value(TXN_TIMEOUT, "300s")) / 1000
-    options = heartbeat_options(options_from_settings(where.site), timeout)
+    options = heartbeat_options(where.connection_options(), timeout)
     return Heartbeater(
-        lambda: connect(where.metastore, options, user=where.user, host=where.host),
+        lambda: where.connect_with(options),
         interval_seconds=timeout / 2,
         timeout_seconds=timeout,
         clock=_since_boot,

@@ -207,7 +207,8 @@ class FailoverClient:
                 refused.append(error)
         self._line.current = start
         if len(refused) == len(self._endpoints):
-            raise refused[0]
+            # what let us in before may do so again, and says nothing against a table
+            raise refused[0] if generation is None else RetryError(str(refused[0]))
         uris = ", ".join(endpoint.uri for endpoint in self._endpoints)
         raise _AttemptFailed(RetryError(f"Cannot reach the metastore {uris}: because {'; '.join(failures)}"))
 

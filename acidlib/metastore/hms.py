@@ -11,7 +11,7 @@ from acidlib.metastore.catalog import CatalogCalls
 from acidlib.metastore.compactions import CompactionCalls
 from acidlib.metastore.failover import FailoverClient
 from acidlib.metastore.locks import LockCalls
-from acidlib.metastore.options import ConnectionOptions, parse_endpoints
+from acidlib.metastore.options import ConnectionOptions, Endpoint, parse_endpoints
 from acidlib.metastore.transactions import TransactionCalls
 
 
@@ -54,10 +54,15 @@ def connect(
     user: str,
     host: str,
     sleep: Callable[[float], None] = time.sleep,
+    shuffle: Callable[[list[Endpoint]], None] | None = None,
 ) -> Hms:
     """Connects to the first of the URIs (`thrift://host[:port]`) that answers; `user` and `host` are who asks.
 
+    `shuffle` is used where the options say that the URIs have no order; without it they are tried as they are given.
     Raises RetryError when none can be reached, RefusedError for a URI that makes no sense and for servers that are
     no metastore of Hive 3.1 or 4, do not let us in, or show a certificate that does not pass.
     """
-    return Hms(FailoverClient(parse_endpoints(uris), options, user=user, host=host, sleep=sleep))
+    endpoints = list(parse_endpoints(uris))
+    if shuffle is not None and options.in_any_order:
+        shuffle(endpoints)
+    return Hms(FailoverClient(tuple(endpoints), options, user=user, host=host, sleep=sleep))
