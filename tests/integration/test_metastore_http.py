@@ -1,0 +1,156 @@
+"""A real metastore of Hive 4 behind HTTP: who is let in, whole jobs, and what is lost on the way."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from servers.fleet import Servers
+from servers.metastore import Metastore
+
+from acidlib.errors import RefusedError, RetryError
+from acidlib.metastore.hms import Hms, connect
+from acidlib.metastore.options import ConnectionOptions, HttpOptions, TlsOptions
+from acidlib.metastore.values import TxnType
+from acidlib.model.generation import Generation
+from integration.harness import Jobs
+from integration.hive4_jobs import Service, only_line, settle
+from integration.hive4_model import Lake
+from integration.hive4_proxy import Proxy
+from integration.keystore import keystore
+
+pytestmark = pytest.mark.live
+HTTP = {
+    "metastore.server.thrift.transport.mode": "http",
+    "metastore.server.thrift.http.path": "some/path",
+    "metastore.client.thrift.transport.mode": "http",
+    "metastore.client.thrift.http.path": "some/path",
+}
+OPTIONS = HttpOptions(path="/some/path/*")
+
+
+@pytest.fixture(scope="module")
+def http_metastore(servers: Servers, hive4_metastore: Metastore) -> Iterator[Metastore]:
+    with servers.metastore(Generation.HIVE4, beside=hive4_metastore, properties=HTTP) as made:
+        yield made
+
+
+@pytest.fixture
+def service(jobs: Jobs, http_metastore: Metastore, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """Our jobs, told by its settings that the metastore is behind HTTP."""
+    monkeypatch.setenv("HIVE_CONF_DIR", str(http_metastore.conf_dir))
+    return Service(jobs=jobs, uri=http_metastore.uri)
+
+
+def reach(metastore: Metastore, http: HttpOptions | None = OPTIONS, tls: TlsOptions | None = None) -> Hms:
+    options = ConnectionOptions(connect_timeout_seconds=5, attempts=1, http=http, tls=tls)
+    return connect([metastore.uri], options, user="tester", host="here", sleep=lambda _seconds: None)
+
+
+def test_who_is_let_in(http_metastore: Metastore, hive4_metastore: Metastore) -> None:
+    with reach(http_metastore) as hms:
+        assert (hms.generation, "default" in hms.database_names()) == (Generation.HIVE4, True)
+        # an answer of more than any buffer, and the end of a connection while nothing is asked
+        names = [("default", f"{'long' * 30}{number}") for number in range(100)]
+        assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 100
+        http_metastore.restart()
+        hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "http test"), TxnType.DEFAULT)
+    with pytest.raises(RefusedError, match=r"^Cannot use the metastore .*: because there is no metastore at this path"):
+        reach(http_metastore, HttpOptions(path="/other/*"))
+    with pytest.raises(RefusedError, match=r"^Cannot use thrift://.*: because the answer of set_ugi cannot be read"):
+        reach(http_metastore, None)
+    with pytest.raises(RetryError, match=r"^Cannot reach the metastore .*: because the server closed the connection "):
+        reach(hive4_metastore)
+
+
+@pytest.mark.parametrize("call", ["commit_txn", "find_next_compact2", "mark_compacted"])
+def test_a_compaction_whose_answers_are_lost(
+    hive4_metastore: Metastore,
+    http_metastore: Metastore,
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+) -> None:
+    """What may be asked twice is, over new connections; of the rest nothing is done twice, and a later run ends it."""
+    with Lake(hive4_metastore) as lake:
+        made = lake.table("over_http")
+        lake.request(made)
+        with Proxy(http_metastore) as proxy:
+            proxy.lose(call, answer=True)
+            ran = service("major_compact", uri=proxy.uri)
+            assert proxy.happened == [f"after {call}"]
+            assert proxy.calls[call] == (2 if call == "commit_txn" else 1)
+            assert proxy.calls["set_ugi"] == 0
+        if call == "commit_txn":
+            assert (ran.status, ran.states) == (0, ["ready for cleaning"])
+        settle(lake, service, made, monkeypatch)
+
+
+def test_a_token_over_tls(
+    servers: Servers, hive4_metastore: Metastore, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = keystore(tmp_path)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [public(key)]}))
+    properties = HTTP | {
+        "metastore.authentication": "JWT",
+        "metastore.authentication.jwt.jwks.url": (tmp_path / "jwks.json").as_uri(),
+        "metastore.client.auth.mode": "JWT",
+        "hive.metastore.use.SSL": "true",
+        "hive.metastore.keystore.path": str(store),
+        "hive.metastore.keystore.password": "changeit",
+        # Jetty wants them named
+        "metastore.keystore.type": "PKCS12",
+        "metastore.keymanagerfactory.algorithm": "PKIX",
+        "acidlib.metastore.ca.file": str(store.with_name("ca.pem")),
+    }
+    with servers.metastore(Generation.HIVE4, beside=hive4_metastore, properties=properties) as metastore:
+        monkeypatch.setenv("HIVE_CONF_DIR", str(metastore.conf_dir))
+        service = Service(jobs=jobs, uri=metastore.uri)
+        monkeypatch.setenv("HMS_JWT", token(key, time.time() + 600))
+        assert service("show_compactions").status == 0
+        assert service("show_compactions", uri=metastore.uri.replace("thrift", "https")).status == 0
+        told = f"error: Cannot use the metastore {metastore.uri}: because it does not let us in: 401 Unauthorized"
+        for wrong in (token(key, time.time() - 600), token(rsa.generate_private_key(65537, 2048), time.time() + 600)):
+            monkeypatch.setenv("HMS_JWT", wrong)
+            line = only_line(service("show_compactions"))
+            assert line.startswith(told)
+            assert wrong not in line
+        monkeypatch.delenv("HMS_JWT")
+        assert "because the variable HMS_JWT is not set" in only_line(service("show_compactions"))
+        with pytest.raises(
+            RefusedError, match=r"^Cannot trust the metastore .*: because its certificate does not pass"
+        ):
+            reach(metastore, OPTIONS, TlsOptions())
+        with pytest.raises(
+            RefusedError, match=r"^Cannot use .*: because the server does not speak HTTP \(is it .* TLS"
+        ):
+            reach(metastore)
+
+
+def public(key: rsa.RSAPrivateKey) -> dict[str, str]:
+    """The public part of a key, as a JWKS has it."""
+    numbers = key.public_key().public_numbers()
+    parts = {
+        name: number.to_bytes((number.bit_length() + 7) // 8)
+        for name, number in zip("ne", (numbers.n, numbers.e), strict=True)
+    }
+    return {"kty": "RSA", "kid": "test", "use": "sig", "alg": "RS256"} | {n: text_of(part) for n, part in parts.items()}
+
+
+def token(key: rsa.RSAPrivateKey, expires: float) -> str:
+    """A JWT of a user that this key has signed."""
+    head = {"alg": "RS256", "typ": "JWT", "kid": "test"}
+    claims = {"sub": "compactor", "exp": int(expires)}
+    signed = ".".join(text_of(json.dumps(part).encode()) for part in (head, claims))
+    return f"{signed}.{text_of(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+def text_of(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
