@@ -13,6 +13,7 @@ from pathlib import Path
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import RefusedError
 from acidlib.installed import conf_file
+from acidlib.metastore.discovery import ensemble_of
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     TOKEN_VARIABLE,
@@ -109,7 +110,8 @@ def stated_uris(option: str | None) -> tuple[str, ...] | None:
         return None
     if option.strip().lower() == "none":
         return ()
-    parse_endpoints([option])
+    if ensemble_of([option]) is None:
+        parse_endpoints([option])
     return uris_from_settings({"hive.metastore.uris": option})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -60,9 +61,11 @@ class FailoverClient:
         user: str,
         host: str,
         sleep: Callable[[float], None],
+        find_again: Callable[[], tuple[Endpoint, ...]] | None = None,
     ) -> None:
         """Connects to the first endpoint that answers as a metastore.
 
+        `find_again` gives the endpoints of now, where they may change: it is asked when none of those known answers.
         Raises RetryError when none can be reached, RefusedError when all that can be are no metastores of Hive 3.1
         or 4.
         """
@@ -71,6 +74,7 @@ class FailoverClient:
         self._endpoints = endpoints
         self._options = options
         self._sleep = sleep
+        self._find_again = find_again
         self._line = _Line()
         self._opened: set[Connection] = set()
         connection = self._line.connection = self._repeat(
@@ -91,7 +95,10 @@ class FailoverClient:
     @property
     def endpoint(self) -> Endpoint:
         """The endpoint that this thread is connected to, or was last."""
-        return self._endpoints[self._line.current]
+        if self._line.connection is not None:
+            return self._line.connection.endpoint
+        endpoints = self._endpoints
+        return endpoints[self._line.current % len(endpoints)]
 
     def call(self, action: str, name: str, *arguments: object, effect: Effect, missing: str = "") -> Any:
         """The answer of a call of our own interface; None if the server raised the exception named `missing`.
@@ -172,7 +179,7 @@ class FailoverClient:
         """Closes the connection; the next one is tried with the next endpoint first."""
         if self._line.connection is not None:
             self._close_own()
-            self._line.current = (self._line.current + 1) % len(self._endpoints)
+            self._line.current += 1
 
     def _close_own(self) -> None:
         connection, self._line.connection = self._line.connection, None
@@ -195,30 +202,34 @@ class FailoverClient:
         """A connection to the first endpoint that answers, from the current one on; of this generation, if given."""
         failures: list[str] = []
         refused: list[AcidError] = []
-        start = self._line.current
-        for step in range(len(self._endpoints)):
-            self._line.current = (start + step) % len(self._endpoints)
+        start, endpoints = self._line.current, self._endpoints
+        for step in range(len(endpoints)):
+            self._line.current = (start + step) % len(endpoints)
+            endpoint = endpoints[self._line.current]
             try:
-                return self._open_current(generation)
+                return self._open_one(endpoint, generation)
             except ConnectionLost as reason:
-                failures.append(f"{self.endpoint.uri}: {reason}" if len(self._endpoints) > 1 else str(reason))
+                failures.append(f"{endpoint.uri}: {reason}" if len(endpoints) > 1 else str(reason))
             except RefusedError as error:
                 failures.append(str(error))
                 refused.append(error)
         self._line.current = start
-        if len(refused) == len(self._endpoints):
+        if self._find_again is not None:
+            with suppress(RetryError, RefusedError):
+                self._endpoints = self._find_again()
+        if len(refused) == len(endpoints):
             # what let us in before may do so again, and says nothing against a table
             raise refused[0] if generation is None else RetryError(str(refused[0]))
-        uris = ", ".join(endpoint.uri for endpoint in self._endpoints)
+        uris = ", ".join(endpoint.uri for endpoint in endpoints)
         raise _AttemptFailed(RetryError(f"Cannot reach the metastore {uris}: because {'; '.join(failures)}"))
 
-    def _open_current(self, generation: Generation | None) -> Connection:
-        connection = Connection(self.endpoint, self._options, user=self.user)
+    def _open_one(self, endpoint: Endpoint, generation: Generation | None) -> Connection:
+        connection = Connection(endpoint, self._options, user=self.user)
         found = connection.peer.generation
         if generation is not None and found is not generation:
             connection.close()
             raise RefusedError(
-                f"Cannot go on with the metastore {self.endpoint.uri}: because it is of Hive {found}, the one before "
+                f"Cannot go on with the metastore {endpoint.uri}: because it is of Hive {found}, the one before "
                 f"was of Hive {generation}"
             )
         self._opened.add(connection)
