@@ -16,8 +16,10 @@ from acidlib.installed import conf_file
 from acidlib.metastore.discovery import ensemble_of
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
+    CATALOG,
     TOKEN_VARIABLE,
     ConnectionOptions,
+    catalog_from_settings,
     options_from_settings,
     parse_endpoints,
     uris_from_settings,
@@ -67,8 +69,12 @@ class Environment:
 
     @property
     def metastore_name(self) -> str:
-        """The metastore as our own queue knows it: the same URIs in any order are the same metastore."""
-        return ",".join(sorted(self.metastore))
+        """The metastore as our own queue knows it: the same URIs in any order are the same metastore.
+
+        A catalog other than the usual one is part of it, for the queue knows databases and tables only.
+        """
+        catalog = catalog_from_settings(self.site)
+        return ",".join(sorted(self.metastore)) + (f"#{catalog}" if catalog != CATALOG else "")
 
     def queue(self) -> SqlQueue:
         """The queue in a SQL database.

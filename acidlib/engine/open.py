@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from acidlib.engine.alone.backend import StandaloneBackend
 from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.backend import Backend
+from acidlib.engine.catalog import require_no_cleaner_of_another_catalog
 from acidlib.engine.cleaning import CleanerOptions, Cleaning
 from acidlib.engine.environment import Environment
 from acidlib.engine.hive3.backend import Hive3Backend
@@ -38,6 +39,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
             yield StandaloneBackend(services, queue, interpretation)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
+        require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             yield Hive4Backend(services, hive4_metastore(where, services.settings, hms, beats))
         else:
@@ -53,6 +55,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
             yield standalone_cleaning(services, queue, options)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
+        require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             yield hive4_cleaning(services, hms, options)
         else:

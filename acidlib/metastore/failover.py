@@ -88,6 +88,11 @@ class FailoverClient:
         return self.peer.generation
 
     @property
+    def catalog(self) -> str:
+        """The catalog whose databases are meant."""
+        return self._options.catalog
+
+    @property
     def version(self) -> str:
         """The version that the metastore reports."""
         return self.peer.version

@@ -78,7 +78,7 @@ class ConnectionOptions:
     answer over it may: a peer that speaks another protocol often just waits. `attempts` is how often a call that may
     be repeated is tried in all. With `set_user` the user's name is sent to the server, as Hive's client does without
     SASL; with `http` neither that nor frames nor SASL have a meaning. `in_any_order` says that the URIs are not to be
-    tried in the order in which they are given.
+    tried in the order in which they are given, `catalog` whose databases are meant.
     """
 
     timeout_seconds: float = 600.0
@@ -90,6 +90,7 @@ class ConnectionOptions:
     attempts: int = 5
     set_user: bool = True
     in_any_order: bool = True
+    catalog: str = CATALOG
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -151,6 +152,7 @@ _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]+")
 _PATH = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:@%/-]+")
+_CATALOG_NAME = re.compile(r"\w+")
 _TOKEN = re.compile(r"[0-9A-Za-z._~+/-]+=*")
 _PEM_SUFFIXES = (".pem", ".crt", ".cer")
 
@@ -188,9 +190,6 @@ def options_from_settings(values: Mapping[str, str], *, token: str | None = None
     order = _one_of(
         values, "metastore.thrift.uri.selection", ("random", "sequential"), older="hive.metastore.uri.selection"
     )
-    catalog = (_value(values, "metastore.catalog.default") or CATALOG).lower()
-    if catalog != CATALOG:
-        raise _unsupported(f"metastore.catalog.default is {catalog}", f"only the catalog {CATALOG} is")
     timeout = _value(values, "metastore.client.socket.timeout")
     return ConnectionOptions(
         timeout_seconds=600.0 if timeout is None else _seconds("hive.metastore.client.socket.timeout", timeout),
@@ -200,7 +199,16 @@ def options_from_settings(values: Mapping[str, str], *, token: str | None = None
         http=_http(values, token) if mode == "http" else None,
         set_user=_flag(values, "metastore.execute.setugi", default=True),
         in_any_order=order == "random",
+        catalog=catalog_from_settings(values),
     )
+
+
+def catalog_from_settings(values: Mapping[str, str]) -> str:
+    """The catalog whose databases are meant; raises RefusedError for what cannot be a name of one."""
+    name = (_value(values, "metastore.catalog.default") or CATALOG).lower()
+    if not _CATALOG_NAME.fullmatch(name):
+        raise RefusedError(f"Cannot use metastore.catalog.default: because {name!r} is no name of a catalog")
+    return name
 
 
 def _http(values: Mapping[str, str], token: str | None) -> HttpOptions:

@@ -243,6 +243,7 @@ SSL = {"hive.metastore.use.SSL": "true"}
             ConnectionOptions(sasl=SaslOptions(mechanism="PLAIN", username="joe", password_file="/p")),
         ),
         ({"metastore.client.auth.mode": "NOSASL", "metastore.catalog.default": "hive"}, ConnectionOptions()),
+        ({"metastore.catalog.default": "Spark"}, ConnectionOptions(catalog="spark")),
     ],
 )
 def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptions) -> None:
@@ -262,7 +263,7 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
         ({"hive.metastore.sasl.enabled": "true"}, r"kerberos\.principal is not set"),
         (KERBEROS | {"hive.metastore.kerberos.principal": "hive"}, "is hive; it has to be service/_HOST@REALM"),
         ({"hive.metastore.thrift.compact.protocol.enabled": "true"}, "which is not supported"),
-        ({"metastore.catalog.default": "spark"}, "only the catalog hive is"),
+        ({"metastore.catalog.default": "a#b"}, "because 'a#b' is no name of a catalog"),
         ({"metastore.client.auth.mode": "PLAIN"}, r"acidlib\.metastore\.password\.file is not set"),
         ({"metastore.client.auth.mode": "CUSTOM"}, "is CUSTOM, which is not supported"),
     ],
