@@ -307,7 +307,10 @@ def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
     of aborted transactions that still lie in the table are then committed to every reader. Source: Hive `Cleaner`, from
     4 on `CompactionCleaner`; in Hive 3.1 the switch of the initiator is that of the cleaner, too.
     """
-    if hms.config_value("metastore.catalog.default", CATALOG).strip().lower() == hms.catalog:
+    if (
+        not hms.other_catalogs()
+        or hms.config_value("metastore.catalog.default", CATALOG).strip().lower() == hms.catalog
+    ):
         return
     switch = f"metastore.compactor.{'cleaner' if hms.generation is Generation.HIVE4 else 'initiator'}.on"
     if hms.config_value(switch, "unknown").strip().lower() != "false":

@@ -44,6 +44,14 @@ class CatalogCalls(Calls):
         """The catalog whose databases are meant here."""
         return self._client.catalog
 
+    def other_catalogs(self) -> tuple[str, ...]:
+        """The other catalogs that there are; asked for once, as they hardly ever change."""
+        if self._others is None:
+            answer = self._read_if_known("list the catalogs", "get_catalogs")
+            names = () if answer is None else _lower(answer.names)
+            self._others = tuple(name for name in names if name != self.catalog)
+        return self._others
+
     def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
         """Those of these names that a transactional table of another catalog has, too, with one such catalog.
 
@@ -51,7 +59,7 @@ class CatalogCalls(Calls):
         both (Hive `TxnHandler`, whose tables have no column for a catalog).
         """
         found: dict[str, str] = {}
-        for catalog in self._other_catalogs():
+        for catalog in self.other_catalogs():
             tables = self._tables_of(catalog, database.lower(), _lower(names))
             found.update({table.name: catalog for table in tables if table.is_transactional})
         return found
@@ -145,14 +153,6 @@ class CatalogCalls(Calls):
         """
         answer = self._read(f"read the setting {key} of the metastore", "get_config_value", key, default)
         return str(answer)
-
-    def _other_catalogs(self) -> tuple[str, ...]:
-        """Asked for once: they hardly ever change."""
-        if self._others is None:
-            answer = self._read_if_known("list the catalogs", "get_catalogs")
-            names = () if answer is None else _lower(answer.names)
-            self._others = tuple(name for name in names if name != self.catalog)
-        return self._others
 
     def _named(self, database: str) -> str:
         """A database as calls without a field for the catalog name it."""

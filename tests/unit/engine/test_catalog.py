@@ -303,7 +303,9 @@ def test_a_cleaner_that_takes_the_tables_for_dropped_must_be_off(generation: Gen
     switch = f"metastore.compactor.{'cleaner' if generation is Generation.HIVE4 else 'initiator'}.on"
 
     def check(catalog: str, settings: dict[str, str]) -> None:
-        hms: Any = SimpleNamespace(generation=generation, catalog=catalog, config_value=settings.get)
+        hms: Any = SimpleNamespace(
+            generation=generation, catalog=catalog, config_value=settings.get, other_catalogs=lambda: ("another",)
+        )
         require_no_cleaner_of_another_catalog(hms)
 
     check("hive", {switch: "true"})

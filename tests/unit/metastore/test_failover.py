@@ -249,11 +249,13 @@ def test_a_server_that_falls_silent(server: FakeMetastore) -> None:
 
 def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(server: FakeMetastore) -> None:
     found = client(server.uri)
-    server.answers["get_all_databases"] = [lambda: ["late"], lambda: ["right"]]
+    asked = threading.Event()
+    server.answers["get_all_databases"] = [lambda: asked.set() or ["late"], lambda: ["right"]]
     connection = found._connected()
     real = connection._transport.read
 
     def interrupted(size: int) -> bytes:
+        assert asked.wait(20)
         raise KeyboardInterrupt
 
     connection._transport.read = interrupted  # type: ignore[method-assign] # an interruption in the middle of a call
