@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.connection import Connection, NoSuchTransactionError, UnknownCallError
+from acidlib.metastore.effects import Effect, effect_of
 from acidlib.metastore.idl import interface
 from acidlib.metastore.options import ConnectionOptions, Endpoint
 from acidlib.metastore.transport import ConnectionLost
@@ -22,14 +22,6 @@ T = TypeVar("T")
 
 _FIRST_ATTEMPTS = 3
 _LONGEST_WAIT_SECONDS = 30
-
-
-class Effect(enum.Enum):
-    """What a call changes on the server, and so what may be done when its answer is lost."""
-
-    NONE = "nothing: it is repeated"
-    IDEMPOTENT = "the same once or twice: it is repeated; if no answer ever comes, the outcome is unknown"
-    NOT_IDEMPOTENT = "something each time: it is never repeated once anything was sent"
 
 
 class _AttemptFailed(Exception):  # noqa: N818 - it asks for another attempt
@@ -105,17 +97,17 @@ class FailoverClient:
         endpoints = self._endpoints
         return endpoints[self._line.current % len(endpoints)]
 
-    def call(self, action: str, name: str, *arguments: object, effect: Effect, missing: str = "") -> Any:
+    def call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
         """The answer of a call of our own interface; None if the server raised the exception named `missing`.
 
         `action` completes "Cannot ..." in errors. Raises what `Connection.call` does, but RetryError when no metastore
-        can be reached, and UnknownOutcomeError as `effect` says.
+        can be reached, and UnknownOutcomeError as `effect_of` this call says.
         """
-        return self._call(action, name, arguments, effect, missing, hive3=False)
+        return self._call(action, name, arguments, missing, hive3=False)
 
     def hive3_call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
         """The answer of a read through hmsclient; otherwise as `call`."""
-        return self._call(action, name, arguments, Effect.NONE, missing, hive3=True)
+        return self._call(action, name, arguments, missing, hive3=True)
 
     def close(self) -> None:
         """Ends the connections of all threads, none of which may be in use; a later call opens a new one."""
@@ -123,9 +115,8 @@ class FailoverClient:
             self._opened.pop().close()
         self._line = _Line()
 
-    def _call(
-        self, action: str, name: str, arguments: tuple[object, ...], effect: Effect, missing: str, *, hive3: bool
-    ) -> Any:
+    def _call(self, action: str, name: str, arguments: tuple[object, ...], missing: str, *, hive3: bool) -> Any:
+        effect = effect_of(name)
         answer_lost = False
 
         def attempt() -> Any:
@@ -263,7 +254,7 @@ class Calls:
 
     def _read(self, action: str, call: str, *arguments: object, missing: str = "") -> Any:
         """A call that changes nothing, through our own interface."""
-        return self._client.call(action, call, *arguments, effect=Effect.NONE, missing=missing)
+        return self._client.call(action, call, *arguments, missing=missing)
 
     def _read_if_known(self, action: str, call: str, *arguments: object) -> Any:
         """A read that only some versions of a generation have; None from one that has not."""

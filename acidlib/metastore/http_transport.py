@@ -9,6 +9,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from http.cookies import CookieError, SimpleCookie
 
+from acidlib.errors import RefusedError
 from acidlib.metastore.options import ConnectionOptions, Endpoint, HttpOptions
 from acidlib.metastore.transport import ConnectionLost, UnreadableAnswer, is_quiet, open_socket, reason_of
 
@@ -32,7 +33,7 @@ class HttpTransport:
     def __init__(self, endpoint: Endpoint, options: ConnectionOptions, http: HttpOptions, *, user: str) -> None:
         """Connects, at most for the connect timeout; `user` is who asks, unless the options say it.
 
-        Raises ConnectionLost, and RefusedError for a certificate that does not pass.
+        Raises ConnectionLost, and RefusedError for a certificate that does not pass and a name that cannot be sent.
         """
         self.sent = False
         self._endpoint = endpoint
@@ -126,7 +127,8 @@ class HttpTransport:
         told = f"{response.status} {_one_line(response.reason)}".rstrip()
         said = _said(kind, body)
         if response.status in _REDIRECTS:
-            where = _one_line(response.headers.get("Location", "")) or "elsewhere"
+            # without what may be a secret of the one who is sent there
+            where = _one_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
             raise self._turned_away(f"it redirects to {where}, which is not followed: name that server itself")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             raise self._turned_away(f"it does not let us in: {told}{said}")
@@ -159,7 +161,10 @@ class HttpTransport:
 
 
 def _headers(http: HttpOptions, user: str) -> dict[str, str]:
-    who = {_USER_HEADER: http.username or user} if http.token is None else {"Authorization": f"Bearer {http.token}"}
+    name = http.username or user
+    if http.token is None and not (name.isascii() and name.isprintable()):
+        raise RefusedError(f"Cannot tell a metastore behind HTTP who asks: because no header can hold {name!r}")
+    who = {_USER_HEADER: name} if http.token is None else {"Authorization": f"Bearer {http.token}"}
     return {"Content-Type": _THRIFT, "Accept": _THRIFT, "User-Agent": "acidlib"} | who | dict(http.headers)
 
 

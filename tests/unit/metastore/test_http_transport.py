@@ -10,7 +10,7 @@ from fake_metastore import TYPES, FakeMetastore, raises
 from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.failover import Effect, FailoverClient
+from acidlib.metastore.failover import FailoverClient
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, parse_endpoints
 
 HINT = "(is it a metastore behind HTTP, with the same setting of TLS?)"
@@ -30,11 +30,11 @@ def client(uri: str, http: HttpOptions | None = None, *, attempts: int = 2) -> F
 
 
 def names(of: FailoverClient) -> object:
-    return of.call("list the databases", "get_all_databases", effect=Effect.NONE)
+    return of.call("list the databases", "get_all_databases")
 
 
 def mark(of: FailoverClient) -> object:
-    return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1), effect=Effect.NOT_IDEMPOTENT)
+    return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1))
 
 
 def test_each_message_is_a_post_of_one_connection(server: FakeHttpMetastore) -> None:
@@ -60,6 +60,9 @@ def test_who_asks(server: FakeHttpMetastore) -> None:
     assert server.posts[-1].headers["Authorization"] == "Bearer a.b.c"
     assert server.posts[-1].headers["x-actor-username"] is None
     assert "a.b.c" not in repr(http)
+    for name in ("j\u00f6", "a\r\nX: y"):
+        with pytest.raises(RefusedError, match=r"^Cannot tell a metastore behind HTTP who asks: because no header can"):
+            client(server.uri, HttpOptions(username=name))
 
 
 def test_a_cookie_that_ends_is_not_sent_back(server: FakeHttpMetastore) -> None:
@@ -112,7 +115,7 @@ def test_a_connection_that_ended_while_idle_is_made_anew(server: FakeHttpMetasto
         ),
         (
             answer("302 Found", "", "Location: https://login.example/?next=1"),
-            "it redirects to https://login.example/?next=1, which is not followed: name that server itself",
+            "it redirects to https://login.example/, which is not followed: name that server itself",
         ),
         (answer("308 Gone Elsewhere"), "it redirects to elsewhere, which is not followed: name that server itself"),
     ],
@@ -188,7 +191,7 @@ def test_after_an_answer_that_breaks_nobody_knows(server: FakeHttpMetastore, giv
     assert names(found) == ["default"]
     server.answers["commit_txn"] = lambda request: None
     breaks()
-    found.call("commit", "commit_txn", TYPES.CommitTxnRequest(txnid=1), effect=Effect.IDEMPOTENT)
+    found.call("commit", "commit_txn", TYPES.CommitTxnRequest(txnid=1))
 
 
 def test_no_answer_in_time_and_nobody_there(server: FakeHttpMetastore) -> None:
