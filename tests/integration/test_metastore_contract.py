@@ -20,6 +20,7 @@ from acidlib.jobs import doctor
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
 from acidlib.metastore.options import ConnectionOptions
+from acidlib.metastore.transport import ConnectionLost
 from acidlib.metastore.values import LockComponent, LockState, LockType, OpenTxn, ShownRequest, TxnType
 from acidlib.model.generation import Generation
 from acidlib.model.names import LONG_MAX
@@ -612,8 +613,8 @@ def test_a_missing_field_costs_the_connection_and_no_more(hms: Hms) -> None:
     with pytest.raises(RetryError, match=r"failed: Required field 'tablename' is unset"):
         client.call("ask wrongly", "compact2", types.CompactionRequest(dbname="a"))
     without_txns = types.GetValidWriteIdsRequest(fullTableNames=["a.b"])
-    with pytest.raises(RetryError, match=r"because the server closed the connection"):
-        client.call("ask wrongly", "get_valid_write_ids", without_txns)
+    with pytest.raises(ConnectionLost, match=r"the server closed the connection"):
+        client._connected().call("ask wrongly", "get_valid_write_ids", without_txns)
     assert "default" in hms.database_names()
 
 
@@ -625,7 +626,7 @@ def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> No
             client.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"))
     else:
         with pytest.raises(RefusedError, match=r"has no call get_table$"):
-            client.hive3_call("ask", "get_table", "default", "t")
+            client._connected().hive3_call("ask", "get_table", "default", "t")
     assert "default" in hms.database_names()
 
 
