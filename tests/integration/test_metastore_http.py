@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,7 +117,10 @@ def test_a_token_over_tls(
         service = Service(jobs=jobs, uri=metastore.uri)
         monkeypatch.setenv("HMS_JWT", token(key, time.time() + 600))
         assert service("show_compactions").status == 0
-        assert service("show_compactions", uri=metastore.uri.replace("thrift", "https")).status == 0
+        http = replace(OPTIONS, token=os.environ["HMS_JWT"], https=TlsOptions(ca_file=str(store.with_name("ca.pem"))))
+        by_its_uri = [metastore.uri.replace("thrift", "https")]
+        with connect(by_its_uri, ConnectionOptions(attempts=1, http=http), user="nobody", host="here") as hms:
+            assert hms.generation is Generation.HIVE4
         told = f"error: Cannot use the metastore {metastore.uri}: because it does not let us in: 401 Unauthorized"
         for wrong in (token(key, time.time() - 600), token(rsa.generate_private_key(65537, 2048), time.time() + 600)):
             monkeypatch.setenv("HMS_JWT", wrong)

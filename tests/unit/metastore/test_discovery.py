@@ -87,6 +87,10 @@ def test_where_metastores_register_it_is_asked_again_when_none_answers(monkeypat
         options = ConnectionOptions(attempts=3, connect_timeout_seconds=1)
         with hms.connect([uri], options, user="joe", host="here", sleep=lambda _seconds: None) as client:
             assert (client.uri, asked) == (first.uri, [ONE])
+            # another thread may have asked meanwhile; this one is still where it was
+            client._client._endpoints = parse_endpoints([second.uri])
+            assert client.uri == first.uri
+            client._client._endpoints = found[0]
             second.answers["get_all_databases"] = lambda: ["a"]
             found.append(parse_endpoints([second.uri]))
             # as long as one of those known answers, nobody is asked
