@@ -15,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from kazoo.client import KazooClient
+from long_runs import amount
 from servers.fleet import Servers
 from servers.metastore import Metastore
 from servers.process import free_port
@@ -22,6 +23,7 @@ from servers.zookeeper import ZooKeeper
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.discovery import Ensemble, registered
+from acidlib.metastore.effects import Effect, effect_of
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, TlsOptions
 from acidlib.metastore.values import TxnType
@@ -103,26 +105,33 @@ def test_who_is_let_in(http_metastore: Metastore, hive4_metastore: Metastore) ->
         reach(hive4_metastore)
 
 
-@pytest.mark.parametrize("call", ["commit_txn", "find_next_compact2", "mark_compacted"])
-def test_a_compaction_whose_answers_are_lost(
+CALLS = ("find_next_compact2", "open_txns", "lock", "update_compactor_state", "mark_compacted", "commit_txn")
+LOST = amount(
+    [("commit_txn", True), ("mark_compacted", True)], long=[(call, lost) for call in CALLS for lost in (False, True)]
+)
+
+
+@pytest.mark.parametrize(("call", "answer"), LOST)
+def test_a_compaction_whose_calls_are_lost(
     hive4_metastore: Metastore,
     http_metastore: Metastore,
     service: Service,
     monkeypatch: pytest.MonkeyPatch,
     call: str,
+    answer: bool,
 ) -> None:
     """What may be asked twice is, over new connections; of the rest nothing is done twice, and a later run ends it."""
     with Lake(hive4_metastore) as lake:
         made = lake.table("over_http")
         lake.request(made)
         with Proxy(http_metastore) as proxy:
-            proxy.lose(call, answer=True)
+            proxy.lose(call, answer=answer)
             ran = service("major_compact", uri=proxy.uri)
-            assert proxy.happened == [f"after {call}"]
-            assert proxy.calls[call] == (2 if call == "commit_txn" else 1)
+            assert proxy.happened == [f"{'after' if answer else 'before'} {call}"]
             assert proxy.calls["set_ugi"] == 0
-        if call == "commit_txn":
+        if effect_of(call) is not Effect.NOT_IDEMPOTENT:
             assert (ran.status, ran.states) == (0, ["ready for cleaning"])
+            assert proxy.calls[call] == 2
         settle(lake, service, made, monkeypatch)
 
 
