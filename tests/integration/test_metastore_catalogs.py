@@ -81,9 +81,12 @@ def test_each_catalog_is_served_alone(
             )
         # a name that both have is refused in both
         with Lake(metastore, database="twice") as first:
-            first.table("t")
+            of_first = first.table("t")
             with Lake(metastore, database="twice", catalog=SECOND) as second:
-                second.table("t")
+                of_second_too = second.table("t")
+                # the reason: three transactions of each, and to the metastore they are six of one table
+                assert first.write_ids(of_first) == second.write_ids(of_second_too)
+                assert first.write_ids(of_first).startswith("twice.t:6:")
                 for choose, other in ((of_hive, SECOND), (of_second, "hive")):
                     choose()
                     (told,) = service.good("major_compact", "--table", "twice.t").compactions

@@ -12,6 +12,7 @@ from thriftpy2.thrift import TApplicationException
 from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.failover import FailoverClient
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, parse_endpoints
+from acidlib.model.generation import Generation
 
 HINT = "(is it a metastore behind HTTP, with the same setting of TLS?)"
 
@@ -220,3 +221,13 @@ def test_an_http_uri_without_its_mode_is_refused() -> None:
     options = ConnectionOptions(attempts=1)
     with pytest.raises(RefusedError, match=r"^Cannot use the metastore URI https://h:1: because .* is not http$"):
         FailoverClient(parse_endpoints(["https://h:1"]), options, user="a", host="b", sleep=lambda _seconds: None)
+
+
+def test_hmsclient_goes_over_http_as_well() -> None:
+    with FakeHttpMetastore(Generation.HIVE3) as server:
+        found = client(server.uri)
+        many = [f"database_{number}" for number in range(20_000)]
+        server.answers["get_all_databases"] = lambda: many
+        assert found.hive3_call("list the databases", "get_all_databases") == many
+        assert names(found) == many
+        assert server.connections == 1
