@@ -18,7 +18,7 @@ from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket, T
 
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
-from acidlib.metastore.options import ConnectionOptions
+from acidlib.metastore.options import CATALOG, ConnectionOptions
 from acidlib.model.generation import Generation
 
 TYPES: Any = interface()
@@ -133,7 +133,7 @@ def recorded(into: list[Any], answer: object) -> Answer:
     return answered
 
 
-def connected(server: FakeMetastore) -> Hms:
+def connected(server: FakeMetastore, catalog: str = CATALOG) -> Hms:
     """A connection that tries each call once."""
-    options = ConnectionOptions(timeout_seconds=5, attempts=1)
+    options = ConnectionOptions(timeout_seconds=5, attempts=1, catalog=catalog)
     return connect([server.uri], options, user="joe", host="here", sleep=lambda _seconds: None)

@@ -16,6 +16,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import FULL, INSERT_ONLY, Interpretation, TableFacts, Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
+from acidlib.metastore.options import CATALOG
 from acidlib.model.generation import Generation
 from acidlib.model.location import NOWHERE
 from acidlib.model.partitions import PartitionName, matches
@@ -54,8 +55,11 @@ class Catalog:
         passed: Counter[str] = Counter()
         tables = list(self._tables(selection))
         notes = selection.absent(((table.database, table.name) for _, table in tables), "no table of the metastore")
+        others = self._others(tables)
         for database, table in tables:
             reason = self._why_not(table, database, automatic=automatic)
+            if reason is None and table.full_name in others:
+                reason = self._of_two_catalogs(table.full_name, others[table.full_name], is_here=True)
             if reason is None:
                 for place in self._places(database, table, selection, busy):
                     if isinstance(place, Target):
@@ -87,8 +91,10 @@ class Catalog:
             wanted.setdefault(request.database, {}).setdefault(request.table, set()).add(request.partition)
         for database, tables in wanted.items():
             known = {table.name: table for table in self._hms.tables(database, list(tables))}
+            others = self._hms.of_other_catalogs(database, list(tables))
             for name, partitions in tables.items():
-                for partition, place in self._of_table(database, name, known.get(name.lower()), partitions).items():
+                table, other = known.get(name.lower()), others.get(name.lower())
+                for partition, place in self._of_table(database, name, table, other, partitions).items():
                     found[database, name, partition] = place
         good = [place for place in found.values() if isinstance(place, Target)]
         for place, _ in self._as_of_now(good, txns):
@@ -111,8 +117,10 @@ class Catalog:
 
     def whereabouts(self, request: CompactionRequest) -> Target:
         """See `place`, without what is committed there: which table it is, and where it lies."""
-        table = self._hms.table(request.database, request.table)
-        found = self._of_table(request.database, request.table, table, {request.partition})[request.partition]
+        database, name = request.database, request.table
+        table = self._hms.table(database, name)
+        other = self._hms.of_other_catalogs(database, [name]).get(name.lower())
+        found = self._of_table(database, name, table, other, {request.partition})[request.partition]
         if isinstance(found, AcidError):
             raise found
         return found
@@ -127,8 +135,12 @@ class Catalog:
         return found
 
     def _of_table(
-        self, database: str, name: str, table: Table | None, partitions: Collection[str | None]
+        self, database: str, name: str, table: Table | None, other: str | None, partitions: Collection[str | None]
     ) -> dict[str | None, Target | AcidError]:
+        """The places of one table, or why there are none; `other` is a catalog with a table of this name."""
+        if other is not None:
+            refused = RefusedError(self._of_two_catalogs(f"{database}.{name}", other, is_here=table is not None))
+            return dict.fromkeys(partitions, refused)
         if table is None:
             gone = GoneError(f"Unable to find table {database}.{name}, assuming it was dropped and moving on.")
             return dict.fromkeys(partitions, gone)
@@ -151,6 +163,14 @@ class Catalog:
             else:
                 found[partition] = self._located(owner, table, partition, known.get(partition or ""))
         return found
+
+    def _of_two_catalogs(self, name: str, other: str, *, is_here: bool) -> str:
+        if not is_here:
+            return f"Cannot compact {name}: because it is a table of the catalog {other}, not of {self._hms.catalog}"
+        return (
+            f"Cannot compact {name}: because the catalog {other} has a transactional table of this name, too, and the "
+            "metastore takes their transactions, locks and requests for those of one table"
+        )
 
     def _why_not(
         self, table: Table, database: Database, *, automatic: bool, partition: Partition | None = None
@@ -180,6 +200,17 @@ class Catalog:
             names = [table for table in self._hms.table_names(name) if selection.wants_table(name, table)]
             for table in self._hms.tables(name, sorted(names)):
                 yield database, table
+
+    def _others(self, tables: Iterable[tuple[Database, Table]]) -> dict[str, str]:
+        """Those whose name a transactional table of another catalog has, too, with that catalog."""
+        names: dict[str, list[str]] = {}
+        for _, table in tables:
+            names.setdefault(table.database, []).append(table.name)
+        return {
+            f"{database}.{name}": catalog
+            for database, of_database in names.items()
+            for name, catalog in self._hms.of_other_catalogs(database, of_database).items()
+        }
 
     def _databases(self, selection: Selection) -> list[str]:
         literal = {pattern.partition(".")[0].lower() for pattern in selection.tables}
@@ -267,6 +298,26 @@ class Catalog:
             )
             found.append((replace(one, interpretation=interpretation), write_ids))
         return found
+
+
+def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
+    """Raises RefusedError where Hive's own cleaner would forget what was aborted in tables of the catalog.
+
+    It looks into the default catalog of its metastore alone, and what it does not find there it marks as cleaned: rows
+    of aborted transactions that still lie in the table are then committed to every reader. Source: Hive `Cleaner`, from
+    4 on `CompactionCleaner`; in Hive 3.1 the switch of the initiator is that of the cleaner, too.
+    """
+    if (
+        not hms.other_catalogs()
+        or hms.config_value("metastore.catalog.default", CATALOG).strip().lower() == hms.catalog
+    ):
+        return
+    switch = f"metastore.compactor.{'cleaner' if hms.generation is Generation.HIVE4 else 'initiator'}.on"
+    if hms.config_value(switch, "unknown").strip().lower() != "false":
+        raise RefusedError(
+            f"Cannot compact tables of the catalog {hms.catalog}: because the metastore's {switch} is not false, and "
+            "Hive's own cleaner takes tables of this catalog for dropped and forgets what was aborted in them"
+        )
 
 
 def require_unchanged(before: Target, now: Target, doing: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import random
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,17 @@ from pathlib import Path
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import RefusedError
 from acidlib.installed import conf_file
+from acidlib.metastore.discovery import ensemble_of
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import options_from_settings, parse_endpoints, uris_from_settings
+from acidlib.metastore.options import (
+    CATALOG,
+    TOKEN_VARIABLE,
+    ConnectionOptions,
+    catalog_from_settings,
+    options_from_settings,
+    parse_endpoints,
+    uris_from_settings,
+)
 from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
@@ -30,6 +40,7 @@ class Environment:
     names_metastore  it was given on the command line
     site             what hive-site.xml and metastore-site.xml say, as text
     hadoop           what core-site.xml and hdfs-site.xml say about stores
+    token            a JWT for the metastore
     user, host       who runs this, and where
     pool             of the metastore's requests (Hive 4); None = as settings say
     output           "text" or "json"
@@ -45,6 +56,7 @@ class Environment:
     names_metastore: bool = False
     site: Mapping[str, str] = field(default_factory=dict)
     hadoop: dict[str, str] = field(default_factory=dict)
+    token: str | None = field(default=None, repr=False)
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
@@ -59,8 +71,12 @@ class Environment:
 
     @property
     def metastore_name(self) -> str:
-        """The metastore as our own queue knows it: the same URIs in any order are the same metastore."""
-        return ",".join(sorted(self.metastore))
+        """The metastore as our own queue knows it: the same URIs in any order are the same metastore.
+
+        A catalog other than the usual one is part of it, for the queue knows databases and tables only.
+        """
+        catalog = catalog_from_settings(self.site)
+        return ",".join(sorted(self.metastore)) + (f"#{catalog}" if catalog != CATALOG else "")
 
     def queue(self) -> SqlQueue:
         """The queue in a SQL database.
@@ -74,7 +90,15 @@ class Environment:
 
     def connect(self) -> Hms:
         """A connection to the metastore; RetryError when none of its URIs answers."""
-        return connect(self.metastore, options_from_settings(self.site), user=self.user, host=self.host)
+        return self.connect_with(self.connection_options())
+
+    def connect_with(self, options: ConnectionOptions) -> Hms:
+        """A connection to the metastore with these options; see `connect`."""
+        return connect(self.metastore, options, user=self.user, host=self.host, shuffle=random.shuffle)
+
+    def connection_options(self) -> ConnectionOptions:
+        """How the metastore is spoken to, by its settings; RefusedError where that cannot be."""
+        return options_from_settings(self.site, token=self.token)
 
     def with_setting(self, key: str, value: str) -> Environment:
         """The same with a setting that an option of its own stands for; RefusedError for a value that is none."""
@@ -94,7 +118,8 @@ def stated_uris(option: str | None) -> tuple[str, ...] | None:
         return None
     if option.strip().lower() == "none":
         return ()
-    parse_endpoints([option])
+    if ensemble_of([option]) is None:
+        parse_endpoints([option])
     return uris_from_settings({"hive.metastore.uris": option})
 
 
@@ -128,6 +153,7 @@ def read_environment(
         names_metastore=bool(metastore),
         site=site,
         hadoop={} if hadoop_dir is None else read_hadoop_configuration(hadoop_dir),
+        token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         output=output,
         warnings=warnings,
     )

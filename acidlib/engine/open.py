@@ -11,6 +11,7 @@ from acidlib.engine.alone.backend import StandaloneBackend
 from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.alone.undoing import StandaloneUndoing
 from acidlib.engine.backend import Backend
+from acidlib.engine.catalog import require_no_cleaner_of_another_catalog
 from acidlib.engine.cleaning import CleanerOptions, Cleaning
 from acidlib.engine.environment import Environment
 from acidlib.engine.hive3.backend import Hive3Backend
@@ -25,8 +26,7 @@ from acidlib.engine.target import Interpretation
 from acidlib.engine.undo import Undoing
 from acidlib.errors import RefusedError
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
-from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import options_from_settings
+from acidlib.metastore.hms import Hms
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.locks import Service
@@ -47,6 +47,7 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
             yield StandaloneBackend(services, queue, interpretation)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
+        require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             yield Hive4Backend(services, hive4_metastore(where, services.settings, hms, beats))
         else:
@@ -62,6 +63,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
             yield standalone_cleaning(services, queue, options)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
+        require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             yield hive4_cleaning(services, hms, options)
         else:
@@ -171,9 +173,9 @@ def hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterato
 def _heartbeater(where: Environment, hms: Hms) -> Heartbeater:
     """Beats well within the server's own timeout, whatever our settings believe it to be."""
     timeout = parse_duration(hms.config_value(TXN_TIMEOUT, "300s")) / 1000
-    options = heartbeat_options(options_from_settings(where.site), timeout)
+    options = heartbeat_options(where.connection_options(), timeout)
     return Heartbeater(
-        lambda: connect(where.metastore, options, user=where.user, host=where.host),
+        lambda: where.connect_with(options),
         interval_seconds=timeout / 2,
         timeout_seconds=timeout,
         clock=_since_boot,

@@ -67,7 +67,7 @@ def common_options(function: _Command) -> _Command:
     @click.option(
         "--metastore-uri",
         metavar="URI,…",
-        help="thrift://host:9083, several for failover; default: hive-site.xml; none.",
+        help="thrift://host:9083 or zookeeper://host:2181/node, several for failover; default: hive-site.xml; none.",
     )
     @click.option("--queue-url", envvar="ACIDLIB_QUEUE_URL", help="Database of the queue; default: a SQLite file.")
     @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting by Hive's name.")

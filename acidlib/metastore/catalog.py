@@ -2,6 +2,10 @@
 
 Hive 3.1 is asked through hmsclient, Hive 4 through our own interface with the calls that Hive's own client of 4.0 to
 4.2 uses (4.0.0 lacks `fetch_partition_names_req`, 4.0.1 dropped `get_table`).
+
+A catalog other than `hive` is named in the requests that have a field for it, elsewhere in front of the database as
+`@catalog#database` (Hive `MetaStoreUtils.prependCatalogToDbName`). Transactions, write ids, locks and the queue know
+databases and tables only: see `of_other_catalogs`.
 """
 
 from __future__ import annotations
@@ -33,19 +37,50 @@ class CatalogCalls(Calls):
     The answers of both Thrift libraries have the same member names, so that one set of functions reads both.
     """
 
+    _others: tuple[str, ...] | None = None
+
+    @property
+    def catalog(self) -> str:
+        """The catalog whose databases are meant here."""
+        return self._client.catalog
+
+    def other_catalogs(self) -> tuple[str, ...]:
+        """The other catalogs that there are; asked for once, as they hardly ever change."""
+        if self._others is None:
+            answer = self._read_if_known("list the catalogs", "get_catalogs")
+            names = () if answer is None else _lower(answer.names)
+            self._others = tuple(name for name in names if name != self.catalog)
+        return self._others
+
+    def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
+        """Those of these names that a transactional table of another catalog has, too, with one such catalog.
+
+        The metastore takes them for one: they share write ids and locks, and what is marked as cleaned is forgotten of
+        both (Hive `TxnHandler`, whose tables have no column for a catalog).
+        """
+        found: dict[str, str] = {}
+        for catalog in self.other_catalogs():
+            tables = self._tables_of(catalog, database.lower(), _lower(names))
+            found.update({table.name: catalog for table in tables if table.is_transactional})
+        return found
+
     def database_names(self) -> tuple[str, ...]:
         """All databases, in lower case."""
-        return _lower(self._names("list the databases", "get_all_databases"))
+        action = "list the databases"
+        if self.catalog == CATALOG:
+            return _lower(self._names(action, "get_all_databases"))
+        return _lower(self._names(action, "get_databases", self._named("")))
 
     def database(self, name: str) -> Database | None:
         """A database with its properties; None if there is none of this name."""
         name = name.lower()
         action = f"read the database {name}"
         if self._is_hive4:
-            request = self._types.GetDatabaseRequest(name=name, catalogName=CATALOG)
+            request = self._types.GetDatabaseRequest(name=name, catalogName=self.catalog)
             call, answer = "get_database_req", self._read(action, "get_database_req", request, missing=_NO_OBJECT)
         else:
-            call, answer = "get_database", self._client.hive3_call(action, "get_database", name, missing=_NO_OBJECT)
+            call = "get_database"
+            answer = self._client.hive3_call(action, call, self._named(name), missing=_NO_OBJECT)
         if answer is None:
             # servers report some failures of their own as "no such database"
             if name in self.database_names():
@@ -59,39 +94,23 @@ class CatalogCalls(Calls):
         Raises RefusedError when there is no such database: a metastore answers with an empty list.
         """
         database = database.lower()
-        names = _lower(self._names(f"list the tables of {database}", "get_all_tables", database))
+        names = _lower(self._names(f"list the tables of {database}", "get_all_tables", self._named(database)))
         if not names and self.database(database) is None:
             raise RefusedError(f"Cannot list the tables of {database}: because there is no such database")
         return names
 
     def tables(self, database: str, names: Sequence[str]) -> tuple[Table, ...]:
         """The tables of these names; names that do not exist are left out, so are all if the database does not."""
-        database = database.lower()
-        found = []
-        for batch in _batches(dict.fromkeys(_lower(names)), _TABLES_PER_CALL):
-            action = f"read {len(batch)} tables of {database}"
-            call = "get_table_objects_by_name_req"
-            if self._is_hive4:
-                request = self._types.GetTablesRequest(
-                    dbName=database, tblNames=batch, catName=CATALOG, capabilities=self._capabilities()
-                )
-                answer = self._read(action, call, request, missing=_NO_DATABASE)
-            else:
-                request = hive3_types.GetTablesRequest(database, batch, _HIVE3_CAPABILITIES)
-                answer = self._client.hive3_call(action, call, request, missing=_NO_DATABASE)
-            if answer is None:
-                return ()
-            found += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
-        return tuple(found)
+        return self._tables_of(self.catalog, database.lower(), _lower(names))
 
     def table(self, database: str, name: str) -> Table | None:
         """A table or view; None if there is none of this name."""
         database, name = database.lower(), name.lower()
         action = f"read the table {database}.{name}"
         call = "get_table_req"
-        if self._is_hive4:
+        if self._is_hive4 or self.catalog != CATALOG:
             request = self._types.GetTableRequest(
-                dbName=database, tblName=name, catName=CATALOG, capabilities=self._capabilities()
+                dbName=database, tblName=name, catName=self.catalog, capabilities=self._capabilities()
             )
             answer = self._read(action, call, request, missing=_NO_OBJECT)
         else:
@@ -135,17 +154,39 @@ class CatalogCalls(Calls):
         answer = self._read(f"read the setting {key} of the metastore", "get_config_value", key, default)
         return str(answer)
 
+    def _named(self, database: str) -> str:
+        """A database as calls without a field for the catalog name it."""
+        return database if self.catalog == CATALOG else f"@{self.catalog}#{database}"
+
+    def _tables_of(self, catalog: str, database: str, names: Sequence[str]) -> tuple[Table, ...]:
+        found = []
+        for batch in _batches(dict.fromkeys(names), _TABLES_PER_CALL):
+            action = f"read {len(batch)} tables of {database}"
+            call = "get_table_objects_by_name_req"
+            if self._is_hive4 or catalog != CATALOG or self.catalog != CATALOG:
+                request = self._types.GetTablesRequest(
+                    dbName=database, tblNames=batch, catName=catalog, capabilities=self._capabilities()
+                )
+                answer = self._read(action, call, request, missing=_NO_DATABASE)
+            else:
+                request = hive3_types.GetTablesRequest(database, batch, _HIVE3_CAPABILITIES)
+                answer = self._client.hive3_call(action, call, request, missing=_NO_DATABASE)
+            if answer is None:
+                return ()
+            found += [_table_of(table, call) for table in required(answer.tables, call, "tables")]
+        return tuple(found)
+
     def _names(self, action: str, call: str, *arguments: object) -> Sequence[str]:
         read = self._read if self._is_hive4 else self._client.hive3_call
         return list(required(read(action, call, *arguments), call, "success"))
 
     def _partition_names(self, action: str, database: str, table: str) -> tuple[str, ...]:
         if self._is_hive4:
-            request = self._types.PartitionsRequest(catName=CATALOG, dbName=database, tblName=table, maxParts=-1)
+            request = self._types.PartitionsRequest(catName=self.catalog, dbName=database, tblName=table, maxParts=-1)
             answer = self._read_if_known(action, "fetch_partition_names_req", request)
             if answer is not None:
                 return tuple(answer)
-        return tuple(self._names(action, "get_partition_names", database, table, -1))
+        return tuple(self._names(action, "get_partition_names", self._named(database), table, -1))
 
     def _partitions(self, table: Table, names: list[str]) -> Iterator[tuple[str, Partition]]:
         # a metastore answers with values, not names, and values can be written as a name in more than one way
@@ -159,11 +200,11 @@ class CatalogCalls(Calls):
         try:
             if self._is_hive4:
                 request = self._types.GetPartitionsByNamesRequest(
-                    db_name=table.database, tbl_name=table.name, names=names
+                    db_name=self._named(table.database), tbl_name=table.name, names=names
                 )
                 rows = self._read(action, call, request).partitions
             else:
-                rows = self._client.hive3_call(action, call, table.database, table.name, names)
+                rows = self._client.hive3_call(action, call, self._named(table.database), table.name, names)
         except RefusedError:
             # the two generations have different exceptions for a table that does not exist, neither of its own
             if self.table(table.database, table.name) is not None:

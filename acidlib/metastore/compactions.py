@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.failover import Calls, Effect
+from acidlib.metastore.failover import Calls
 from acidlib.metastore.idl import missing_field
 from acidlib.metastore.values import Accepted, OtherRequest, ShownRequest, ShownRequests
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -39,9 +39,7 @@ class CompactionCalls(Calls):
             asked.initiatorId = request.initiator_id
             asked.initiatorVersion = initiator_version
             asked.poolName = request.pool
-        answer = self._client.call(
-            f"request a compaction of {request.full_name}", call, asked, effect=Effect.NOT_IDEMPOTENT
-        )
+        answer = self._client.call(f"request a compaction of {request.full_name}", call, asked)
         return Accepted(
             id=answer.id, accepted=answer.accepted, state=_state_or_none(answer.state), reason=answer.errormessage
         )
@@ -80,21 +78,21 @@ class CompactionCalls(Calls):
         call = "find_next_compact2"
         asked = self._types.FindNextCompactRequest(workerId=worker_id, workerVersion=worker_version, poolName=pool)
         while True:
-            found = self._client.call(action, call, asked, effect=Effect.NOT_IDEMPOTENT).ci
+            found = self._client.call(action, call, asked).ci
             if found is None:
                 return None
             request = _claimed_request(found, worker_id, call)
             if isinstance(request, ShownRequest):
                 return request
             found.errorMessage = f"compactions of type {request.kind} are not supported by this worker"
-            self._client.call(f"refuse compaction {request.id}", "mark_refused", found, effect=Effect.NOT_IDEMPOTENT)
+            self._client.call(f"refuse compaction {request.id}", "mark_refused", found)
 
     def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
         """Notes the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
         action = f"note transaction {txn_id} for compaction {request.id} of {request.full_name}"
         self._require_hive4(action)
         info = _compaction_info(request, self._types)
-        self._client.call(action, "update_compactor_state", info, txn_id, effect=Effect.IDEMPOTENT)
+        self._client.call(action, "update_compactor_state", info, txn_id)
 
     def mark_compacted(self, request: CompactionRequest) -> None:
         """Moves a request from working to ready for cleaning (Hive 4 only); the server does not check whose it is."""
@@ -112,7 +110,7 @@ class CompactionCalls(Calls):
         action = f"note that no compaction of {request.full_name} was initiated"
         self._require_hive4(action)
         info = _compaction_info(replace(request, id=0), self._types)
-        self._client.call(action, "mark_failed", info, effect=Effect.NOT_IDEMPOTENT)
+        self._client.call(action, "mark_failed", info)
 
     def mark_refused(self, request: CompactionRequest) -> None:
         """Moves a request to the history as refused, with its `error_message` (Hive 4 only)."""
@@ -132,7 +130,7 @@ class CompactionCalls(Calls):
         if not ids:
             return {}
         asked = self._types.AbortCompactionRequest(compactionIds=list(ids))
-        answer = self._client.call(action, "abort_Compactions", asked, effect=Effect.NOT_IDEMPOTENT)
+        answer = self._client.call(action, "abort_Compactions", asked)
         return {
             number: ": ".join(part for part in (row.status, row.message) if part)
             for number, row in answer.abortedcompacts.items()
@@ -144,7 +142,7 @@ class CompactionCalls(Calls):
         if request.id <= 0:
             # the server takes 0 for a row of its own making and writes a new one into the history
             raise RefusedError(f"Cannot {action}: because it has no id of the queue")
-        self._client.call(action, call, _compaction_info(request, self._types), effect=Effect.NOT_IDEMPOTENT)
+        self._client.call(action, call, _compaction_info(request, self._types))
 
 
 _TYPE_NUMBERS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}

@@ -21,15 +21,17 @@ from thriftpy2.thrift import TApplicationException, TClient, TException
 from thriftpy2.transport import TCyBufferedTransport, TTransportException
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, DefectError, RefusedError, RetryError
+from acidlib.metastore.http_transport import HttpTransport, TurnedAway
 from acidlib.metastore.idl import check_required, interface
 from acidlib.metastore.options import CATALOG, ConnectionOptions, Endpoint
-from acidlib.metastore.transport import ConnectionLost, Transport
+from acidlib.metastore.transport import ConnectionLost, Transport, UnreadableAnswer
 from acidlib.model.generation import Generation
 from acidlib.model.names import LONG_MAX
 
 _READ_AHEAD = 1 << 16
 _LONGEST_REASON = 300
 _SETTINGS_HINT = "is it a metastore, with the same settings of framed transport, TLS and SASL?"
+_HTTP_HINT = "is it a metastore behind HTTP, with the same setting of TLS?"
 
 _APPLICATION_ERRORS = (TApplicationException, ApacheApplicationException)
 _SERVER_ERRORS = (TException, ApacheException)
@@ -42,10 +44,6 @@ class UnknownCallError(RefusedError):
 
 class NoSuchTransactionError(ConflictError):
     """The server does not know the transaction: it never was, or it is over and forgotten."""
-
-
-class UnreadableAnswer(ConnectionLost):
-    """What came back is no answer of a metastore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ class Connection:
         """
         self.endpoint = endpoint
         self._timeout_seconds = options.timeout_seconds
-        self._transport = Transport(endpoint, options)
+        self._transport = _open_transport(endpoint, options, user)
         # thriftpy2 publishes no types for it
         protocol = TCyBinaryProtocol(TCyBufferedTransport(self._transport))  # type: ignore[no-untyped-call]
         self._own_client = TClient(interface().Metastore, protocol)
@@ -147,8 +145,9 @@ class Connection:
     def _shake_hands(self, options: ConnectionOptions, user: str) -> Peer:
         """Each answer has to come within the connect timeout: a peer that is no metastore often just waits."""
         seconds = options.connect_timeout_seconds
+        hint = _SETTINGS_HINT if options.http is None else _HTTP_HINT
         try:
-            if options.set_user and options.sasl is None:
+            if options.set_user and options.sasl is None and options.http is None:
                 # as Hive's client: a server that refuses to be told the user is no obstacle
                 with suppress(*_SERVER_ERRORS):
                     self._call_own(seconds, "set_ugi", user, [])
@@ -156,10 +155,12 @@ class Connection:
             with suppress(*_SERVER_ERRORS):
                 version = self._call_own(seconds, "getVersion")
             return Peer(generation=self._generation(seconds, version), version=version)
+        except TurnedAway as reason:
+            raise RefusedError(f"Cannot use the metastore {self.endpoint.uri}: because {reason}") from None
         except UnreadableAnswer as reason:
-            raise RefusedError(f"Cannot use {self.endpoint.uri}: because {reason} ({_SETTINGS_HINT})") from None
+            raise RefusedError(f"Cannot use {self.endpoint.uri}: because {reason} ({hint})") from None
         except ConnectionLost as reason:
-            raise ConnectionLost(f"{reason} ({_SETTINGS_HINT})") from None
+            raise ConnectionLost(f"{reason} ({hint})") from None
 
     def _generation(self, seconds: float, version: str) -> Generation:
         """Hive 4 if it has a call that only Hive 4 has, Hive 3 if it has one that came with Hive 3."""
@@ -189,10 +190,20 @@ class Connection:
         return True
 
 
+def _open_transport(endpoint: Endpoint, options: ConnectionOptions, user: str) -> Transport | HttpTransport:
+    if options.http is not None:
+        return HttpTransport(endpoint, options, options.http, user=user)
+    if endpoint.scheme != "thrift":
+        raise RefusedError(
+            f"Cannot use the metastore URI {endpoint.uri}: because metastore.client.thrift.transport.mode is not http"
+        )
+    return Transport(endpoint, options)
+
+
 class _ApacheTransport(TTransportBase):  # type: ignore[misc] # Apache Thrift publishes no types
     """Our transport with the names that Apache Thrift asks for."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport | HttpTransport) -> None:
         self._transport = transport
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from acidlib.errors import AcidError, DefectError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.connection import Connection, NoSuchTransactionError, UnknownCallError
+from acidlib.metastore.effects import Effect, effect_of
 from acidlib.metastore.idl import interface
 from acidlib.metastore.options import ConnectionOptions, Endpoint
 from acidlib.metastore.transport import ConnectionLost
@@ -21,14 +22,6 @@ T = TypeVar("T")
 
 _FIRST_ATTEMPTS = 3
 _LONGEST_WAIT_SECONDS = 30
-
-
-class Effect(enum.Enum):
-    """What a call changes on the server, and so what may be done when its answer is lost."""
-
-    NONE = "nothing: it is repeated"
-    IDEMPOTENT = "the same once or twice: it is repeated; if no answer ever comes, the outcome is unknown"
-    NOT_IDEMPOTENT = "something each time: it is never repeated once anything was sent"
 
 
 class _AttemptFailed(Exception):  # noqa: N818 - it asks for another attempt
@@ -60,9 +53,11 @@ class FailoverClient:
         user: str,
         host: str,
         sleep: Callable[[float], None],
+        find_again: Callable[[], tuple[Endpoint, ...]] | None = None,
     ) -> None:
         """Connects to the first endpoint that answers as a metastore.
 
+        `find_again` gives the endpoints of now, where they may change: it is asked when none of those known answers.
         Raises RetryError when none can be reached, RefusedError when all that can be are no metastores of Hive 3.1
         or 4.
         """
@@ -71,6 +66,7 @@ class FailoverClient:
         self._endpoints = endpoints
         self._options = options
         self._sleep = sleep
+        self._find_again = find_again
         self._line = _Line()
         self._opened: set[Connection] = set()
         connection = self._line.connection = self._repeat(
@@ -84,6 +80,11 @@ class FailoverClient:
         return self.peer.generation
 
     @property
+    def catalog(self) -> str:
+        """The catalog whose databases are meant."""
+        return self._options.catalog
+
+    @property
     def version(self) -> str:
         """The version that the metastore reports."""
         return self.peer.version
@@ -91,19 +92,22 @@ class FailoverClient:
     @property
     def endpoint(self) -> Endpoint:
         """The endpoint that this thread is connected to, or was last."""
-        return self._endpoints[self._line.current]
+        if self._line.connection is not None:
+            return self._line.connection.endpoint
+        endpoints = self._endpoints
+        return endpoints[self._line.current % len(endpoints)]
 
-    def call(self, action: str, name: str, *arguments: object, effect: Effect, missing: str = "") -> Any:
+    def call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
         """The answer of a call of our own interface; None if the server raised the exception named `missing`.
 
         `action` completes "Cannot ..." in errors. Raises what `Connection.call` does, but RetryError when no metastore
-        can be reached, and UnknownOutcomeError as `effect` says.
+        can be reached, and UnknownOutcomeError as `effect_of` this call says.
         """
-        return self._call(action, name, arguments, effect, missing, hive3=False)
+        return self._call(action, name, arguments, missing, hive3=False)
 
     def hive3_call(self, action: str, name: str, *arguments: object, missing: str = "") -> Any:
         """The answer of a read through hmsclient; otherwise as `call`."""
-        return self._call(action, name, arguments, Effect.NONE, missing, hive3=True)
+        return self._call(action, name, arguments, missing, hive3=True)
 
     def close(self) -> None:
         """Ends the connections of all threads, none of which may be in use; a later call opens a new one."""
@@ -111,9 +115,8 @@ class FailoverClient:
             self._opened.pop().close()
         self._line = _Line()
 
-    def _call(
-        self, action: str, name: str, arguments: tuple[object, ...], effect: Effect, missing: str, *, hive3: bool
-    ) -> Any:
+    def _call(self, action: str, name: str, arguments: tuple[object, ...], missing: str, *, hive3: bool) -> Any:
+        effect = effect_of(name)
         answer_lost = False
 
         def attempt() -> Any:
@@ -172,7 +175,7 @@ class FailoverClient:
         """Closes the connection; the next one is tried with the next endpoint first."""
         if self._line.connection is not None:
             self._close_own()
-            self._line.current = (self._line.current + 1) % len(self._endpoints)
+            self._line.current += 1
 
     def _close_own(self) -> None:
         connection, self._line.connection = self._line.connection, None
@@ -195,29 +198,34 @@ class FailoverClient:
         """A connection to the first endpoint that answers, from the current one on; of this generation, if given."""
         failures: list[str] = []
         refused: list[AcidError] = []
-        start = self._line.current
-        for step in range(len(self._endpoints)):
-            self._line.current = (start + step) % len(self._endpoints)
+        start, endpoints = self._line.current, self._endpoints
+        for step in range(len(endpoints)):
+            self._line.current = (start + step) % len(endpoints)
+            endpoint = endpoints[self._line.current]
             try:
-                return self._open_current(generation)
+                return self._open_one(endpoint, generation)
             except ConnectionLost as reason:
-                failures.append(f"{self.endpoint.uri}: {reason}" if len(self._endpoints) > 1 else str(reason))
+                failures.append(f"{endpoint.uri}: {reason}" if len(endpoints) > 1 else str(reason))
             except RefusedError as error:
                 failures.append(str(error))
                 refused.append(error)
         self._line.current = start
-        if len(refused) == len(self._endpoints):
-            raise refused[0]
-        uris = ", ".join(endpoint.uri for endpoint in self._endpoints)
+        if self._find_again is not None:
+            with suppress(RetryError, RefusedError):
+                self._endpoints = self._find_again()
+        if len(refused) == len(endpoints):
+            # what let us in before may do so again, and says nothing against a table
+            raise refused[0] if generation is None else RetryError(str(refused[0]))
+        uris = ", ".join(endpoint.uri for endpoint in endpoints)
         raise _AttemptFailed(RetryError(f"Cannot reach the metastore {uris}: because {'; '.join(failures)}"))
 
-    def _open_current(self, generation: Generation | None) -> Connection:
-        connection = Connection(self.endpoint, self._options, user=self.user)
+    def _open_one(self, endpoint: Endpoint, generation: Generation | None) -> Connection:
+        connection = Connection(endpoint, self._options, user=self.user)
         found = connection.peer.generation
         if generation is not None and found is not generation:
             connection.close()
             raise RefusedError(
-                f"Cannot go on with the metastore {self.endpoint.uri}: because it is of Hive {found}, the one before "
+                f"Cannot go on with the metastore {endpoint.uri}: because it is of Hive {found}, the one before "
                 f"was of Hive {generation}"
             )
         self._opened.add(connection)
@@ -246,7 +254,7 @@ class Calls:
 
     def _read(self, action: str, call: str, *arguments: object, missing: str = "") -> Any:
         """A call that changes nothing, through our own interface."""
-        return self._client.call(action, call, *arguments, effect=Effect.NONE, missing=missing)
+        return self._client.call(action, call, *arguments, missing=missing)
 
     def _read_if_known(self, action: str, call: str, *arguments: object) -> Any:
         """A read that only some versions of a generation have; None from one that has not."""

@@ -69,6 +69,10 @@ struct ClientCapabilities {
   1: required list<i32> values
 }
 
+struct GetCatalogsResponse {
+  1: required list<string> names
+}
+
 struct GetDatabaseRequest {
   1: optional string name
   2: optional string catalogName
@@ -381,7 +385,10 @@ service Metastore {
   CompactionResponse compact2(1: CompactionRequest rqst)
   ShowCompactResponse show_compact(1: ShowCompactRequest rqst)
 
-  // Hive 4; for 3.1 the reads of the catalog go through hmsclient
+  GetCatalogsResponse get_catalogs() throws (1: MetaException o1)
+
+  // Hive 4; for 3.1 the reads of the catalog go through hmsclient, but for tables of a catalog that is named
+  list<string> get_databases(1: string pattern) throws (1: MetaException o1)
   list<string> get_all_databases() throws (1: MetaException o1)
   list<string> get_all_tables(1: string db_name) throws (1: MetaException o1)
   Database get_database_req(1: GetDatabaseRequest request) throws (1: NoSuchObjectException o1, 2: MetaException o2)

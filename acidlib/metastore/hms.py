@@ -9,9 +9,10 @@ from typing import Self
 
 from acidlib.metastore.catalog import CatalogCalls
 from acidlib.metastore.compactions import CompactionCalls
+from acidlib.metastore.discovery import ensemble_of, registered
 from acidlib.metastore.failover import FailoverClient
 from acidlib.metastore.locks import LockCalls
-from acidlib.metastore.options import ConnectionOptions, parse_endpoints
+from acidlib.metastore.options import ConnectionOptions, Endpoint, parse_endpoints
 from acidlib.metastore.transactions import TransactionCalls
 
 
@@ -54,10 +55,26 @@ def connect(
     user: str,
     host: str,
     sleep: Callable[[float], None] = time.sleep,
+    shuffle: Callable[[list[Endpoint]], None] | None = None,
 ) -> Hms:
     """Connects to the first of the URIs (`thrift://host[:port]`) that answers; `user` and `host` are who asks.
+
+    URIs `zookeeper://host:port/namespace` are those of a ZooKeeper where the metastores register. `shuffle` is used
+    where the options say that the URIs have no order; without it they are tried as they are given.
 
     Raises RetryError when none can be reached, RefusedError for a URI that makes no sense and for servers that are
     no metastore of Hive 3.1 or 4, do not let us in, or show a certificate that does not pass.
     """
-    return Hms(FailoverClient(parse_endpoints(uris), options, user=user, host=host, sleep=sleep))
+    ensemble = ensemble_of(uris)
+
+    def find() -> tuple[Endpoint, ...]:
+        if ensemble is None:
+            endpoints = list(parse_endpoints(uris))
+        else:
+            endpoints = list(registered(ensemble, timeout_seconds=options.connect_timeout_seconds))
+        if shuffle is not None and options.in_any_order:
+            shuffle(endpoints)
+        return tuple(endpoints)
+
+    find_again = None if ensemble is None else find
+    return Hms(FailoverClient(find(), options, user=user, host=host, sleep=sleep, find_again=find_again))

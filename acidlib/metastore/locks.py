@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.failover import Calls, Effect
+from acidlib.metastore.failover import Calls
 from acidlib.metastore.idl import required
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
 
@@ -49,7 +49,7 @@ class LockCalls(Calls):
             agentInfo=agent,
             zeroWaitReadEnabled=zero_wait if self._is_hive4 else None,
         )
-        answer = self._client.call(action, "lock", request, effect=Effect.NOT_IDEMPOTENT)
+        answer = self._client.call(action, "lock", request)
         return answer.lockid, _state(answer.state, "lock")
 
     def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
@@ -63,9 +63,7 @@ class LockCalls(Calls):
         Raises ConflictError for locks that a transaction holds: they end with it.
         """
         request = self._types.UnlockRequest(lockid=lock_id)
-        self._client.call(
-            f"unlock {lock_id}", "unlock", request, effect=Effect.IDEMPOTENT, missing="NoSuchLockException"
-        )
+        self._client.call(f"unlock {lock_id}", "unlock", request, missing="NoSuchLockException")
 
     def show_locks(
         self, database: str | None = None, table: str | None = None, partition: str | None = None

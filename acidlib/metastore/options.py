@@ -1,6 +1,7 @@
 """Where a metastore is reached and how: URIs and options as values, given or out of Hive's settings. No I/O.
 
 Source of the names of settings: Hive `MetastoreConf` (`metastore.` and older `hive.metastore.` names) and `HiveConf`.
+What is said over HTTP: Hive 4 `HiveMetaStoreClient` and `HmsThriftHttpServlet`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ CATALOG = "hive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One metastore process: a host name or address, and a port."""
+    """One metastore process: a host name or address, and a port. The scheme `https` asks for TLS."""
 
     host: str
     port: int = DEFAULT_PORT
+    scheme: str = "thrift"
 
     @property
     def uri(self) -> str:
         """`thrift://host:port`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"thrift://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +56,29 @@ class SaslOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """Thrift over HTTP: each message is one POST to `path`.
+
+    `token`, a JWT, says who asks; without one it is a header with `username`, or with the name of who runs this.
+    `headers` are sent besides. `https` is for URIs that begin so.
+    """
+
+    path: str = "/metastore/*"
+    token: str | None = field(default=None, repr=False)
+    username: str | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    https: TlsOptions = TlsOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """How to connect. Times are seconds.
 
     `timeout_seconds` is how long one answer may take, `connect_timeout_seconds` how long the connection and the first
     answer over it may: a peer that speaks another protocol often just waits. `attempts` is how often a call that may
     be repeated is tried in all. With `set_user` the user's name is sent to the server, as Hive's client does without
-    SASL.
+    SASL; with `http` neither that nor frames nor SASL have a meaning. `in_any_order` says that the URIs are not to be
+    tried in the order in which they are given, `catalog` whose databases are meant.
     """
 
     timeout_seconds: float = 600.0
@@ -68,8 +86,11 @@ class ConnectionOptions:
     framed: bool = False
     tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
+    http: HttpOptions | None = None
     attempts: int = 5
     set_user: bool = True
+    in_any_order: bool = True
+    catalog: str = CATALOG
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -84,7 +105,8 @@ class ConnectionOptions:
 def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
     """The endpoints of URIs; each text may hold several, joined by commas. Repeated ones count once.
 
-    Raises RefusedError for a text that is not `thrift://host[:port]`, and when there is none.
+    Raises RefusedError for a text that is not `thrift://host[:port]` (over HTTP also `http://` or `https://`), and when
+    there is none.
     """
     texts = [part.strip() for uri in uris for part in uri.split(",")]
     endpoints = tuple(dict.fromkeys(_parse(text) for text in texts if text))
@@ -99,7 +121,7 @@ def _parse(text: str) -> Endpoint:
         port = parts.port
     except ValueError as error:
         raise _malformed(text, str(error)) from None
-    if parts.scheme != "thrift":
+    if parts.scheme not in _SCHEMES:
         raise _malformed(text, "it does not begin with thrift://")
     if not parts.hostname:
         raise _malformed(text, "it names no host")
@@ -107,60 +129,125 @@ def _parse(text: str) -> Endpoint:
         raise _malformed(text, "there is more than a host and a port")
     if port == 0:
         raise _malformed(text, "there is no port 0")
-    return Endpoint(host=parts.hostname, port=DEFAULT_PORT if port is None else port)
+    return Endpoint(host=parts.hostname, port=DEFAULT_PORT if port is None else port, scheme=parts.scheme)
 
 
 def _malformed(text: str, reason: str) -> RefusedError:
     return RefusedError(f"Cannot use the metastore URI {text!r}: because {reason}; it has to be thrift://host:port")
 
 
+_SCHEMES = ("thrift", "http", "https")
+
 CA_FILE = "acidlib.metastore.ca.file"
 PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a setting
+# as in Hive's client: the one way to hand it in
+TOKEN_VARIABLE = "HMS_JWT"  # noqa: S105 - the name of a variable
 
 _SECONDS = {
     "": 1.0, "ms": 0.001, "msec": 0.001, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9,
     "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0,
 }  # fmt: skip
 _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)", re.IGNORECASE)
+# the characters that RFC 9110 has for names of headers and for values, RFC 3986 for paths, RFC 6750 for tokens
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]+")
+_PATH = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:@%/-]+")
+_CATALOG_NAME = re.compile(r"\w+")
+_TOKEN = re.compile(r"[0-9A-Za-z._~+/-]+=*")
 _PEM_SUFFIXES = (".pem", ".crt", ".cer")
 
 
 def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
     """The metastore URIs of the settings, in their order; empty when there is none.
 
-    Raises RefusedError where the URIs are those of a ZooKeeper that knows the metastores.
+    Where a ZooKeeper knows the metastores they are those of its servers: see `zookeeper_of`. Raises RefusedError for
+    another way to find them.
     """
-    mode = _value(values, "metastore.service.discovery.mode")
-    if mode and mode.lower() == "zookeeper":
-        raise RefusedError(
-            "Cannot find the metastore: because metastore.service.discovery.mode is zookeeper, which is not "
-            "supported; give the metastore's own URIs"
-        )
     text = _value(values, "metastore.thrift.uris", "hive.metastore.uris") or ""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    given = tuple(part.strip() for part in text.split(",") if part.strip())
+    mode = _value(values, "metastore.service.discovery.mode")
+    if mode is None:
+        return given
+    if mode.lower() != "zookeeper":
+        raise _unsupported(f"metastore.service.discovery.mode is {mode}", "only zookeeper is")
+    if _flag(values, "metastore.zookeeper.ssl.client.enable", older="hive.zookeeper.ssl.client.enable"):
+        raise _unsupported("metastore.zookeeper.ssl.client.enable is true", "only a ZooKeeper without TLS is")
+    port = _value(values, "metastore.zookeeper.client.port", "hive.zookeeper.client.port") or "2181"
+    namespace = _value(values, "metastore.zookeeper.namespace", "hive.zookeeper.namespace") or "hive_metastore"
+    servers = (server if ":" in server else f"{server}:{port}" for server in given)
+    return tuple(f"zookeeper://{server}/{namespace.strip('/')}" for server in servers)
 
 
-def options_from_settings(values: Mapping[str, str]) -> ConnectionOptions:
-    """The options that Hive's client would connect with.
+def options_from_settings(values: Mapping[str, str], *, token: str | None = None) -> ConnectionOptions:
+    """The options that Hive's client would connect with; `token` is the JWT of who runs this, if there is one.
 
-    Raises RefusedError for a value that makes no sense and for what is not supported: HTTP, the compact
-    protocol, another catalog, a Java truststore.
+    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol, a Java
+    truststore, Kerberos over HTTP.
     """
-    if (_value(values, "metastore.client.thrift.transport.mode") or "binary").lower() != "binary":
-        raise _unsupported("metastore.client.thrift.transport.mode is http", "only the binary transport is")
     if _flag(values, "metastore.thrift.compact.protocol.enabled"):
         raise _unsupported("metastore.thrift.compact.protocol.enabled is true", "only the binary protocol is")
-    catalog = _value(values, "metastore.catalog.default") or CATALOG
-    if catalog != CATALOG:
-        raise _unsupported(f"metastore.catalog.default is {catalog}", f"only the catalog {CATALOG} is")
+    mode = _one_of(values, "metastore.client.thrift.transport.mode", ("binary", "http"))
+    order = _one_of(
+        values, "metastore.thrift.uri.selection", ("random", "sequential"), older="hive.metastore.uri.selection"
+    )
     timeout = _value(values, "metastore.client.socket.timeout")
     return ConnectionOptions(
         timeout_seconds=600.0 if timeout is None else _seconds("hive.metastore.client.socket.timeout", timeout),
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
         tls=_tls(values) if _flag(values, "metastore.use.SSL") else None,
-        sasl=_sasl(values),
+        sasl=_sasl(values) if mode == "binary" else None,
+        http=_http(values, token) if mode == "http" else None,
         set_user=_flag(values, "metastore.execute.setugi", default=True),
+        in_any_order=order == "random",
+        catalog=catalog_from_settings(values),
     )
+
+
+def catalog_from_settings(values: Mapping[str, str]) -> str:
+    """The catalog whose databases are meant; raises RefusedError for what cannot be a name of one."""
+    name = (_value(values, "metastore.catalog.default") or CATALOG).lower()
+    if not _CATALOG_NAME.fullmatch(name):
+        raise RefusedError(f"Cannot use metastore.catalog.default: because {name!r} is no name of a catalog")
+    return name
+
+
+def _http(values: Mapping[str, str], token: str | None) -> HttpOptions:
+    mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
+    if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
+        raise _unsupported("it is behind HTTP and asks for Kerberos (SPNEGO)", "over HTTP only a JWT or a user name is")
+    if mode == "JWT" and not token:
+        raise RefusedError(
+            f"Cannot log in to the metastore with a JWT: because the variable {TOKEN_VARIABLE} is not set"
+        )
+    if mode == "JWT" and token is not None and not _TOKEN.fullmatch(token):
+        raise RefusedError(f"Cannot log in to the metastore with a JWT: because {TOKEN_VARIABLE} does not hold one")
+    return HttpOptions(
+        path=_http_path(_value(values, "metastore.client.thrift.http.path") or "metastore"),
+        token=token if mode == "JWT" else None,
+        username=_value(values, "metastore.client.plain.username"),
+        headers=_headers(_value(values, "metastore.client.http.additional.headers") or ""),
+        https=TlsOptions(ca_file=values.get(CA_FILE, "").strip() or None),
+    )
+
+
+def _http_path(text: str) -> str:
+    """The path that Hive's client posts to (`MetaStoreUtils.getHttpPath`): it is that of the servlet, with its star."""
+    if not _PATH.fullmatch(text):
+        raise RefusedError(f"Cannot use metastore.client.thrift.http.path: because {text!r} is no path")
+    return f"/{text.removesuffix('*').strip('/')}/*".replace("//", "/")
+
+
+def _headers(text: str) -> tuple[tuple[str, str], ...]:
+    """Headers given as `name=value,name=value`. A refusal does not show the values: they may be secrets."""
+    found = []
+    for number, part in enumerate(filter(str.strip, text.split(",")), start=1):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if not _HEADER_NAME.fullmatch(name) or not value or not _HEADER_VALUE.fullmatch(value):
+            raise RefusedError(
+                f"Cannot use metastore.client.http.additional.headers: because its part {number} is not name=value"
+            )
+        found.append((name, value))
+    return tuple(found)
 
 
 def _tls(values: Mapping[str, str]) -> TlsOptions:
@@ -189,6 +276,8 @@ def _sasl(values: Mapping[str, str]) -> SaslOptions | None:
                 f"{PASSWORD_FILE} is not set (the password in a Hadoop credential store can only be read by Java)"
             )
         return SaslOptions(mechanism="PLAIN", username=username, password_file=password_file)
+    if mode == "JWT":
+        raise _unsupported("metastore.client.auth.mode is JWT without HTTP", "a JWT is sent over HTTP only")
     if mode != "NOSASL":
         raise _unsupported(f"metastore.client.auth.mode is {mode}", "only NOSASL, PLAIN and KERBEROS are")
     return None
@@ -211,8 +300,16 @@ def _value(values: Mapping[str, str], *names: str) -> str | None:
     return next((text for name in spellings if (text := values.get(name, "").strip())), None)
 
 
-def _flag(values: Mapping[str, str], name: str, *, default: bool = False) -> bool:
-    text = _value(values, name)
+def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *, older: str | None = None) -> str:
+    """The word that a setting has, in lower case; the first one if it is not set."""
+    text = _value(values, name, *([older] if older else []))
+    if text is not None and text.lower() not in words:
+        raise RefusedError(f"Cannot use the setting {name}: because {text!r} is neither {' nor '.join(words)}")
+    return words[0] if text is None else text.lower()
+
+
+def _flag(values: Mapping[str, str], name: str, *, default: bool = False, older: str | None = None) -> bool:
+    text = _value(values, name, *([older] if older else []))
     if text is None:
         return default
     if text.lower() not in ("true", "false"):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from acidlib.errors import CorruptError
-from acidlib.metastore.failover import Calls, Effect
+from acidlib.metastore.failover import Calls
 from acidlib.metastore.values import OpenTxn, OpenTxns, TxnType
 from acidlib.model.names import LONG_MAX
 from acidlib.model.txnids import IdRange, ValidTxnList
@@ -70,7 +70,7 @@ class TransactionCalls(Calls):
             agentInfo=agent,
             txn_type=kind.value if self._is_hive4 else None,
         )
-        answer = self._client.call("open a transaction", call, request, effect=Effect.NOT_IDEMPOTENT)
+        answer = self._client.call("open a transaction", call, request)
         if len(answer.txn_ids) != 1:
             raise CorruptError(
                 f"Cannot read the answer of {call}: because it has {len(answer.txn_ids)} ids instead of 1"
@@ -85,7 +85,7 @@ class TransactionCalls(Calls):
         outcome is unknown after a lost answer.
         """
         request = self._types.CommitTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
-        self._client.call(f"commit transaction {txn_id}", "commit_txn", request, effect=Effect.IDEMPOTENT)
+        self._client.call(f"commit transaction {txn_id}", "commit_txn", request)
 
     def abort_txn(self, txn_id: int, kind: TxnType) -> None:
         """Aborts a transaction; one that is aborted already is no error.
@@ -93,7 +93,7 @@ class TransactionCalls(Calls):
         Raises ConflictError when it is committed or unknown, UnknownOutcomeError when no answer comes.
         """
         request = self._types.AbortTxnRequest(txnid=txn_id, txn_type=kind.value if self._is_hive4 else None)
-        self._client.call(f"abort transaction {txn_id}", "abort_txn", request, effect=Effect.IDEMPOTENT)
+        self._client.call(f"abort transaction {txn_id}", "abort_txn", request)
 
     def heartbeat(self, *, txn_id: int | None = None, lock_id: int | None = None) -> None:
         """Tells the server that the holder of a transaction, a lock or both is alive.
@@ -109,7 +109,7 @@ class TransactionCalls(Calls):
         call = "allocate_table_write_ids"
         request = self._types.AllocateTableWriteIdsRequest(dbName=database, tableName=table, txnIds=[txn_id])
         action = f"get a write id of {database}.{table} for transaction {txn_id}"
-        answer = self._client.call(action, call, request, effect=Effect.IDEMPOTENT)
+        answer = self._client.call(action, call, request)
         for row in answer.txnToWriteIds:
             if row.txnId == txn_id:
                 return int(row.writeId)
@@ -123,7 +123,7 @@ class TransactionCalls(Calls):
         action = f"register what transaction {txn_id} reads"
         self._require_hive4(action)
         lowest = {name.lower(): write_id for name, write_id in write_ids.items()}
-        self._client.call(action, "add_write_ids_to_min_history", txn_id, lowest, effect=Effect.NOT_IDEMPOTENT)
+        self._client.call(action, "add_write_ids_to_min_history", txn_id, lowest)
 
     def _valid_write_ids(self, names: Sequence[tuple[str, str]], txns: str) -> dict[tuple[str, str], ValidWriteIdList]:
         call = "get_valid_write_ids"

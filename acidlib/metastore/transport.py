@@ -29,8 +29,12 @@ class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers dec
     """The connection could not be made, broke, or brought what is no message; the text says how."""
 
 
+class UnreadableAnswer(ConnectionLost):
+    """What came back is no answer of a metastore."""
+
+
 class Transport:
-    """The bytes of one connection, for both Thrift libraries.
+    """The bytes of one connection over a socket, for both Thrift libraries.
 
     `sent` says whether any byte of a message has been given to the network since `begin`.
     """
@@ -44,7 +48,7 @@ class Transport:
         self._out = bytearray()
         self._in = b""
         self._packets = options.framed or options.sasl is not None
-        self._socket = _connect(endpoint, options)
+        self._socket = open_socket(endpoint, options, options.tls)
         self._sasl: SASLClient | None = None
         if options.sasl is not None:
             try:
@@ -65,14 +69,7 @@ class Transport:
 
         Only to be asked between two messages, when nothing is there to be read.
         """
-        try:
-            self._socket.settimeout(0)
-            self._socket.recv(1)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return True
-        except OSError:
-            return False
-        return False
+        return is_quiet(self._socket)
 
     def write(self, data: bytes) -> None:
         """Keeps bytes until `flush`."""
@@ -127,7 +124,7 @@ class Transport:
         except TimeoutError:
             raise ConnectionLost(f"there was no answer within {self._socket.gettimeout():g} s") from None
         except OSError as error:
-            raise ConnectionLost(f"the connection broke: {_reason(error)}") from None
+            raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
         if not data:
             raise ConnectionLost("the server closed the connection")
         return data
@@ -145,7 +142,7 @@ class Transport:
         except TimeoutError:
             raise ConnectionLost(f"nothing could be sent within {self._socket.gettimeout():g} s") from None
         except OSError as error:
-            raise ConnectionLost(f"the connection broke: {_reason(error)}") from None
+            raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
 
     def _log_in(self, options: SaslOptions, endpoint: Endpoint) -> SASLClient:
         try:
@@ -154,14 +151,30 @@ class Transport:
             raise RefusedError(f"Cannot log in to the metastore {endpoint.uri}: because {failure}") from None
 
 
-def _connect(endpoint: Endpoint, options: ConnectionOptions) -> socket.socket:
-    context = _tls_context(options.tls) if options.tls is not None else None
+def is_quiet(connection: socket.socket) -> bool:
+    """Whether nothing comes from the peer, not even the end of the connection."""
+    try:
+        connection.settimeout(0)
+        connection.recv(1)
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions | None) -> socket.socket:
+    """A connection to an endpoint, made within the connect timeout.
+
+    Raises ConnectionLost, and RefusedError for a certificate that does not pass.
+    """
+    context = _tls_context(tls) if tls is not None else None
     try:
         plain = socket.create_connection((endpoint.host, endpoint.port), timeout=options.connect_timeout_seconds)
     except TimeoutError:
         raise ConnectionLost(f"no connection was made within {options.connect_timeout_seconds:g} s") from None
     except OSError as error:
-        raise ConnectionLost(_reason(error)) from None
+        raise ConnectionLost(reason_of(error)) from None
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if context is None:
@@ -175,7 +188,7 @@ def _connect(endpoint: Endpoint, options: ConnectionOptions) -> socket.socket:
         ) from None
     except OSError as error:
         plain.close()
-        raise ConnectionLost(f"TLS could not be started: {_reason(error)}") from None
+        raise ConnectionLost(f"TLS could not be started: {reason_of(error)}") from None
 
 
 def _tls_context(tls: TlsOptions) -> ssl.SSLContext:
@@ -183,11 +196,11 @@ def _tls_context(tls: TlsOptions) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=tls.ca_file)
     except OSError as error:
         raise RefusedError(
-            f"Cannot use the certificates in {tls.ca_file}: because they cannot be read as PEM: {_reason(error)}"
+            f"Cannot use the certificates in {tls.ca_file}: because they cannot be read as PEM: {reason_of(error)}"
         ) from None
 
 
-def _reason(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
     """One line for an error of the system, without its number."""
     reason = getattr(error, "reason", None) or error.strerror or str(error) or type(error).__name__
     return str(reason).splitlines()[0].lower().replace("_", " ")

@@ -25,8 +25,9 @@ from thriftpy2.rpc import make_client
 
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
-from acidlib.metastore.options import ConnectionOptions
+from acidlib.metastore.options import CATALOG, ConnectionOptions
 from acidlib.metastore.values import ShownRequest, TxnType
+from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
 
@@ -102,19 +103,22 @@ class Lake:
         hive: Session | None = None,
         database: str = "lake",
         properties: Mapping[str, str] | None = None,
+        catalog: str = CATALOG,
     ) -> None:
         """Connects and makes the database. Without `hive` only the independent reader judges."""
         self.metastore = metastore
         self.database = database
         self.hive = hive
         self._opened: list[int] = []
-        self.hms: Hms = connect((metastore.uri,), ConnectionOptions(), user="tester", host="testhost")
-        self.writes = Writes(metastore.uri, 4)
+        self.hms: Hms = connect((metastore.uri,), ConnectionOptions(catalog=catalog), user="tester", host="testhost")
+        self.writes = Writes(metastore.uri, metastore.generation.value, None if catalog == CATALOG else catalog)
         parts = urlsplit(metastore.uri)
         self.raw: Any = make_client(interface().Metastore, parts.hostname, parts.port, timeout=120_000)
         self.writes.database(database, properties)
         waiting = [row.id for row in self.hms.show_compactions() if row.state is State.INITIATED]
-        if waiting:  # of other tests; a job that drains the queue would do them too
+        if (
+            waiting and metastore.generation is Generation.HIVE4
+        ):  # of other tests; a job that drains the queue would do them too
             self.hms.abort_compactions(waiting)
 
     def reconnect(self) -> None:

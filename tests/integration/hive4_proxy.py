@@ -17,6 +17,7 @@ from types import TracebackType
 from servers.metastore import Metastore
 
 HEADER = 8
+END_OF_HEAD = b"\r\n\r\n"
 CHUNK = 1 << 16
 
 
@@ -31,7 +32,7 @@ class _Hook:
 
 
 class Proxy:
-    """Passes the calls of any number of clients on to one metastore, whose calls must not be framed or encrypted.
+    """Passes the calls of any number of clients on to one metastore; over a socket or HTTP, not framed or encrypted.
 
     An action runs in a thread of the proxy while the call waits: `before` it reaches the metastore, or `after` the
     metastore has done it and the client knows nothing yet. Each runs once. What goes wrong in one is raised at the end.
@@ -167,14 +168,23 @@ def _cut() -> None:
 
 def _whole_name(client: socket.socket, data: bytes) -> tuple[bytes, str]:
     """The bytes of a request so far, at least up to the end of the name of its call, and that name."""
-    while len(data) < HEADER or len(data) < HEADER + struct.unpack_from(">i", data, 4)[0]:
-        more = client.recv(CHUNK)
-        if not more:
-            raise Cut
-        data += more
-    version, length = struct.unpack_from(">Ii", data)
+    start = 0
+    if data.startswith(b"POST"):
+        while END_OF_HEAD not in data:
+            data += _more(client)
+        start = data.index(END_OF_HEAD) + len(END_OF_HEAD)
+    while len(data) < start + HEADER or len(data) < start + HEADER + struct.unpack_from(">i", data, start + 4)[0]:
+        data += _more(client)
+    version, length = struct.unpack_from(">Ii", data, start)
     assert version >> 16 == 0x8001, f"no call of the strict binary protocol: {data[:40]!r}"
-    return data, data[HEADER : HEADER + length].decode()
+    return data, data[start + HEADER : start + HEADER + length].decode()
+
+
+def _more(client: socket.socket) -> bytes:
+    more = client.recv(CHUNK)
+    if not more:
+        raise Cut
+    return more
 
 
 def _hang_up(end: socket.socket) -> None:

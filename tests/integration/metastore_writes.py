@@ -22,7 +22,11 @@ exception AlreadyExistsException { 1: string message }
 exception InvalidObjectException { 1: string message }
 exception NoSuchObjectException { 1: string message }
 exception InvalidOperationException { 1: string message }
-struct Database { 1: string name, 2: string description, 3: string locationUri, 4: map<string,string> parameters }
+struct Database { 1: string name, 2: string description, 3: string locationUri, 4: map<string,string> parameters,
+  8: string catalogName }
+struct Catalog { 1: string name, 2: string description, 3: string locationUri }
+struct CreateCatalogRequest { 1: Catalog catalog }
+struct DropCatalogRequest { 1: string name }
 struct FieldSchema { 1: string name, 2: string type, 3: string comment }
 struct SerDeInfo { 1: string name, 2: string serializationLib, 3: map<string,string> parameters }
 struct Order { 1: string col, 2: i32 order }
@@ -31,11 +35,15 @@ struct StorageDescriptor { 1: list<FieldSchema> cols, 2: string location, 3: str
   9: list<Order> sortCols, 10: map<string,string> parameters }
 struct Table { 1: string tableName, 2: string dbName, 3: string owner, 4: i32 createTime, 5: i32 lastAccessTime,
   6: i32 retention, 7: StorageDescriptor sd, 8: list<FieldSchema> partitionKeys, 9: map<string,string> parameters,
-  10: string viewOriginalText, 11: string viewExpandedText, 12: string tableType }
+  10: string viewOriginalText, 11: string viewExpandedText, 12: string tableType, 17: string catName }
 struct Partition { 1: list<string> values, 2: string dbName, 3: string tableName, 4: i32 createTime,
-  5: i32 lastAccessTime, 6: StorageDescriptor sd, 7: map<string,string> parameters }
+  5: i32 lastAccessTime, 6: StorageDescriptor sd, 7: map<string,string> parameters, 9: string catName }
 struct CreateTableRequest { 1: Table table, 9: list<string> processorCapabilities, 10: string processorIdentifier }
 service Writes {
+  void create_catalog(1: CreateCatalogRequest r)
+    throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3)
+  void drop_catalog(1: DropCatalogRequest r)
+    throws (1: NoSuchObjectException o1, 2: InvalidOperationException o2, 3: MetaException o3)
   void create_database(1: Database d)
     throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3)
   void drop_database(1: string name, 2: bool deleteData, 3: bool cascade)
@@ -78,9 +86,13 @@ class NewTable:
 
 
 class Writes:
-    """A connection that writes; `generation` 3 or 4 chooses between the calls that differ."""
+    """A connection that writes; `generation` 3 or 4 chooses between the calls that differ.
 
-    def __init__(self, uri: str, generation: int) -> None:
+    Databases are those of `catalog`; None leaves it to the metastore.
+    """
+
+    def __init__(self, uri: str, generation: int, catalog: str | None = None) -> None:
+        self._catalog = catalog
         parts = urlsplit(uri)
         self._client = make_client(_TYPES.Writes, parts.hostname, parts.port, timeout=120_000)
         self._generation = generation
@@ -89,13 +101,24 @@ class Writes:
         """Ends the connection."""
         self._client.close()
 
+    def new_catalog(self, name: str, location: str) -> None:
+        """Makes a catalog; Hive makes its database `default`."""
+        catalog = _TYPES.Catalog(name=name, locationUri=location)
+        self._client.create_catalog(_TYPES.CreateCatalogRequest(catalog=catalog))
+
+    def drop_catalog(self, name: str) -> None:
+        """Drops a catalog without other databases than `default`."""
+        self._client.drop_catalog(_TYPES.DropCatalogRequest(name=name))
+
     def database(self, name: str, properties: Mapping[str, str] | None = None) -> None:
         """Makes a database."""
-        self._client.create_database(_TYPES.Database(name=name, parameters=dict(properties or {})))
+        self._client.create_database(
+            _TYPES.Database(name=name, parameters=dict(properties or {}), catalogName=self._catalog)
+        )
 
     def drop_database(self, name: str) -> None:
         """Drops a database with all that is in it."""
-        self._client.drop_database(name, True, True)
+        self._client.drop_database(self._named(name), True, True)
 
     def table(self, database: str, name: str, new: NewTable | None = None) -> None:
         """Makes a table."""
@@ -105,6 +128,7 @@ class Writes:
             tableName=name, dbName=database, owner="tester", createTime=0, lastAccessTime=0, retention=0,
             sd=_storage(new, None), partitionKeys=_fields(new.partition_keys), parameters=dict(new.properties),
             tableType=new.kind, viewOriginalText=new.view_of, viewExpandedText=new.view_of if view else None,
+            catName=self._catalog,
         )  # fmt: skip
         if self._generation == 3:
             self._client.create_table(table)
@@ -117,7 +141,10 @@ class Writes:
 
     def drop_table(self, database: str, name: str) -> None:
         """Drops a table with its files."""
-        self._client.drop_table(database, name, True)
+        self._client.drop_table(self._named(database), name, True)
+
+    def _named(self, database: str) -> str:
+        return database if self._catalog is None else f"@{self._catalog}#{database}"
 
     def partitions(
         self,
@@ -138,6 +165,7 @@ class Writes:
                 _TYPES.Partition(
                     values=list(row), dbName=database, tableName=name, createTime=0, lastAccessTime=0,
                     sd=_storage(new, location and f"{location}/{number}"), parameters={"number": str(number)},
+                    catName=self._catalog,
                 )
                 for number, row in enumerate(values)
             ]

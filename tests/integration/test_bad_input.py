@@ -123,7 +123,7 @@ OF_OTHER_JOBS = [
     ("cleaner", ["--orphans", "--location", "{}", "--retention", "1d"], "--orphans excludes --retention"),
     ("cleaner", ["--orphans", "--location", "{}", "--delete", "--trash"], "--delete excludes"),
     ("show_compactions", ["--blockers"], "--blockers needs a metastore"),
-    ("show_compactions", ["--metastore-uri", "http://h"], "it has to be thrift://host:port"),
+    ("show_compactions", ["--metastore-uri", "ftp://h"], "it has to be thrift://host:port"),
     ("show_compactions", ["--set", "x=1"], "Cannot set x: because there is no such setting"),
     ("show_compactions", ["--no-such-option"], "No such option"),
     ("show_compactions", ["--hive"], "--hive excludes"),

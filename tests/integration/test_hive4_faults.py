@@ -23,6 +23,7 @@ from servers.fleet import Servers
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.process import free_port
+from servers.settings import write_site
 
 from acidlib.metastore.values import LockState, TxnType
 from acidlib.model.generation import Generation
@@ -173,9 +174,16 @@ def test_a_metastore_that_is_killed_and_started_again_in_the_middle(
 
 
 def test_the_next_metastore_is_used_when_one_goes_away(
-    lake: Lake, jobs: Jobs, direct: Service, hive4_metastore: Metastore, monkeypatch: pytest.MonkeyPatch
+    lake: Lake,
+    jobs: Jobs,
+    direct: Service,
+    hive4_metastore: Metastore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = lake.table("failover")
+    write_site(tmp_path / "hive-site.xml", {"hive.metastore.uri.selection": "SEQUENTIAL"})
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
     with Proxy(hive4_metastore) as other:
         first = Proxy(hive4_metastore)
         closing = threading.Thread(target=first.close)

@@ -32,6 +32,7 @@ TAKEN_4 = {
     "mark_compacted": (0, 0, 1),
     "commit_txn": (0, 0, 1),
     "get_config_value": (2, 0, 0),
+    "get_catalogs": (1, 0, 0),
     "get_database_req": (1, 0, 0),
     "get_table_objects_by_name_req": (1, 0, 0),
     "get_open_txns_req": (2, 0, 1),
@@ -40,6 +41,7 @@ TAKEN_4 = {
 HIVE4: dict[str, dict[str, Numbers]] = {
     "initiator": {
         "get_config_value": (2, 0, 0),
+        "get_catalogs": (1, 0, 0),
         "show_compact": (3, 0, 0),
         "get_open_txns_req": (2, 0, 0),
         "get_database_req": (1, 0, 0),
@@ -61,6 +63,7 @@ HIVE4: dict[str, dict[str, Numbers]] = {
     },
     "cleaner": {
         "get_config_value": (3, 0, 0),
+        "get_catalogs": (1, 0, 0),
         "get_open_txns_req": (2, 0, 0),
         "get_database_req": (1, 0, 0),
         "get_table_objects_by_name_req": (1, 0, 0),
@@ -73,6 +76,7 @@ HIVE4: dict[str, dict[str, Numbers]] = {
 }
 HIVE4["status"] = {
     "get_config_value": (1, 0, 0),
+    "get_catalogs": (1, 0, 0),
     "show_compact": (1, 0, 0),
     "get_open_txns_info": (1, 0, 0),
     "get_open_txns_req": (1, 0, 0),
@@ -85,6 +89,7 @@ HIVE4["status"] = {
 }
 EVERY_3: dict[str, Numbers] = {
     "get_config_value": (1, 0, 0),
+    "get_catalogs": (1, 0, 0),
     "get_database": (1, 0, 0),
     "get_table_objects_by_name_req": (1, 0, 0),
     "get_open_txns": (1, 0, 0),
@@ -117,6 +122,7 @@ HIVE3: dict[str, dict[str, Numbers]] = {
 }
 HIVE3["status"] = {
     "get_config_value": (1, 0, 0),
+    "get_catalogs": (1, 0, 0),
     "show_compact": (1, 0, 0),
     "get_open_txns_info": (1, 0, 0),
     "show_locks": (1, 0, 0),

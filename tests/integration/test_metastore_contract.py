@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from servers.metastore import Metastore
 
 from acidlib.engine.doctor import hives_compactor
-from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.errors import ConflictError, RefusedError, RetryError
 from acidlib.jobs import doctor
-from acidlib.metastore.failover import Effect
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.idl import interface
 from acidlib.metastore.options import ConnectionOptions
+from acidlib.metastore.transport import ConnectionLost
 from acidlib.metastore.values import LockComponent, LockState, LockType, OpenTxn, ShownRequest, TxnType
 from acidlib.model.generation import Generation
 from acidlib.model.names import LONG_MAX
@@ -611,10 +611,10 @@ def test_a_missing_field_costs_the_connection_and_no_more(hms: Hms) -> None:
     client, types = hms._client, interface()
     # a server either says what is missing, or ends the connection without a word
     with pytest.raises(RetryError, match=r"failed: Required field 'tablename' is unset"):
-        client.call("ask wrongly", "compact2", types.CompactionRequest(dbname="a"), effect=Effect.NOT_IDEMPOTENT)
+        client.call("ask wrongly", "compact2", types.CompactionRequest(dbname="a"))
     without_txns = types.GetValidWriteIdsRequest(fullTableNames=["a.b"])
-    with pytest.raises(UnknownOutcomeError, match=r"because the server closed the connection"):
-        client.call("ask wrongly", "get_valid_write_ids", without_txns, effect=Effect.NOT_IDEMPOTENT)
+    with pytest.raises(ConnectionLost, match=r"the server closed the connection"):
+        client._connected().call("ask wrongly", "get_valid_write_ids", without_txns)
     assert "default" in hms.database_names()
 
 
@@ -623,10 +623,10 @@ def test_a_call_that_does_not_exist_leaves_the_connection_usable(hms: Hms) -> No
     client, types = hms._client, interface()
     if hms.generation is Generation.HIVE3:
         with pytest.raises(RefusedError, match=r"has no call get_database_req$"):
-            client.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"), effect=Effect.NONE)
+            client.call("ask", "get_database_req", types.GetDatabaseRequest(name="default"))
     else:
         with pytest.raises(RefusedError, match=r"has no call get_table$"):
-            client.hive3_call("ask", "get_table", "default", "t")
+            client._connected().hive3_call("ask", "get_table", "default", "t")
     assert "default" in hms.database_names()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 from long_runs import amount
 from servers.fleet import Servers
-from servers.java import java_home
 from servers.metastore import Metastore
 from servers.process import free_port
 
@@ -22,6 +20,7 @@ from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, SaslOptions, TlsOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
+from integration.keystore import keystore
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
 
 pytestmark = pytest.mark.live
@@ -215,27 +214,15 @@ def test_a_framed_client_at_a_buffered_server(metastore: Metastore) -> None:
         reach(metastore.uri, ConnectionOptions(connect_timeout_seconds=2, framed=True, attempts=1))
 
 
-@pytest.fixture(scope="module")
-def keystore(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Java keystore with a certificate of 127.0.0.1, and beside it `ca.pem` with the certificate alone."""
-    store = tmp_path_factory.mktemp("tls") / "keystore.jks"
-    keytool = [str(java_home() / "bin" / "keytool"), "-keystore", str(store), "-storepass", "changeit"]
-    pair = ["-genkeypair", "-alias", "m", "-keyalg", "RSA", "-keysize", "2048", "-dname", "CN=test"]
-    names = ["-ext", "san=ip:127.0.0.1", "-validity", "2", "-keypass", "changeit"]
-    subprocess.run([*keytool, *pair, *names], check=True, capture_output=True)
-    exported = ["-exportcert", "-rfc", "-alias", "m", "-file", str(store.with_name("ca.pem"))]
-    subprocess.run([*keytool, *exported], check=True, capture_output=True)
-    return store
-
-
 @SECURE
-def test_tls(servers: Servers, keystore: Path, generation: Generation) -> None:
+def test_tls(servers: Servers, tmp_path: Path, generation: Generation) -> None:
+    store = keystore(tmp_path)
     properties = {
         "hive.metastore.use.SSL": "true",
-        "hive.metastore.keystore.path": str(keystore),
+        "hive.metastore.keystore.path": str(store),
         "hive.metastore.keystore.password": "changeit",
     }
-    trusted = TlsOptions(ca_file=str(keystore.with_name("ca.pem")))
+    trusted = TlsOptions(ca_file=str(store.with_name("ca.pem")))
     with servers.metastore(generation, properties=properties) as metastore:
         assert works(reach(metastore.uri, ConnectionOptions(tls=trusted)))
         with reach(metastore.uri, ConnectionOptions(tls=trusted)) as hms:

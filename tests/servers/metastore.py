@@ -8,7 +8,7 @@ from types import TracebackType
 
 from acidlib.model.generation import Generation
 from servers.daemon import Daemon
-from servers.jars import hive_release
+from servers.jars import brought, hive_release
 from servers.postgres import USER, Postgres
 
 HEAP = "512m"
@@ -113,6 +113,12 @@ class Metastore(Daemon):
             # or a second INSERT into a table that is not transactional fails
             found["hive.stats.column.autogather"] = "false"
         return found | self._given
+
+    def _jars(self) -> list[str]:
+        jars = super()._jars()
+        if self._given.get("metastore.server.thrift.transport.mode") == "http":
+            jars += sorted(str(jar) for jar in (brought("hive4_http") / "lib").glob("*.jar"))
+        return jars
 
     def remove(self) -> None:
         """Stops it and drops its database; the files stay."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from located import at
 
-from acidlib.engine.catalog import Catalog
+from acidlib.engine.catalog import Catalog, require_no_cleaner_of_another_catalog
 from acidlib.engine.cleaning import NotOursError
 from acidlib.engine.metastore_cleaning import CleaningPlaces
 from acidlib.engine.selection import Selection
@@ -51,6 +51,11 @@ class Metastore:
     table_of: Table | None
     parts: dict[str, Partition] = field(default_factory=dict)
     generation: Generation = Generation.HIVE4
+    catalog: str = "hive"
+    others: dict[str, str] = field(default_factory=dict)
+
+    def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
+        return {name: self.others[name] for name in names if name in self.others}
 
     def table(self, database: str, name: str) -> Table | None:
         return self.table_of if (database, name) == ("d", "t") else None
@@ -266,3 +271,48 @@ def test_a_place_above_another_acid_table_or_partition_is_refused(
             all_committed("d.t", 5),
             generation=generation,
         )
+
+
+TWICE = (
+    "Cannot compact d.t: because the catalog spark has a transactional table of this name, too, and the metastore "
+    "takes their transactions, locks and requests for those of one table"
+)
+
+
+def test_a_name_of_two_catalogs_is_refused(tmp_path: Path) -> None:
+    hms = Metastore(table(tmp_path), others={"t": "spark"})
+    (place,) = catalog(hms).places([request()])
+    assert (type(place), str(place)) == (RefusedError, TWICE)
+    with pytest.raises(RefusedError, match=r"^Cannot compact d\.t: because the catalog spark has"):
+        catalog(hms).whereabouts(request())
+    named = catalog(hms).select(Selection(tables=("d.t",)), automatic=False)
+    assert ([one.reason for one in named.passed_over], named.targets) == ([TWICE], ())
+
+
+def test_a_table_of_another_catalog_is_not_taken_for_dropped(tmp_path: Path) -> None:
+    hms = Metastore(None, others={"t": "spark"})
+    with pytest.raises(RefusedError) as raised:
+        catalog(hms).whereabouts(request())
+    for found in (catalog(hms).places([request()])[0], raised.value):
+        assert type(found) is RefusedError
+        assert str(found) == "Cannot compact d.t: because it is a table of the catalog spark, not of hive"
+
+
+@pytest.mark.parametrize("generation", list(Generation), ids=str)
+def test_a_cleaner_that_takes_the_tables_for_dropped_must_be_off(generation: Generation) -> None:
+    switch = f"metastore.compactor.{'cleaner' if generation is Generation.HIVE4 else 'initiator'}.on"
+
+    def check(catalog: str, settings: dict[str, str]) -> None:
+        hms: Any = SimpleNamespace(
+            generation=generation, catalog=catalog, config_value=settings.get, other_catalogs=lambda: ("another",)
+        )
+        require_no_cleaner_of_another_catalog(hms)
+
+    check("hive", {switch: "true"})
+    check("spark", {switch: "true", "metastore.catalog.default": "Spark"})
+    check("spark", {switch: "false"})
+    for settings in ({switch: "true"}, {}, {switch: "true", "metastore.catalog.default": "other"}):
+        with pytest.raises(
+            RefusedError, match=rf"tables of the catalog spark: because the metastore's {switch} is not"
+        ):
+            check("spark", settings)

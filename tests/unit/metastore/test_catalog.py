@@ -149,3 +149,52 @@ def test_a_partition_that_was_not_asked_for_is_an_error(hive4: FakeMetastore) ->
         pytest.raises(CorruptError, match=r"a partition of d\.t that was not asked for.*other"),
     ):
         found.partitions(TABLE, ["p=1"])
+
+
+def test_a_catalog_other_than_hive_is_named(hive4: FakeMetastore) -> None:
+    asked: dict[str, list[Any]] = {}
+
+    def answered(call: str, answer: object) -> None:
+        hive4.answers[call] = recorded(asked.setdefault(call, []), answer)
+
+    answered("get_databases", ["D"])
+    answered("get_all_tables", ["t"])
+    answered("get_table_req", TYPES.GetTableResult(table=table()))
+    answered("get_table_objects_by_name_req", TYPES.GetTablesResult(tables=[table()]))
+    answered("fetch_partition_names_req", ["p=1"])
+    answered("get_partitions_by_names_req", TYPES.GetPartitionsByNamesResult(partitions=[]))
+    with connected(hive4, catalog="spark") as found:
+        assert (found.catalog, found.database_names()) == ("spark", ("d",))
+        assert found.database("D") is not None
+        assert found.table_names("D") == ("t",)
+        assert len(found.tables("D", ["t"])) == 1
+        assert found.table("D", "t") is not None
+        assert found.partition_names("D", "t") == ("p=1",)
+        found.partitions(TABLE, ["p=1"])
+    assert (asked["get_databases"], asked["get_all_tables"]) == (["@spark#"], ["@spark#d"])
+    for call in ("get_table_req", "get_table_objects_by_name_req", "fetch_partition_names_req"):
+        assert [(one.catName, one.dbName) for one in asked[call]] == [("spark", "d")], call
+    assert asked["get_partitions_by_names_req"][0].db_name == "@spark#d"
+
+
+def test_names_that_another_catalog_has_too(hive4: FakeMetastore) -> None:
+    acid = {"transactional": "true"}
+    asked: list[Any] = []
+    with connected(hive4) as found:
+        # a metastore without the call has no catalogs
+        assert found.of_other_catalogs("d", ["t"]) == {}
+    catalogs: list[Any] = []
+    hive4.answers["get_catalogs"] = recorded(catalogs, TYPES.GetCatalogsResponse(names=["hive", "Spark"]))
+    tables = [table(tableName="a", parameters=acid), table(tableName="b")]
+    hive4.answers["get_table_objects_by_name_req"] = recorded(asked, TYPES.GetTablesResult(tables=tables))
+    with connected(hive4) as found:
+        assert found.of_other_catalogs("D", ["A", "b", "c"]) == {"a": "spark"}
+        found.of_other_catalogs("e", ["a"])
+    assert [(one.catName, one.dbName, one.tblNames) for one in asked] == [
+        ("spark", "d", ["a", "b", "c"]),
+        ("spark", "e", ["a"]),
+    ]
+    assert len(catalogs) == 1
+    hive4.answers["get_table_objects_by_name_req"] = raises(TYPES.UnknownDBException(message="no"))
+    with connected(hive4) as found:
+        assert found.of_other_catalogs("d", ["a"]) == {}

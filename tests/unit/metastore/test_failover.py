@@ -13,7 +13,7 @@ from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.connection import translated
-from acidlib.metastore.failover import Effect, FailoverClient
+from acidlib.metastore.failover import FailoverClient
 from acidlib.metastore.options import ConnectionOptions, parse_endpoints
 from acidlib.model.generation import Generation
 
@@ -42,13 +42,18 @@ def hang_up() -> Callable[..., object]:
     return raises(Hangup())
 
 
-def mark(of: FailoverClient, effect: Effect = Effect.NOT_IDEMPOTENT) -> object:
-    """A call without an answer's value."""
-    return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1), effect=effect)
+def mark(of: FailoverClient) -> object:
+    """A call without an answer's value that must not be done twice."""
+    return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1))
+
+
+def note(of: FailoverClient) -> object:
+    """One that may."""
+    return of.call("mark it", "update_compactor_state", TYPES.CompactionInfoStruct(id=1), 7)
 
 
 def names(of: FailoverClient) -> object:
-    return of.call("list the databases", "get_all_databases", effect=Effect.NONE)
+    return of.call("list the databases", "get_all_databases")
 
 
 # ---- which server
@@ -201,22 +206,22 @@ def test_what_has_an_effect_each_time_is_repeated_while_nothing_was_sent(server:
 
 def test_what_is_the_same_twice_is_repeated(server: FakeMetastore) -> None:
     found = client(server.uri)
-    server.answers["mark_compacted"] = [hang_up(), lambda info: None]
-    assert mark(found, Effect.IDEMPOTENT) is None
-    assert server.calls == ["mark_compacted"] * 2
+    server.answers["update_compactor_state"] = [hang_up(), lambda info, txn: None]
+    assert note(found) is None
+    assert server.calls == ["update_compactor_state"] * 2
 
 
 def test_what_is_the_same_twice_has_an_unknown_outcome_when_no_answer_ever_comes() -> None:
     with FakeMetastore() as server:
         found = client(server.uri)
-        server.answers["mark_compacted"] = hang_up()
+        server.answers["update_compactor_state"] = hang_up()
         with pytest.raises(
             UnknownOutcomeError, match=r"^Cannot tell the outcome of an attempt to mark it: because the"
         ):
-            mark(found, Effect.IDEMPOTENT)
+            note(found)
     # nothing was sent: nothing is unknown
     with pytest.raises(RetryError, match=r"^Cannot reach the metastore"):
-        mark(found, Effect.IDEMPOTENT)
+        note(found)
 
 
 def test_a_transaction_that_is_unknown_after_a_lost_answer(server: FakeMetastore) -> None:
@@ -225,13 +230,13 @@ def test_a_transaction_that_is_unknown_after_a_lost_answer(server: FakeMetastore
     found = client(server.uri)
     server.answers["commit_txn"] = unknown
     with pytest.raises(ConflictError, match=r"^Cannot commit it: because No such transaction txnid:5$"):
-        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
+        found.call("commit it", "commit_txn", request)
     server.answers["commit_txn"] = [hang_up(), unknown]
     with pytest.raises(UnknownOutcomeError, match=r"because the answer was lost, and now the transaction is unknown$"):
-        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
+        found.call("commit it", "commit_txn", request)
     server.answers["commit_txn"] = [hang_up(), raises(TYPES.TxnAbortedException(message="aborted"))]
     with pytest.raises(ConflictError, match=r"because aborted$"):
-        found.call("commit it", "commit_txn", request, effect=Effect.IDEMPOTENT)
+        found.call("commit it", "commit_txn", request)
 
 
 def test_a_server_that_falls_silent(server: FakeMetastore) -> None:
@@ -249,11 +254,13 @@ def test_a_server_that_falls_silent(server: FakeMetastore) -> None:
 
 def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(server: FakeMetastore) -> None:
     found = client(server.uri)
-    server.answers["get_all_databases"] = [lambda: ["late"], lambda: ["right"]]
+    asked = threading.Event()
+    server.answers["get_all_databases"] = [lambda: asked.set() or ["late"], lambda: ["right"]]
     connection = found._connected()
     real = connection._transport.read
 
     def interrupted(size: int) -> bytes:
+        assert asked.wait(20)
         raise KeyboardInterrupt
 
     connection._transport.read = interrupted  # type: ignore[method-assign] # an interruption in the middle of a call
@@ -310,11 +317,11 @@ def test_an_expected_exception_is_none(server: FakeMetastore) -> None:
     found = client(server.uri)
     server.answers["get_table_req"] = raises(TYPES.NoSuchObjectException(message="no"))
     request = TYPES.GetTableRequest(dbName="a", tblName="b")
-    effect, missing = Effect.NONE, "NoSuchObjectException"
-    assert found.call("read it", "get_table_req", request, effect=effect, missing=missing) is None
+    missing = "NoSuchObjectException"
+    assert found.call("read it", "get_table_req", request, missing=missing) is None
     server.answers["get_table_req"] = raises(TYPES.MetaException(message="no"))
     with pytest.raises(RetryError):
-        found.call("read it", "get_table_req", request, effect=effect, missing=missing)
+        found.call("read it", "get_table_req", request, missing=missing)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +338,7 @@ def test_a_required_field_that_is_missing(server: FakeMetastore, answer: object,
     server.answers["get_all_databases"] = lambda: ["a"]
     found = client(server.uri)
     with pytest.raises(CorruptError) as caught:
-        found.call("read them", "get_open_txns", effect=Effect.NONE)
+        found.call("read them", "get_open_txns")
     assert str(caught.value) == f"Cannot read the answer of get_open_txns: because field {field} is missing"
     assert names(found) == ["a"]
     assert server.connections == 1
@@ -342,11 +349,11 @@ def test_a_required_field_that_is_missing_deep_inside(server: FakeMetastore) -> 
     bad = TYPES.TxnInfo(id=2, state=3, hostname="h")
     server.answers["get_open_txns_info"] = lambda: TYPES.GetOpenTxnsInfoResponse(open_txns=[good, bad])
     with pytest.raises(CorruptError, match=r"of get_open_txns_info: because field open_txns\.user is missing$"):
-        client(server.uri).call("read them", "get_open_txns_info", effect=Effect.NONE)
+        client(server.uri).call("read them", "get_open_txns_info")
     found = TYPES.AbortCompactResponse(abortedcompacts={1: TYPES.AbortCompactionResponseElement(status="ok")})
     server.answers["abort_Compactions"] = lambda request: found
     with pytest.raises(CorruptError, match=r"because field abortedcompacts\.compactionId is missing$"):
-        client(server.uri).call("x", "abort_Compactions", TYPES.AbortCompactionRequest(), effect=Effect.NONE)
+        client(server.uri).call("x", "abort_Compactions", TYPES.AbortCompactionRequest())
 
 
 def test_an_answer_that_is_not_there_at_all(server: FakeMetastore) -> None:
@@ -366,7 +373,7 @@ def test_framed_messages() -> None:
         server.answers["mark_compacted"] = lambda info: None
         assert names(found) == many
         info = TYPES.CompactionInfoStruct(id=1, dbname="d", tablename="t", type=1, errorMessage="x" * 100_000)
-        found.call("mark it", "mark_compacted", info, effect=Effect.NOT_IDEMPOTENT)
+        found.call("mark it", "mark_compacted", info)
 
 
 def test_hmsclient_goes_over_the_same_connection() -> None:

@@ -8,6 +8,7 @@ from acidlib.errors import RefusedError
 from acidlib.metastore.options import (
     ConnectionOptions,
     Endpoint,
+    HttpOptions,
     SaslOptions,
     TlsOptions,
     options_from_settings,
@@ -25,6 +26,7 @@ from acidlib.metastore.options import (
         (["thrift://a:1, thrift://b:2", " thrift://c ,"], ["thrift://a:1", "thrift://b:2", "thrift://c:9083"]),
         (["thrift://a:9083,thrift://a,thrift://b"], ["thrift://a:9083", "thrift://b:9083"]),
         (["thrift://[::1]:1", "thrift://10.0.0.1"], ["thrift://[::1]:1", "thrift://10.0.0.1:9083"]),
+        (["https://a", "http://a:1"], ["https://a:9083", "http://a:1"]),
     ],
 )
 def test_uris(given: list[str], expected: list[str]) -> None:
@@ -39,7 +41,7 @@ def test_an_address_of_ip_6_loses_its_brackets() -> None:
     "text",
     [
         "a:9083",
-        "http://a:9083",
+        "ftp://a:9083",
         "thrift://",
         "thrift://:9083",
         "thrift://a:port",
@@ -88,10 +90,115 @@ def test_uris_of_settings(settings: dict[str, str], expected: tuple[str, ...]) -
     assert uris_from_settings(settings) == expected
 
 
-def test_metastores_behind_a_zookeeper_are_refused() -> None:
-    settings = {"hive.metastore.uris": "zk1:2181", "hive.metastore.service.discovery.mode": "zookeeper"}
-    with pytest.raises(RefusedError, match=r"because metastore\.service\.discovery\.mode is zookeeper"):
+ZOOKEEPER = {"hive.metastore.service.discovery.mode": "ZooKeeper", "hive.metastore.uris": "zk1:1, zk2"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("zookeeper://zk1:1/hive_metastore", "zookeeper://zk2:2181/hive_metastore")),
+        (
+            {"hive.zookeeper.client.port": "7", "hive.zookeeper.namespace": "/a/b"},
+            ("zookeeper://zk1:1/a/b", "zookeeper://zk2:7/a/b"),
+        ),
+        (
+            {
+                "metastore.zookeeper.client.port": "8",
+                "hive.zookeeper.client.port": "7",
+                "metastore.zookeeper.namespace": "new",
+                "hive.zookeeper.namespace": "old",
+            },
+            ("zookeeper://zk1:1/new", "zookeeper://zk2:8/new"),
+        ),
+    ],
+)
+def test_uris_of_a_zookeeper(settings: dict[str, str], expected: tuple[str, ...]) -> None:
+    assert uris_from_settings(ZOOKEEPER | settings) == expected
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"metastore.service.discovery.mode": "dns"},
+        ZOOKEEPER | {"hive.zookeeper.ssl.client.enable": "true"},
+    ],
+)
+def test_other_ways_to_find_metastores_are_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(RefusedError, match=r"^Cannot connect to the metastore: because .*, which is not supported"):
         uris_from_settings(settings)
+
+
+HTTP = {"hive.metastore.client.thrift.transport.mode": "HTTP"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, HttpOptions()),
+        ({"metastore.client.thrift.http.path": "/a/b/"}, HttpOptions(path="/a/b/*")),
+        ({"metastore.client.thrift.http.path": "a/*"}, HttpOptions(path="/a/*")),
+        ({"metastore.client.thrift.http.path": "/"}, HttpOptions(path="/*")),
+        ({"hive.metastore.client.plain.username": "joe"}, HttpOptions(username="joe")),
+        ({"metastore.client.auth.mode": "jwt"}, HttpOptions(token="a.b.c")),
+        (
+            {"metastore.client.http.additional.headers": "X-A = b=c, x-d=e f,"},
+            HttpOptions(headers=(("X-A", "b=c"), ("x-d", "e f"))),
+        ),
+        ({"acidlib.metastore.ca.file": "/ca.pem"}, HttpOptions(https=TlsOptions(ca_file="/ca.pem"))),
+    ],
+)
+def test_http_of_settings(settings: dict[str, str], expected: HttpOptions) -> None:
+    assert options_from_settings(HTTP | settings, token="a.b.c").http == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"metastore.client.auth.mode": "JWT"},
+            r"^Cannot log in .* with a JWT: because the variable HMS_JWT is not set",
+        ),
+        ({"hive.metastore.sasl.enabled": "true"}, r"Kerberos \(SPNEGO\), which is not supported"),
+        ({"metastore.client.auth.mode": "KERBEROS"}, r"Kerberos \(SPNEGO\), which is not supported"),
+        ({"metastore.client.thrift.http.path": "a b"}, r"because 'a b' is no path$"),
+        ({"metastore.client.thrift.http.path": "a?b"}, r"is no path$"),
+        ({"metastore.client.http.additional.headers": "a=b,secret"}, r"because its part 2 is not name=value$"),
+        ({"metastore.client.http.additional.headers": "a b=c"}, r"its part 1 is not"),
+        ({"metastore.client.http.additional.headers": "a=\u00e9"}, r"its part 1 is not"),
+        ({"hive.metastore.client.thrift.transport.mode": "grpc"}, r"'grpc' is neither binary nor http$"),
+    ],
+)
+def test_http_that_is_refused(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(RefusedError, match=told):
+        options_from_settings(HTTP | settings)
+
+
+def test_what_is_no_jwt_is_refused_and_not_shown() -> None:
+    with pytest.raises(RefusedError, match=r"because HMS_JWT does not hold one$"):
+        options_from_settings(HTTP | {"metastore.client.auth.mode": "JWT"}, token="a\r\nX: secret")
+
+
+def test_a_jwt_needs_http() -> None:
+    with pytest.raises(RefusedError, match="JWT without HTTP, which is not supported"):
+        options_from_settings({"metastore.client.auth.mode": "JWT"}, token="a.b.c")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, True),
+        ({"hive.metastore.uri.selection": "random"}, True),
+        ({"hive.metastore.uri.selection": "SEQUENTIAL"}, False),
+        ({"metastore.thrift.uri.selection": "Sequential", "hive.metastore.uri.selection": "RANDOM"}, False),
+    ],
+)
+def test_the_order_of_several_uris(settings: dict[str, str], expected: bool) -> None:
+    assert options_from_settings(settings).in_any_order is expected
+
+
+def test_an_order_that_there_is_not() -> None:
+    with pytest.raises(RefusedError, match="'NEAREST' is neither random nor sequential"):
+        options_from_settings({"metastore.thrift.uri.selection": "NEAREST"})
 
 
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hms/_HOST@EXAMPLE.COM"}
@@ -136,6 +243,7 @@ SSL = {"hive.metastore.use.SSL": "true"}
             ConnectionOptions(sasl=SaslOptions(mechanism="PLAIN", username="joe", password_file="/p")),
         ),
         ({"metastore.client.auth.mode": "NOSASL", "metastore.catalog.default": "hive"}, ConnectionOptions()),
+        ({"metastore.catalog.default": "Spark"}, ConnectionOptions(catalog="spark")),
     ],
 )
 def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptions) -> None:
@@ -154,11 +262,10 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
         ({"hive.metastore.client.socket.timeout": "5 eons"}, "because '5 eons' is not a duration"),
         ({"hive.metastore.sasl.enabled": "true"}, r"kerberos\.principal is not set"),
         (KERBEROS | {"hive.metastore.kerberos.principal": "hive"}, "is hive; it has to be service/_HOST@REALM"),
-        ({"metastore.client.thrift.transport.mode": "http"}, "which is not supported"),
         ({"hive.metastore.thrift.compact.protocol.enabled": "true"}, "which is not supported"),
-        ({"metastore.catalog.default": "spark"}, "only the catalog hive is"),
+        ({"metastore.catalog.default": "a#b"}, "because 'a#b' is no name of a catalog"),
         ({"metastore.client.auth.mode": "PLAIN"}, r"acidlib\.metastore\.password\.file is not set"),
-        ({"metastore.client.auth.mode": "JWT"}, "is JWT, which is not supported"),
+        ({"metastore.client.auth.mode": "CUSTOM"}, "is CUSTOM, which is not supported"),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, str], told: str) -> None:

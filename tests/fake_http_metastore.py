@@ -1,0 +1,70 @@
+"""The metastore of `fake_metastore` behind HTTP, and whatever else an HTTP server may answer."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import BytesParser
+from typing import BinaryIO
+
+from fake_metastore import TYPES, FakeMetastore, Hangup
+from thriftpy2.protocol import TBinaryProtocol
+from thriftpy2.thrift import TProcessor
+from thriftpy2.transport import TMemoryBuffer
+
+from acidlib.model.generation import Generation
+
+
+@dataclass(frozen=True)
+class Post:
+    """A request as it came."""
+
+    line: str
+    headers: Message
+
+
+class FakeHttpMetastore(FakeMetastore):
+    """`instead` are whole answers, each used once before the metastore's own: bytes, after which the end may follow.
+
+    `more_headers` goes into each answer of the metastore, `posts` are all requests so far.
+    """
+
+    def __init__(self, generation: Generation = Generation.HIVE4) -> None:
+        self.instead: list[bytes] = []
+        self.ends_after_instead = False
+        self.more_headers = ""
+        self.posts: list[Post] = []
+        super().__init__(generation)
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as stream, suppress(OSError, Hangup):
+            while line := stream.readline():
+                connection.sendall(self._response(line, stream))
+                if self.ends_after_instead and not self.instead:
+                    self.ends_after_instead = False
+                    return
+            return
+
+    def _response(self, line: bytes, stream: BinaryIO) -> bytes:
+        lines = []
+        while (one := stream.readline()).strip():
+            lines.append(one)
+        headers = BytesParser().parsebytes(b"".join(lines))
+        self.posts.append(Post(line.decode().strip(), headers))
+        asked = stream.read(int(headers["Content-Length"]))
+        if self.instead:
+            return self.instead.pop(0)
+        answer = TMemoryBuffer()
+        protocol = TBinaryProtocol(answer)
+        TProcessor(TYPES.Metastore, self).process(TBinaryProtocol(TMemoryBuffer(asked)), protocol)
+        body = answer.getvalue()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/x-thrift\r\nContent-Length: {len(body)}\r\n"
+        return f"{head}{self.more_headers}\r\n".encode() + body
+
+
+def answer(status: str, body: str = "", *headers: str) -> bytes:
+    """A whole answer of an HTTP server."""
+    lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body.encode())}", "", body]
+    return "\r\n".join(lines).encode()

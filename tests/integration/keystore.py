@@ -1,0 +1,20 @@
+"""A certificate for servers of Java, and for those who are to trust them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from servers.java import java_home
+
+
+def keystore(directory: Path) -> Path:
+    """A Java keystore with a certificate of 127.0.0.1, and beside it `ca.pem` with the certificate alone."""
+    store = directory / "keystore.jks"
+    keytool = [str(java_home() / "bin" / "keytool"), "-keystore", str(store), "-storepass", "changeit"]
+    pair = ["-genkeypair", "-alias", "m", "-keyalg", "RSA", "-keysize", "2048", "-dname", "CN=test"]
+    names = ["-ext", "san=ip:127.0.0.1", "-validity", "2", "-keypass", "changeit"]
+    subprocess.run([*keytool, *pair, *names], check=True, capture_output=True)
+    exported = ["-exportcert", "-rfc", "-alias", "m", "-file", str(store.with_name("ca.pem"))]
+    subprocess.run([*keytool, *exported], check=True, capture_output=True)
+    return store

@@ -1,0 +1,42 @@
+"""What a run is told of its metastore by the words of its command line, its settings and its variables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from acidlib.engine.environment import Environment, read_environment, stated_uris
+from acidlib.errors import RefusedError
+from acidlib.settings import default_settings
+
+ZOOKEEPER = "zookeeper://zk1:2181/hive_metastore,zookeeper://zk2:2181/hive_metastore"
+
+
+def test_a_queue_of_our_own_knows_metastores_and_catalogs_apart() -> None:
+    one = Environment(
+        settings=default_settings(), queue_url="sqlite://", metastore=("thrift://b:1", "thrift://a:1"), user="joe"
+    )
+    assert one.metastore_name == "thrift://a:1,thrift://b:1"
+    assert replace(one, site={"metastore.catalog.default": "hive"}).metastore_name == one.metastore_name
+    assert replace(one, site={"metastore.catalog.default": "Spark"}).metastore_name == f"{one.metastore_name}#spark"
+
+
+def test_a_zookeeper_on_the_command_line() -> None:
+    assert stated_uris(ZOOKEEPER) == tuple(ZOOKEEPER.split(","))
+    with pytest.raises(RefusedError, match="it names no node"):
+        stated_uris("zookeeper://zk1:2181")
+
+
+def test_a_token_is_that_of_its_variable_and_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACIDLIB_HOME", str(tmp_path))
+    monkeypatch.delenv("HIVE_CONF_DIR", raising=False)
+    monkeypatch.setenv("HMS_JWT", "secret.of.mine\n")
+    found = read_environment(metastore=("thrift://a:1",), queue_url=None, assignments=(), output="text")
+    assert found.token == "secret.of.mine"
+    assert "secret" not in repr(found)
+    site = {"metastore.client.thrift.transport.mode": "http", "metastore.client.auth.mode": "JWT"}
+    http = replace(found, site=site).connection_options().http
+    assert http is not None
+    assert http.token == "secret.of.mine"

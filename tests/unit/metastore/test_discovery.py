@@ -1,0 +1,102 @@
+"""URIs of a ZooKeeper, and which metastores are asked in which order; the ZooKeeper itself is a real one elsewhere."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from fake_metastore import FakeMetastore, Hangup, raises
+
+from acidlib.errors import RefusedError
+from acidlib.metastore import hms
+from acidlib.metastore.discovery import Ensemble, ensemble_of, registered
+from acidlib.metastore.options import ConnectionOptions, Endpoint, parse_endpoints
+
+ONE = Ensemble(servers=("zk1:1", "[::1]:2"), namespace="a/b")
+
+
+@pytest.mark.parametrize(
+    ("uris", "expected"),
+    [
+        (["thrift://a:1"], None),
+        (["zookeeper://zk1:1/a/b, zookeeper://[::1]:2/a/b/", "zookeeper://ZK1:1/a/b"], ONE),
+    ],
+)
+def test_the_servers_of_uris(uris: Sequence[str], expected: Ensemble | None) -> None:
+    assert ensemble_of(uris) == expected
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("zookeeper://a:1/n,thrift://b:1", r"^Cannot use the URI 'thrift://b:1' of a ZooKeeper: because others begin"),
+        ("zookeeper://a/n", "there is not just a host and a port; it has to be zookeeper://host:port/namespace$"),
+        ("zookeeper://u@a:1/n", "there is not just a host"),
+        ("zookeeper://a:x/n", "because "),
+        ("zookeeper://a:1/", "it names no node"),
+        ("zookeeper://a:1/n?x", "it names no node"),
+        ("zookeeper://a:1/n,zookeeper://b:1/m", r"name several nodes of a ZooKeeper: /m, /n$"),
+    ],
+)
+def test_uris_of_a_zookeeper_that_are_refused(uri: str, told: str) -> None:
+    with pytest.raises(RefusedError, match=told):
+        ensemble_of([uri])
+
+
+def test_without_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def missing(name: str, *rest: Any) -> Any:
+        if name.startswith("kazoo"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(RefusedError, match=r"because the module kazoo is not installed.*'acidlib\[zookeeper\]'"):
+        registered(ONE, timeout_seconds=1)
+
+
+def test_uris_are_tried_in_any_order_unless_the_options_say_that_they_have_one() -> None:
+    with FakeMetastore() as first, FakeMetastore() as second:
+        uris = [first.uri, second.uri]
+
+        def reached(*, in_any_order: bool, shuffled: bool) -> str:
+            options = ConnectionOptions(attempts=1, in_any_order=in_any_order)
+            shuffle = list.reverse if shuffled else None
+            with hms.connect(uris, options, user="joe", host="here", shuffle=shuffle) as found:
+                return found.uri
+
+        assert reached(in_any_order=True, shuffled=True) == second.uri
+        assert reached(in_any_order=False, shuffled=True) == first.uri
+        assert reached(in_any_order=True, shuffled=False) == first.uri
+
+
+def test_where_metastores_register_it_is_asked_again_when_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Ensemble] = []
+    with FakeMetastore() as first, FakeMetastore() as second:
+        found = [parse_endpoints([first.uri])]
+
+        def known(ensemble: Ensemble, **_: object) -> tuple[Endpoint, ...]:
+            asked.append(ensemble)
+            return found[-1]
+
+        monkeypatch.setattr(hms, "registered", known)
+        uri = "zookeeper://zk1:1/a/b,zookeeper://[::1]:2/a/b"
+        options = ConnectionOptions(attempts=3, connect_timeout_seconds=1)
+        with hms.connect([uri], options, user="joe", host="here", sleep=lambda _seconds: None) as client:
+            assert (client.uri, asked) == (first.uri, [ONE])
+            # another thread may have asked meanwhile; this one is still where it was
+            client._client._endpoints = parse_endpoints([second.uri])
+            assert client.uri == first.uri
+            client._client._endpoints = found[0]
+            second.answers["get_all_databases"] = lambda: ["a"]
+            found.append(parse_endpoints([second.uri]))
+            # as long as one of those known answers, nobody is asked
+            first.answers["get_all_databases"] = [raises(Hangup()), lambda: ["b"]]
+            assert (client.database_names(), asked) == (("b",), [ONE])
+            for name in ("get_database_req", "getVersion", "get_all_databases"):
+                first.answers[name] = raises(Hangup())
+            assert (client.database_names(), asked) == (("a",), [ONE, ONE])
+            assert client.uri == second.uri

@@ -1,0 +1,233 @@
+"""Messages over HTTP: what is sent, what is told of each answer that is none, and what is repeated after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fake_http_metastore import FakeHttpMetastore, answer
+from fake_metastore import TYPES, FakeMetastore, raises
+from thriftpy2.thrift import TApplicationException
+
+from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.failover import FailoverClient
+from acidlib.metastore.options import ConnectionOptions, HttpOptions, parse_endpoints
+from acidlib.model.generation import Generation
+
+HINT = "(is it a metastore behind HTTP, with the same setting of TLS?)"
+
+
+@pytest.fixture
+def server() -> Iterator[FakeHttpMetastore]:
+    with FakeHttpMetastore() as found:
+        yield found
+
+
+def client(uri: str, http: HttpOptions | None = None, *, attempts: int = 2) -> FailoverClient:
+    options = ConnectionOptions(
+        timeout_seconds=2, connect_timeout_seconds=1, attempts=attempts, http=http or HttpOptions()
+    )
+    return FailoverClient(parse_endpoints([uri]), options, user="joe", host="here", sleep=lambda _seconds: None)
+
+
+def names(of: FailoverClient) -> object:
+    return of.call("list the databases", "get_all_databases")
+
+
+def mark(of: FailoverClient) -> object:
+    return of.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1))
+
+
+def test_each_message_is_a_post_of_one_connection(server: FakeHttpMetastore) -> None:
+    server.answers["get_all_databases"] = lambda: ["default"]
+    server.more_headers = "Set-Cookie: session=abc; Path=/; HttpOnly\r\n"
+    found = client(server.uri, HttpOptions(path="/a/b/*", headers=(("X-Tenant", "one"),)))
+    assert names(found) == ["default"]
+    assert server.connections == 1
+    assert {post.line for post in server.posts} == {"POST /a/b/* HTTP/1.1"}
+    first, last = server.posts[0].headers, server.posts[-1].headers
+    assert (last["x-actor-username"], last["X-Tenant"]) == ("joe", "one")
+    assert last["Content-Type"] == last["Accept"] == "application/x-thrift"
+    assert (first["Cookie"], last["Cookie"], last["Authorization"]) == (None, "session=abc", None)
+    # getVersion, get_database_req and the call: who asks is told in the header, and by no call
+    assert len(server.posts) == 3
+
+
+def test_who_asks(server: FakeHttpMetastore) -> None:
+    client(server.uri, HttpOptions(username="service"))
+    assert server.posts[-1].headers["x-actor-username"] == "service"
+    http = HttpOptions(token="a.b.c", username="service")
+    client(server.uri, http)
+    assert server.posts[-1].headers["Authorization"] == "Bearer a.b.c"
+    assert server.posts[-1].headers["x-actor-username"] is None
+    assert "a.b.c" not in repr(http)
+    for name in ("j\u00f6", "a\r\nX: y"):
+        with pytest.raises(RefusedError, match=r"^Cannot tell a metastore behind HTTP who asks: because no header can"):
+            client(server.uri, HttpOptions(username=name))
+
+
+def test_a_cookie_that_ends_is_not_sent_back(server: FakeHttpMetastore) -> None:
+    server.answers["get_all_databases"] = list
+    server.more_headers = "Set-Cookie: session=abc\r\n"
+    found = client(server.uri)
+    server.more_headers = "Set-Cookie: session=; Max-Age=0\r\n"
+    names(found)
+    names(found)
+    assert server.posts[-2].headers["Cookie"] == "session=abc"
+    assert server.posts[-1].headers["Cookie"] is None
+
+
+def test_a_server_that_ends_each_connection(server: FakeHttpMetastore) -> None:
+    server.answers["get_all_databases"] = lambda: ["default"]
+    server.more_headers = "Connection: close\r\n"
+    found = client(server.uri)
+    assert names(found) == ["default"]
+    # no questions to find out anew what the server is
+    assert len(server.posts) == server.connections == 3
+
+
+def test_a_connection_that_ended_while_idle_is_made_anew(server: FakeHttpMetastore) -> None:
+    server.answers["mark_compacted"] = lambda info: None
+    found = client(server.uri)
+    server.hang_up()
+    mark(found)
+    assert server.calls == ["mark_compacted"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            answer("404 Not Found", "<html>no</html>", "Content-Type: text/html"),
+            "there is no metastore at this path: 404 Not Found (metastore.client.thrift.http.path is /metastore/*)",
+        ),
+        (
+            answer("405 Method Not Allowed"),
+            "there is no metastore at this path: 405 Method Not Allowed (metastore.client.thrift.http.path is "
+            "/metastore/*)",
+        ),
+        (
+            answer("401 Unauthorized", "Authentication error: User header missing\n at java"),
+            "it does not let us in: 401 Unauthorized: Authentication error: User header missing at java",
+        ),
+        (
+            answer("403 Forbidden", "<html>", "Content-Type: text/html"),
+            "it does not let us in: 403 Forbidden",
+        ),
+        (
+            answer("302 Found", "", "Location: https://login.example/?next=1"),
+            "it redirects to https://login.example/, which is not followed: name that server itself",
+        ),
+        (answer("308 Gone Elsewhere"), "it redirects to elsewhere, which is not followed: name that server itself"),
+    ],
+)
+def test_what_is_turned_away_is_refused_at_first_and_never_counts_as_sent(
+    server: FakeHttpMetastore, given: bytes, told: str
+) -> None:
+    server.instead = [given]
+    with pytest.raises(RefusedError) as caught:
+        client(server.uri)
+    assert str(caught.value) == f"Cannot use the metastore {server.uri}: because {told}"
+    # in the middle of a run: it was not done, so it is asked again, even what may not be done twice
+    server.answers["mark_compacted"] = lambda info: None
+    found = client(server.uri)
+    server.instead = [given]
+    mark(found)
+    assert server.calls == ["mark_compacted"]
+    # a table is not refused because a token has expired
+    server.instead = [given] * 9
+    with pytest.raises(RetryError, match=r"^Cannot use the metastore "):
+        mark(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (answer("200 OK", "<html>", "Content-Type: text/html; charset=utf-8"), "it answers with text/html, not with "),
+        (answer("200 OK", "{}", "Content-Type: application/json"), "it answers with application/json, not with "),
+        (answer("200 OK", "nonsense", "Content-Type: application/x-thrift"), "the answer of getVersion cannot be read"),
+        (answer("200 OK", "", "Content-Type: application/x-thrift"), "the answer ends before it is whole"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "the server does not speak HTTP"),
+    ],
+)
+def test_what_is_no_metastore(server: FakeHttpMetastore, given: bytes, told: str) -> None:
+    server.instead = [given]
+    server.ends_after_instead = True
+    with pytest.raises(RefusedError) as caught:
+        client(server.uri)
+    assert str(caught.value).startswith(f"Cannot use {server.uri}: because {told}")
+    assert str(caught.value).endswith(HINT)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-thrift\r\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (HEAD + b"Content-Length: 100\r\n\r\n\x80\x01\x00\x02", "the connection broke in the middle of an answer"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n4\r\n\x80\x01", "the connection broke in the middle of an answer"),
+        (HEAD + b"Connection: close\r\n\r\n\x80\x01\x00\x02\x00", "the answer ends before it is whole"),
+        (HEAD + b"Conte", "the answer ends before it is whole"),
+        (b"", "the server closed the connection"),
+        (answer("503 Service Unavailable", "later"), "the server answered 503 Service Unavailable: later"),
+        (answer("500 Server Error", "<html>", "Content-Type: text/html"), "the server answered 500 Server Error"),
+        (answer("200 OK", "<html>", "Content-Type: text/html"), "it answers with text/html, not with "),
+    ],
+)
+def test_after_an_answer_that_breaks_nobody_knows(server: FakeHttpMetastore, given: bytes, told: str) -> None:
+    server.answers["get_all_databases"] = lambda: ["default"]
+    found = client(server.uri)
+
+    def breaks() -> None:
+        server.instead, server.ends_after_instead = [given], True
+
+    breaks()
+    with pytest.raises(
+        UnknownOutcomeError, match=rf"^Cannot tell the outcome of an attempt to mark it: because {told}"
+    ):
+        mark(found)
+    names(found)  # which opens the connection again
+    breaks()
+    assert names(found) == ["default"]
+    server.answers["commit_txn"] = lambda request: None
+    breaks()
+    found.call("commit", "commit_txn", TYPES.CommitTxnRequest(txnid=1))
+
+
+def test_no_answer_in_time_and_nobody_there(server: FakeHttpMetastore) -> None:
+    server.instead = [HEAD + b"Content-Length: 9\r\n\r\n"]
+    with pytest.raises(
+        RetryError, match=rf"^Cannot reach the metastore {server.uri}: because there was no answer with"
+    ):
+        client(server.uri, attempts=1)
+    with FakeMetastore() as gone:
+        nobody = gone.uri
+    with pytest.raises(RetryError, match=rf"^Cannot reach the metastore {nobody}: because connection refused$"):
+        client(nobody, attempts=1)
+
+
+def test_errors_of_the_metastore_are_as_over_a_socket(server: FakeHttpMetastore) -> None:
+    found = client(server.uri)
+    server.answers["get_all_databases"] = raises(TYPES.MetaException(message="no database today"))
+    with pytest.raises(RetryError, match="no database today"):
+        names(found)
+    server.answers["get_all_databases"] = raises(TApplicationException(TApplicationException.INTERNAL_ERROR, "oh"))
+    with pytest.raises(AcidError, match="failed: oh"):
+        names(found)
+
+
+def test_an_http_uri_without_its_mode_is_refused() -> None:
+    options = ConnectionOptions(attempts=1)
+    with pytest.raises(RefusedError, match=r"^Cannot use the metastore URI https://h:1: because .* is not http$"):
+        FailoverClient(parse_endpoints(["https://h:1"]), options, user="a", host="b", sleep=lambda _seconds: None)
+
+
+def test_hmsclient_goes_over_http_as_well() -> None:
+    with FakeHttpMetastore(Generation.HIVE3) as server:
+        found = client(server.uri)
+        many = [f"database_{number}" for number in range(20_000)]
+        server.answers["get_all_databases"] = lambda: many
+        assert found.hive3_call("list the databases", "get_all_databases") == many
+        assert names(found) == many
+        assert server.connections == 1
