@@ -28,7 +28,10 @@ if ! is_installed; then
   [[ -n "$python" ]] || { echo "error: Python 3.11 or newer is needed, and there is none on the PATH" >&2; exit 1; }
   echo "making the environment in $root/.venv (once; takes a minute or two)"
   "$python" -m venv "$root/.venv"
-  "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root${extra:+[$extra]}"
+  "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
+    --editable "$root${extra:+[$extra]}"
+  # pip would do it on one core; packages may hold sources of other Pythons, which are never loaded
+  "$root/.venv/bin/python" -m compileall -qq -j 0 "$root/.venv/lib" >/dev/null 2>&1 || true &
   touch "$installed" "$root/.venv/.installed"  # what has an extra has the rest, too
 fi
 
@@ -38,3 +41,4 @@ if ! is_warm; then
   "$root/.venv/bin/python" -m acidlib.rewrite.warm
   touch "$warm"
 fi
+wait
