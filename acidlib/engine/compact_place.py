@@ -16,22 +16,35 @@ from acidlib.engine.attempts import fingerprint, note_of
 from acidlib.engine.backend import Backend, HeldPlace, Hold, Taken
 from acidlib.engine.flow import Steps as FlowSteps
 from acidlib.engine.leftovers import finish_claimed
-from acidlib.engine.prepare import Prepared, prepare
+from acidlib.engine.prepare import Prepared, prepare, with_logical_lengths
 from acidlib.engine.runner import Done, Task
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask, look_task
 from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
-from acidlib.errors import AcidError, ConflictError, DefectError, MissingError, RefusedError, UnknownOutcomeError
-from acidlib.model.names import LONG_MAX
-from acidlib.model.requests import CompactionType
+from acidlib.engine.verification import VERIFY, Compacted, verify, ways_of_units, without
+from acidlib.engine.verify_tasks import reader_task
+from acidlib.errors import (
+    AcidError,
+    ConflictError,
+    DefectError,
+    MissingError,
+    RefusedError,
+    UnknownOutcomeError,
+    UnverifiedError,
+)
+from acidlib.model.names import LONG_MAX, BaseDir, parse_directory
+from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
-from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
+from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, directories_read
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.stripes import part_bytes_on
+from acidlib.planning.units import newest_schema
+from acidlib.planning.verification import has_failed, share_of, why_held
 from acidlib.points import Point, passing
 from acidlib.report.log import WARNING
-from acidlib.report.results import CompactionResult, Outcome
+from acidlib.report.results import CompactionResult, Outcome, Verification
+from acidlib.rewrite.inputs import InputFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Published, take_back
 from acidlib.storage.store import Stage
@@ -78,6 +91,9 @@ class _Found:
     target: Target
     place: ListedPlace | None = None
     inputs: CompactionInputs | None = None
+    units: tuple[UnitResult, ...] | None = None
+    published: Published | None = None
+    verification: Verification | None = None
 
     def result(
         self,
@@ -100,6 +116,7 @@ class _Found:
             reason=reason,
             units=units,
             seconds=self.clock() - self.start,
+            verification=self.verification,
         )
         if inputs is None:
             return result
@@ -120,10 +137,20 @@ class _Found:
 class PlaceCompactor:
     """Compacts places with the services of one run."""
 
-    def __init__(self, services: Services, backend: Backend, settings: RewriteSettings) -> None:
+    def __init__(
+        self,
+        services: Services,
+        backend: Backend,
+        settings: RewriteSettings,
+        *,
+        release_held: bool = False,
+    ) -> None:
+        """`release_held`: what is at a place counts, though its verification failed; a person says so."""
         self._services = services
         self._backend = backend
         self._settings = settings
+        self._release_held = release_held
+        self._share = share_of(services.settings.text(VERIFY))
 
     def steps(self, job: Job) -> Steps:
         """Carry a job out, or plan it. Closed before its end, it gives its request and its place back."""
@@ -169,6 +196,13 @@ class PlaceCompactor:
     def _carry_out(self, found: _Found, hold: Hold) -> Steps:
         passing(Point.TAKEN)
         held, place = self._held(found, hold)
+        unverified = held.unverified(place.listing)
+        if unverified is not None and not self._release_held:
+            found.place = place
+            if self._share is None or has_failed(unverified) or place.target.is_insert_only:
+                why = why_held(unverified, insert_only=place.target.is_insert_only)
+                return found.result(Outcome.REFUSED, f"Cannot compact {found.target.name}: because {why}")
+            yield from self._verify_again(found, held, place, unverified, self._share)
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return self._nothing_to_merge(found, held, plan)
@@ -182,10 +216,67 @@ class PlaceCompactor:
                 # readers that list files alone would go on reading what is replaced
                 kept = yield from self._made((replace(first, keep_empty=True),), stage.path)
                 results = (*kept, *results[1:])
+            if self._share is not None:
+                held.will_verify(filled_directories(plan.inputs, results))
             published = self._publish(held, plan, stage, results)
+        if self._share is not None:
+            found.units, found.published = results, published
+            yield from self._verified(found, held, plan, units, self._share)
         return found.result(
             Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
         )
+
+    def _verified(
+        self,
+        found: _Found,
+        held: HeldPlace,
+        plan: Prepared,
+        units: tuple[Unit, ...] | tuple[JoinUnit, ...],
+        share: float,
+    ) -> Part[None]:
+        """Compare what stands there with what was there, and only then let it count."""
+        published = found.published.directories if found.published is not None else ()
+        is_hidden = plan.inputs.publication is Publication.COMMIT
+        done = Compacted(
+            place=plan.place,
+            directories=plan.inputs.directories,
+            kind=plan.inputs.kind,
+            schema=plan.schema,
+            ways=ways_of_units(units),
+            published=published,
+        )
+        try:
+            found.verification = yield from verify(self._services, done, share=share, request_id=held.request_id)
+            held.assert_mine(plan.inputs.high_water_mark)
+        except AcidError:
+            if is_hidden:  # it never commits
+                take_back(self._services.fs(held.target.location), held.target.location, published)
+            raise
+        self._mark(held, published, is_hidden=is_hidden)
+
+    def _verify_again(
+        self, found: _Found, held: HeldPlace, place: ListedPlace, request: CompactionRequest, share: float
+    ) -> Part[None]:
+        """What a run published that ended before it had verified it: what it was made of is all there."""
+        made = request.facts.unverified or ()
+        before = held.target.listed(without(place.listing, made))
+        is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in made)
+        kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
+        fs, location = self._services.fs(held.target.location), held.target.location
+        directories = directories_read(before.state, before.listing, kind, insert_only=False)
+        directories = with_logical_lengths(fs, location, directories)
+        files = InputFiles(location, self._services.stores.data(location))
+        done = Compacted(
+            place=before,
+            directories=directories,
+            kind=kind,
+            schema=newest_schema(directories, lambda file: files.tail(file).rows > 0),
+            ways={},
+            published=made,
+        )
+        found.verification = yield from verify(self._services, done, share=share, request_id=request.id)
+        verified = f"the result of request {request.id}, whose run had ended before that, is verified"
+        self._services.progress.note(verified, place=held.target.name)
 
     def _held(self, found: _Found, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
@@ -235,8 +326,13 @@ class PlaceCompactor:
         """The files to make, once has been looked into what decides them."""
         stores, location = self._services.stores, plan.place.target.location
         looks = [Look(stores=stores, location=location, file=file, ways=ways) for file, ways in plan.files_to_read()]
-        answers = yield tuple(one_task(Task(look_task, look, look.file.length, "look")) for look in looks)
-        values = {look.file.path: done.get() for look, done in zip(looks, answers, strict=True)}
+        tasks = [Task(look_task, look, look.file.length, "look") for look in looks]
+        if self._share is not None:
+            tasks.append(Task(reader_task, None, 0, "look"))
+        answers = yield tuple(one_task(task) for task in tasks)
+        for done in answers[len(looks) :]:
+            done.get()
+        values = {look.file.path: done.get() for look, done in zip(looks, answers[: len(looks)], strict=True)}
         part_bytes = part_bytes_on(self._services.runner.slots, self._settings.part_bytes)
         return plan.units(values, replace(self._settings, part_bytes=part_bytes), self._services.settings)
 
@@ -297,16 +393,22 @@ class PlaceCompactor:
                 read = tuple(entry.path for entry in inputs.directories if entry.path)
                 published = stage.publish(directories, inputs=read, last_check=last_check)
             passing(Point.PUBLISHED)
-            try:
-                held.published(published.directories)
-            except UnknownOutcomeError:
-                raise
-            except AcidError:
-                # a transaction that can never commit: nobody has seen these
-                if is_hidden:
-                    take_back(fs, location, published.directories)
-                raise
+            if self._share is None:
+                self._mark(held, published.directories, is_hidden=is_hidden)
         return published
+
+    def _mark(self, held: HeldPlace, directories: tuple[str, ...], *, is_hidden: bool) -> None:
+        """Let what is published count, and have what it replaces cleaned."""
+        location = held.target.location
+        try:
+            held.published(directories)
+        except UnknownOutcomeError:
+            raise
+        except AcidError:
+            # a transaction that can never commit: nobody has seen these
+            if is_hidden:
+                take_back(self._services.fs(location), location, directories)
+            raise
 
     # --- how it ends ----------------------------------------------------------------------------------------------
 
@@ -320,6 +422,9 @@ class PlaceCompactor:
             return self._failed(found, hold, error)  # somebody said that it is there
         except RefusedError as error:
             return found.result(Outcome.REFUSED, str(error))
+        except UnverifiedError as error:
+            result = found.result(Outcome.FAILED, str(error), units=found.units, published=found.published)
+            return replace(result, unverified=True)
         except UnknownOutcomeError as error:
             return found.result(Outcome.FAILED, str(error))
         except AcidError as error:
