@@ -194,6 +194,7 @@ def _acid_view(services: Services, done: Compacted, about: dict[str, frozenset[i
             ),
             applied=done.kind is CompactionType.MAJOR,
             write_ids=place.write_ids.for_compactor(),
+            results=done.published,
             columns=target.row_type(),
             schema=done.schema,
             matching=target.matching(services.settings, place.generation),

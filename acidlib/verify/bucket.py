@@ -27,6 +27,8 @@ class BucketView:
     deletes    files that may hold delete events of it
     applied    rows that are deleted are left out; else rows and delete events are counted, each for itself
     write_ids  rows and events of others are not there
+    results    directories that hold none of others: what was rolled back would come back in them once it is forgotten,
+               so there it counts
     columns    the table's as `struct<name:type,...>`; None: those of the file `schema` (None: there is no row)
     """
 
@@ -36,6 +38,7 @@ class BucketView:
     deletes: tuple[DataFile, ...]
     applied: bool
     write_ids: ValidWriteIdList
+    results: tuple[str, ...]
     columns: str | None
     schema: DataFile | None
     matching: ColumnMatching
@@ -70,13 +73,14 @@ def tally_of(view: BucketView, files: Files, clock: Callable[[], float]) -> Tall
     """Counts of a bucket. CorruptError for what cannot be read, or stands where it must not."""
     start = clock()
     table = _table(view, files)
-    is_valid = _Valid(view.write_ids)
-    deleted, events = _deletes(view, files, is_valid)
+    valid, everything = _Valid(view.write_ids), _Valid(None)
+    deleted, events = _deletes(view, files, valid, everything)
     rows = Sum(may_hold_nan=table.holds(_FLOATS))
     before: dict[str, int] = {}
     for file in view.files:
         if file.aborted:
             continue
+        is_valid = everything if file.directory in view.results else valid
         for one in opened(files, view.location, file):
             read = row_reader(one.row, table, view.matching)
             if one.has_ids:
@@ -104,24 +108,25 @@ def _table(view: BucketView, files: Files) -> ColumnType:
 
 
 class _Valid(dict[int, bool]):
-    """Which write ids are committed."""
+    """Which write ids count; without a list all of them."""
 
-    def __init__(self, write_ids: ValidWriteIdList) -> None:
+    def __init__(self, write_ids: ValidWriteIdList | None) -> None:
         super().__init__()
         self._write_ids = write_ids
 
     def __missing__(self, write_id: int) -> bool:
-        found = self[write_id] = self._write_ids.is_write_id_valid(write_id)
+        found = self[write_id] = self._write_ids is None or self._write_ids.is_write_id_valid(write_id)
         return found
 
 
-def _deletes(view: BucketView, files: Files, is_valid: _Valid) -> tuple[dict[Key, set[int]], Tally]:
+def _deletes(view: BucketView, files: Files, valid: _Valid, everything: _Valid) -> tuple[dict[Key, set[int]], Tally]:
     """The rows that are deleted, or the events that say so, each once."""
     deleted: dict[Key, set[int]] = {}
     events: set[tuple[int, int, int, int]] = set()
     for file in view.deletes:
         if file.aborted:
             continue
+        is_valid = everything if file.directory in view.results else valid
         for one in opened(files, view.location, file):
             for operation, write_id, bucket, row_id, current, row in one.rows:
                 if bucket_of(bucket) != view.bucket:
