@@ -16,13 +16,13 @@ from acidlib.engine.attempts import fingerprint, note_of
 from acidlib.engine.backend import Backend, HeldPlace, Hold, Taken
 from acidlib.engine.flow import Steps as FlowSteps
 from acidlib.engine.leftovers import finish_claimed
-from acidlib.engine.prepare import Prepared, prepare, with_logical_lengths
+from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Task
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask, look_task
 from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
-from acidlib.engine.verification import VERIFY, Compacted, verify, ways_of_units, without
+from acidlib.engine.verification import VERIFY, Compacted, left_behind, made_by, verify
 from acidlib.engine.verify_tasks import reader_task
 from acidlib.errors import (
     AcidError,
@@ -33,18 +33,16 @@ from acidlib.errors import (
     UnknownOutcomeError,
     UnverifiedError,
 )
-from acidlib.model.names import LONG_MAX, BaseDir, parse_directory
-from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.names import LONG_MAX
+from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
-from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, directories_read
+from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.stripes import part_bytes_on
-from acidlib.planning.units import newest_schema
 from acidlib.planning.verification import has_failed, share_of, why_held
 from acidlib.points import Point, passing
 from acidlib.report.log import WARNING
 from acidlib.report.results import CompactionResult, Outcome, Verification
-from acidlib.rewrite.inputs import InputFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Published, take_back
 from acidlib.storage.store import Stage
@@ -196,13 +194,9 @@ class PlaceCompactor:
     def _carry_out(self, found: _Found, hold: Hold) -> Steps:
         passing(Point.TAKEN)
         held, place = self._held(found, hold)
-        unverified = held.unverified(place.listing)
-        if unverified is not None and not self._release_held:
-            found.place = place
-            if self._share is None or has_failed(unverified) or place.target.is_insert_only:
-                why = why_held(unverified, insert_only=place.target.is_insert_only)
-                return found.result(Outcome.REFUSED, f"Cannot compact {found.target.name}: because {why}")
-            yield from self._verify_again(found, held, place, unverified, self._share)
+        why_not = yield from self._released(found, held, place)
+        if why_not is not None:
+            return found.result(Outcome.REFUSED, why_not)
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return self._nothing_to_merge(found, held, plan)
@@ -221,62 +215,44 @@ class PlaceCompactor:
             published = self._publish(held, plan, stage, results)
         if self._share is not None:
             found.units, found.published = results, published
-            yield from self._verified(found, held, plan, units, self._share)
+            done = made_by(plan, units, published.directories)
+            is_hidden = plan.inputs.publication is Publication.COMMIT
+            yield from self._verified(found, held, done, plan.inputs.high_water_mark, is_hidden=is_hidden)
         return found.result(
             Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
         )
 
-    def _verified(
-        self,
-        found: _Found,
-        held: HeldPlace,
-        plan: Prepared,
-        units: tuple[Unit, ...] | tuple[JoinUnit, ...],
-        share: float,
-    ) -> Part[None]:
+    def _verified(self, found: _Found, held: HeldPlace, done: Compacted, mark: int, *, is_hidden: bool) -> Part[None]:
         """Compare what stands there with what was there, and only then let it count."""
-        published = found.published.directories if found.published is not None else ()
-        is_hidden = plan.inputs.publication is Publication.COMMIT
-        done = Compacted(
-            place=plan.place,
-            directories=plan.inputs.directories,
-            kind=plan.inputs.kind,
-            schema=plan.schema,
-            ways=ways_of_units(units),
-            published=published,
-        )
         try:
-            found.verification = yield from verify(self._services, done, share=share, request_id=held.request_id)
-            held.assert_mine(plan.inputs.high_water_mark)
+            found.verification = yield from self._compared(done, held.request_id)
+            held.assert_mine(mark)
         except AcidError:
             if is_hidden:  # it never commits
-                take_back(self._services.fs(held.target.location), held.target.location, published)
+                take_back(self._services.fs(held.target.location), held.target.location, done.published)
             raise
-        self._mark(held, published, is_hidden=is_hidden)
+        self._mark(held, done.published, is_hidden=is_hidden)
 
-    def _verify_again(
-        self, found: _Found, held: HeldPlace, place: ListedPlace, request: CompactionRequest, share: float
-    ) -> Part[None]:
-        """What a run published that ended before it had verified it: what it was made of is all there."""
-        made = request.facts.unverified or ()
-        before = held.target.listed(without(place.listing, made))
-        is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in made)
-        kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
-        fs, location = self._services.fs(held.target.location), held.target.location
-        directories = directories_read(before.state, before.listing, kind, insert_only=False)
-        directories = with_logical_lengths(fs, location, directories)
-        files = InputFiles(location, self._services.stores.data(location))
-        done = Compacted(
-            place=before,
-            directories=directories,
-            kind=kind,
-            schema=newest_schema(directories, lambda file: files.tail(file).rows > 0),
-            ways={},
-            published=made,
-        )
-        found.verification = yield from verify(self._services, done, share=share, request_id=request.id)
+    def _compared(self, done: Compacted, request_id: int) -> Part[Verification]:
+        return (yield from verify(self._services, done, share=self._share or 1.0, request_id=request_id))
+
+    def _released(self, found: _Found, held: HeldPlace, place: ListedPlace) -> Part[str | None]:
+        """Why a place is held for a result that was not verified; None where it is not, any more.
+
+        What a run left that ended before it had verified it is verified here: all it was made of is still there.
+        """
+        request = held.unverified(place.listing)
+        if request is None or self._release_held:
+            return None
+        found.place, insert_only = place, place.target.is_insert_only
+        if self._share is None or has_failed(request) or insert_only:
+            why = why_held(request, insert_only=insert_only)
+            return f"Cannot compact {found.target.name}: because {why}"
+        left = left_behind(self._services, place, request.facts.unverified or ())
+        found.verification = yield from self._compared(left, request.id)
         verified = f"the result of request {request.id}, whose run had ended before that, is verified"
         self._services.progress.note(verified, place=held.target.name)
+        return None
 
     def _held(self, found: _Found, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""

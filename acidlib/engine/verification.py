@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acidlib.engine.prepare import with_logical_lengths
+from acidlib.engine.prepare import Prepared, with_logical_lengths
 from acidlib.engine.runner import Done, Task
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
@@ -19,11 +19,14 @@ from acidlib.engine.units import Errand, one_task
 from acidlib.engine.verify_tasks import DeleteLook, ViewTask, delete_look_task, view_task
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
 from acidlib.model.listing import Listing
+from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, JoinUnit, JoinWay, Unit
 from acidlib.planning.inputs import InputDirectory, Role, directories_read
+from acidlib.planning.units import newest_schema
 from acidlib.planning.verification import DIFFERS, chosen_buckets
 from acidlib.report.results import Verification
+from acidlib.rewrite.inputs import InputFiles
 from acidlib.storage.listing import list_location
 from acidlib.verify.bucket import BucketView
 from acidlib.verify.plain_files import PlainView
@@ -69,17 +72,43 @@ class Compacted:
         return replace(self.target, interpretation=understood).listed(listing)
 
 
-def ways_of_units(units: tuple[Unit, ...] | tuple[JoinUnit, ...]) -> dict[str, JoinWay]:
-    """How each file of an insert-only table was joined, inputs and results."""
-    found: dict[str, JoinWay] = {}
+def made_by(plan: Prepared, units: tuple[Unit, ...] | tuple[JoinUnit, ...], published: tuple[str, ...]) -> Compacted:
+    """What a compaction has made of its plan."""
+    ways: dict[str, JoinWay] = {}
     for unit in units:
         if isinstance(unit, JoinUnit):
-            found[f"{unit.directory}/{unit.file_name}"] = unit.way
-            found.update({file.path: unit.way for file in unit.inputs})
-    return found
+            ways[f"{unit.directory}/{unit.file_name}"] = unit.way
+            ways.update({file.path: unit.way for file in unit.inputs})
+    return Compacted(
+        place=plan.place,
+        directories=plan.inputs.directories,
+        kind=plan.inputs.kind,
+        schema=plan.schema,
+        ways=ways,
+        published=published,
+    )
 
 
-def without(listing: Listing, directories: Sequence[str]) -> Listing:
+def left_behind(services: Services, place: ListedPlace, published: tuple[str, ...]) -> Compacted:
+    """What a run has made at a full ACID place that ended before it had verified it; `place` is as it is now."""
+    location, stores = place.target.location, services.stores
+    before = place.target.listed(_without(place.listing, published))
+    is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in published)
+    kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
+    directories = directories_read(before.state, before.listing, kind, insert_only=False)
+    directories = with_logical_lengths(stores.fs(location), location, directories)
+    files = InputFiles(location, stores.data(location))
+    return Compacted(
+        place=before,
+        directories=directories,
+        kind=kind,
+        schema=newest_schema(directories, lambda file: files.tail(file).rows > 0),
+        ways={},
+        published=published,
+    )
+
+
+def _without(listing: Listing, directories: Sequence[str]) -> Listing:
     """A listing as it was before these directories were there."""
     gone = frozenset(directories)
     return replace(

@@ -261,7 +261,7 @@ def test_a_place_is_held_until_somebody_releases_it(jobs: Jobs, table: Path, mon
     # nothing is removed, for the earlier request either, and nothing is built on it
     held = f"it is held: the result of request {entry['id']} could not be verified"
     for more in ((), ("--dry-run",)):
-        (cleaned,) = jobs.good("cleaner", "--location", table, *NOW, *more).document["cleaned"]
+        (cleaned,) = jobs.good("cleaner", "--location", table, *NOW, *more).document["cleanings"]
         assert held in cleaned["reason"], cleaned
     inserted(table, 7)
     for kind in ("minor", "major"):

@@ -99,13 +99,19 @@ class Hive4Hold:
     """One request of the metastore's queue, the transaction and lock it is done under, and a claim on the place."""
 
     def __init__(
-        self, services: Services, metastore: Hive4Metastore, catalog: Catalog, taken: Taken, unverified: Unverified
+        self,
+        services: Services,
+        metastore: Hive4Metastore,
+        catalog: Catalog,
+        taken: Taken,
+        unverified: Unverified | None = None,
     ) -> None:
+        """`unverified` is the run's, so that the history is read once for all places."""
         self._services = services
         self._metastore = metastore
         self._hms = metastore.hms
         self._catalog = catalog
-        self._unverified = unverified
+        self._unverified = unverified or Unverified(metastore.hms)
         self._started = services.clock()
         self._row = _QueueRow(metastore.hms, services.worker_id, taken.request)
         self._txn: CompactionTransaction | None = None
