@@ -16,7 +16,6 @@ from acidlib.verify.tally import Sum, Tally
 from acidlib.verify.types import EMPTY_ROW, ColumnType, parse_type
 
 _INSERT, _DELETE = 0, 2
-_FLOATS = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +48,7 @@ class BucketView:
         return sum(file.length for file in self.files + self.deletes)
 
 
+_Event = tuple[int, int, int, int, int, Any]
 Key = tuple[int, int]
 """Write id and bucket property of a row; its row id is the third part of what it is known by."""
 
@@ -75,7 +75,7 @@ def tally_of(view: BucketView, files: Files, clock: Callable[[], float]) -> Tall
     table = _table(view, files)
     valid, everything = _Valid(view.write_ids), _Valid(None)
     deleted, events = _deletes(view, files, valid, everything)
-    rows = Sum(may_hold_nan=table.holds(_FLOATS))
+    rows = Sum()
     before: dict[str, int] = {}
     for file in view.files:
         if file.aborted:
@@ -89,8 +89,8 @@ def tally_of(view: BucketView, files: Files, clock: Callable[[], float]) -> Tall
                 first = before.get(file.directory, 0)
                 found = _numbered(one, file, is_valid, first, before)
             if view.applied and deleted:
-                found = (row for row in found if row[2] not in deleted.get(row[:2], ()))
-            rows.add_all(found if read is None else ((*row[:4], read(row[4])) for row in found))
+                found = (event for event in found if event[3] not in deleted.get(event[1:3], ()))
+            rows.add_all(found if read is None else ((*event[:5], read(event[5])) for event in found))
     counted = Tally() if view.applied else events
     return Tally(
         rows=rows.count,
@@ -144,24 +144,23 @@ def _deletes(view: BucketView, files: Files, valid: _Valid, everything: _Valid) 
     return deleted, Tally(events=total.count, event_sum=total.sum)
 
 
-def _events(one: OrcRows, file: DataFile, is_valid: _Valid) -> Iterator[tuple[int, int, int, int, Any]]:
-    for operation, write_id, bucket, row_id, current, row in one.rows:
+def _events(one: OrcRows, file: DataFile, is_valid: _Valid) -> Iterator[_Event]:
+    for event in one.rows:
+        operation, write_id, bucket, row_id, current, row = event
         if operation != _INSERT or row is None:
             raise _wrong(file, operation, (write_id, bucket, row_id))
         if is_valid[current]:
-            yield write_id, bucket, row_id, current, row
+            yield event
 
 
-def _numbered(
-    one: OrcRows, file: DataFile, is_valid: _Valid, first: int, before: dict[str, int]
-) -> Iterator[tuple[int, int, int, int, Any]]:
+def _numbered(one: OrcRows, file: DataFile, is_valid: _Valid, first: int, before: dict[str, int]) -> Iterator[_Event]:
     """Rows without ids are numbered over the files of their bucket, one directory at a time."""
     bucket = 1 << 29 | file.bucket << 16 | file.statement_id
     count = first
     valid = is_valid[file.write_id]
     for row in one.rows:
         if valid:
-            yield file.write_id, bucket, count, file.write_id, row
+            yield _INSERT, file.write_id, bucket, count, file.write_id, row
         count += 1
     before[file.directory] = count
 

@@ -79,6 +79,8 @@ def _value(
                 ):
                     return None
                 raise _no_way(file, table)
+            case "decimal":
+                return _rescaled(_scale(file), _scale(table))
             case "char" if file.numbers != table.numbers:
                 return _padded(table)
         return None
@@ -97,7 +99,7 @@ def _converted(file: ColumnType, table: ColumnType) -> Values | None:
         if new in ("float", "double"):
             return float
         if new == "decimal":
-            return lambda value: str(int(value))
+            return lambda value: _decimal(int(value), table)
         if new in _TEXTS:
             pad = _padded(table)
             return lambda value: pad("TRUE" if value else "FALSE")
@@ -107,7 +109,7 @@ def _converted(file: ColumnType, table: ColumnType) -> Values | None:
         if new in ("float", "double"):
             return float
         if new == "decimal":
-            return str
+            return lambda value: _decimal(value, table)
         if new in _TEXTS:
             pad = _padded(table)
             return lambda value: pad(str(value))
@@ -118,6 +120,22 @@ def _converted(file: ColumnType, table: ColumnType) -> Values | None:
     if old == "char" and new in _TEXTS:
         return _padded(table)
     raise _no_way(file, table)
+
+
+def _scale(kind: ColumnType) -> int:
+    return kind.numbers[1] if len(kind.numbers) > 1 else 0
+
+
+def _rescaled(old: int, new: int) -> Values | None:
+    """Decimals are texts with all digits of their scale."""
+    if old == new:
+        return None
+    point = "." if old == 0 else ""
+    return lambda text: text + point + "0" * (new - old)
+
+
+def _decimal(value: int, table: ColumnType) -> str:
+    return f"{value}.{'0' * _scale(table)}" if _scale(table) else str(value)
 
 
 def _padded(table: ColumnType) -> Callable[[str], str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -94,36 +93,21 @@ class _Timestamp:
         del timezone
         return seconds, nanoseconds
 
-    @staticmethod
-    def to_orc(value: Any, timezone: Any) -> Any:
-        raise NotImplementedError
+    to_orc = None
 
 
 class _Date:
     """Days."""
 
-    @staticmethod
-    def from_orc(days: int) -> int:
-        return days
-
-    @staticmethod
-    def to_orc(value: Any) -> Any:
-        raise NotImplementedError
+    from_orc = int
+    to_orc = None
 
 
 class _Decimal:
-    """Text without zeros at its end: one value has one text, whatever the scale of the column."""
+    """Text, with as many digits behind the point as the column has."""
 
-    @staticmethod
-    def from_orc(text: str) -> str:
-        if "." not in text:
-            return text
-        short = text.rstrip("0").removesuffix(".")
-        return "0" if short in ("-0", "") else short
-
-    @staticmethod
-    def to_orc(*value: Any) -> Any:
-        raise NotImplementedError
+    from_orc = str
+    to_orc = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +172,3 @@ def row_type(files: Files, location: Location, file: DataFile) -> ColumnType:
     for one in opened(files, location, file):
         return one.row
     return EMPTY_ROW
-
-
-def exact(value: Any) -> Any:
-    """A value whose text tells every bit of a number that is none (NaN), which otherwise all have one text."""
-    if isinstance(value, float):
-        return struct.pack(">d", value)
-    if isinstance(value, tuple | list):
-        return [exact(one) for one in value]
-    if isinstance(value, dict):
-        return [(exact(key), exact(one)) for key, one in value.items()]
-    return value

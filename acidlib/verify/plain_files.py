@@ -35,7 +35,7 @@ class PlainView:
 def tally_of_plain(view: PlainView, files: Files, clock: Callable[[], float]) -> Tally:
     """Rows, lines or whole files, and a sum over them. CorruptError for what cannot be read."""
     start = clock()
-    total = Sum(may_hold_nan=True)
+    total = Sum()
     for file, way in view.files:
         if file.aborted or not file.length:
             continue
@@ -119,7 +119,7 @@ class _ArrowStream(io.RawIOBase):
 
 
 def _raw(pa: Any, column: Any) -> Any:
-    """Times and dates as numbers: Python's own have no nanoseconds, and no year 10000."""
+    """Times and dates as numbers, for Python's own have no nanoseconds and no year 10000; decimals as text."""
     kind = _raw_type(pa, column.type)
     return column if kind == column.type else column.cast(kind)
 
@@ -130,6 +130,8 @@ def _raw_type(pa: Any, kind: Any) -> Any:
         return pa.int64()
     if types.is_date32(kind) or types.is_time32(kind):
         return pa.int32()
+    if types.is_decimal(kind):
+        return pa.string()
     if types.is_list(kind):
         return pa.list_(_raw_type(pa, kind.value_type))
     if types.is_map(kind):

@@ -16,10 +16,6 @@ class ColumnType:
     inner: tuple[ColumnType, ...] = ()
     names: tuple[str, ...] = ()
 
-    def holds(self, kinds: frozenset[str]) -> bool:
-        """Whether it, or anything in it, is of one of these kinds."""
-        return self.kind in kinds or any(one.holds(kinds) for one in self.inner)
-
 
 EMPTY_ROW = ColumnType(kind="struct")
 
