@@ -92,6 +92,12 @@ def _parts(patch: Patch, change: Callable[[Any], Any]) -> None:
     patch.setattr(UNIT, "_part", lambda *given: change(true(*given)))
 
 
+def unnoticed(patch: Patch, fault: Callable[[Patch], None]) -> None:
+    """A fault that the engine's own proof does not stop."""
+    patch.setattr(Proof, "check", lambda proof: None)
+    fault(patch)
+
+
 def a_row_is_lost(patch: Patch) -> None:
     def without_last(part: Any) -> Any:
         kept = np.ones(part.rows, dtype=np.bool_) if part.keep is None else part.keep
@@ -231,8 +237,7 @@ FAULTS = [
 def test_faults_of_the_rewriting_are_seen(
     kind: str, fault: Callable[[Patch], None], jobs: Jobs, table: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(Proof, "check", lambda proof: None)
-    fault(monkeypatch)
+    unnoticed(monkeypatch, fault)
     ran = compact(jobs, table, kind, "--verify")
     (entry,) = ran.compactions
     assert (ran.status, entry["state"]) == (3, "failed"), entry
@@ -251,8 +256,7 @@ def inserted(table: Path, write_id: int) -> None:
 def test_a_place_is_held_until_somebody_releases_it(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
     assert compact(jobs, table, "minor").states == ["ready for cleaning"]
     with monkeypatch.context() as patch:
-        patch.setattr(Proof, "check", lambda proof: None)
-        deletes_are_ignored(patch)
+        unnoticed(patch, deletes_are_ignored)
         (entry,) = compact(jobs, table, "major", "--verify").compactions
     assert "bucket 0 has 157 rows before and 160 now" in entry["reason"]
     assert "before: delete_delta_0000001_0000006, delta_0000001_0000006; now: base_0000006" in entry["reason"]
@@ -281,8 +285,7 @@ def test_a_place_is_held_until_somebody_releases_it(jobs: Jobs, table: Path, mon
 
 def test_what_is_taken_away_holds_nothing(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Proof, "check", lambda proof: None)
-        deletes_are_ignored(patch)
+        unnoticed(patch, deletes_are_ignored)
         assert compact(jobs, table, "major", "--verify").status == 3
     shutil.rmtree(table / "base_0000006")
     before = merge.read(table, "db.t:6:9223372036854775807::4")
@@ -295,8 +298,7 @@ def test_what_is_taken_away_holds_nothing(jobs: Jobs, table: Path, monkeypatch: 
 def test_a_run_that_dies_before_it_has_verified(is_right: bool, jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
     with monkeypatch.context() as patch:
         if not is_right:
-            patch.setattr(Proof, "check", lambda proof: None)
-            deletes_are_ignored(patch)
+            unnoticed(patch, deletes_are_ignored)
         assert killed_at(Point.PUBLISHED, lambda: compact(jobs, table, "major", "--verify"))
     there = visible(table)
     # a run that verifies nothing leaves it alone, and so does the cleaner
