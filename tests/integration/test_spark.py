@@ -56,7 +56,7 @@ def test_the_whole_cycle(spark_jobs: Jobs, tmp_path: Path) -> None:
     damaged.write_bytes(whole[:400])
     spark_jobs.good("initiator", "--warehouse", tmp_path / "w", "--all-committed",
                     "--set", "hive.compactor.delta.num.threshold=1")  # fmt: skip
-    ran = spark_jobs("major_compact")
+    ran = spark_jobs("major_compact", "--verify")
     assert ran.status == 3
     assert sorted(ran.states) == ["failed", "ready for cleaning", "ready for cleaning"]
     damaged.write_bytes(whole)

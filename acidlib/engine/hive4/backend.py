@@ -42,7 +42,7 @@ class Hive4Backend:
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
-        return recover(self._services, self._hms)
+        return recover(self._services, self._hms, self._unverified.note)
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""

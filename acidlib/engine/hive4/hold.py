@@ -7,6 +7,7 @@ the commit of a transaction of our own, which is open and heartbeating from befo
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ from acidlib.storage.held import Claim
 
 
 class Unverified:
-    """The requests for which places are held, by what is compacted: read once in a run, when one is first asked for."""
+    """The requests for which places are held, by what is compacted, as they are shown when a run begins."""
 
     def __init__(self, hms: Hms) -> None:
         self._hms = hms
@@ -42,15 +43,21 @@ class Unverified:
         """The one of a table or partition; None where there is none."""
         with self._mutex:
             if self._found is None:
-                self._found = self._read()
+                self._found = _held(self._hms.show_compactions())
             return self._found.get(entity)
 
-    def _read(self) -> dict[Entity, CompactionRequest]:
-        rows: dict[Entity, list[CompactionRequest]] = {}
-        for row in self._hms.show_compactions():
-            rows.setdefault(row.entity, []).append(row)
-        held = ((entity, holding(some)) for entity, some in rows.items())
-        return {entity: request for entity, request in held if request is not None}
+    def note(self, shown: Sequence[CompactionRequest]) -> None:
+        """All requests, as the metastore shows them now: they need not be asked for."""
+        with self._mutex:
+            self._found = _held(shown)
+
+
+def _held(shown: Sequence[CompactionRequest]) -> dict[Entity, CompactionRequest]:
+    rows: dict[Entity, list[CompactionRequest]] = {}
+    for row in shown:
+        rows.setdefault(row.entity, []).append(row)
+    held = ((entity, holding(some)) for entity, some in rows.items())
+    return {entity: request for entity, request in held if request is not None}
 
 
 class _QueueRow:
