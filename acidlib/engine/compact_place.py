@@ -210,9 +210,8 @@ class PlaceCompactor:
                 # readers that list files alone would go on reading what is replaced
                 kept = yield from self._made((replace(first, keep_empty=True),), stage.path)
                 results = (*kept, *results[1:])
-            if self._share is not None:
-                held.will_verify(filled_directories(plan.inputs, results))
-            published = self._publish(held, plan, stage, results)
+            with self._unverified(held, filled_directories(plan.inputs, results)):
+                published = self._publish(held, plan, stage, results)
         if self._share is not None:
             found.units, found.published = results, published
             done = made_by(plan, units, published.directories)
@@ -221,6 +220,23 @@ class PlaceCompactor:
         return found.result(
             Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
         )
+
+    @contextmanager
+    def _unverified(self, held: HeldPlace, directories: tuple[str, ...]) -> Iterator[None]:
+        """Around a publication: what may be there from now on counts only once it is verified, if it is to be."""
+        if self._share is None:
+            yield
+            return
+        held.will_verify(directories)
+        try:
+            yield
+        except AcidError:
+            with suppress(AcidError):  # what is noted for nothing does no harm, but a status tells it
+                location = held.target.location
+                there = list_location(self._services.fs(location), location, missing=ConflictError).top_directories()
+                if not any(name in there for name in directories):
+                    held.will_verify(())
+            raise
 
     def _verified(self, found: _Found, held: HeldPlace, done: Compacted, mark: int, *, is_hidden: bool) -> Part[None]:
         """Compare what stands there with what was there, and only then let it count."""

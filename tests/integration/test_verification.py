@@ -20,12 +20,14 @@ import acidlib.jobs.compact as compact_job
 import acidlib.rewrite.recode
 import acidlib.rewrite.unit
 from acidlib.engine import prepare
+from acidlib.errors import RetryError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.points import Point
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import Proof
+from acidlib.storage import rename_store
 from integration.children import killed_at
 from integration.harness import Jobs, Ran, fixture, tree, visible
 
@@ -294,6 +296,16 @@ def test_what_is_taken_away_holds_nothing(jobs: Jobs, table: Path, monkeypatch: 
     assert merge.read(table) == before
 
 
+def test_what_was_not_published_holds_nothing(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
+    there = visible(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(rename_store, "publish", raising(RetryError("Cannot rename: because no space is left")))
+        assert compact(jobs, table, "major", "--verify").states == ["failed"]
+    assert visible(table) == there
+    assert "result not verified" not in {one["trouble"] for one in findings(jobs, table)}
+    assert compact(jobs, table).states == ["ready for cleaning"]
+
+
 @pytest.mark.parametrize("is_right", [True, False])
 def test_a_run_that_dies_before_it_has_verified(is_right: bool, jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
     with monkeypatch.context() as patch:
@@ -335,6 +347,13 @@ def test_without_the_second_reader_nothing_is_compacted(jobs: Jobs, table: Path,
     assert not ran.begun
     assert "install acidlib[verify]" in ran.error["message"]
     assert tree(table) == there
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def raises(*_: Any, **__: Any) -> None:
+        raise error
+
+    return raises
 
 
 def findings(jobs: Jobs, table: Path) -> list[dict[str, Any]]:
