@@ -22,8 +22,8 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask, look_task
 from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
-from acidlib.engine.verification import VERIFY, Compacted, left_behind, made_by, verify
-from acidlib.engine.verify_tasks import reader_task
+from acidlib.engine.verification import Compacted, made_by
+from acidlib.engine.verifier import Verifier
 from acidlib.errors import (
     AcidError,
     ConflictError,
@@ -39,7 +39,6 @@ from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.stripes import part_bytes_on
-from acidlib.planning.verification import has_failed, share_of, why_held
 from acidlib.points import Point, passing
 from acidlib.report.log import WARNING
 from acidlib.report.results import CompactionResult, Outcome, Verification
@@ -147,8 +146,7 @@ class PlaceCompactor:
         self._services = services
         self._backend = backend
         self._settings = settings
-        self._release_held = release_held
-        self._share = share_of(services.settings.text(VERIFY))
+        self._verifier = Verifier(services, release_held=release_held)
 
     def steps(self, job: Job) -> Steps:
         """Carry a job out, or plan it. Closed before its end, it gives its request and its place back."""
@@ -194,9 +192,11 @@ class PlaceCompactor:
     def _carry_out(self, found: _Found, hold: Hold) -> Steps:
         passing(Point.TAKEN)
         held, place = self._held(found, hold)
-        why_not = yield from self._released(found, held, place)
-        if why_not is not None:
-            return found.result(Outcome.REFUSED, why_not)
+        found.place = place
+        released = yield from self._verifier.released(held, place)
+        if released.why_not is not None:
+            return found.result(Outcome.REFUSED, released.why_not)
+        found.verification = released.verification
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return self._nothing_to_merge(found, held, plan)
@@ -210,9 +210,9 @@ class PlaceCompactor:
                 # readers that list files alone would go on reading what is replaced
                 kept = yield from self._made((replace(first, keep_empty=True),), stage.path)
                 results = (*kept, *results[1:])
-            with self._unverified(held, filled_directories(plan.inputs, results)):
+            with self._verifier.around_publication(held, filled_directories(plan.inputs, results)):
                 published = self._publish(held, plan, stage, results)
-        if self._share is not None:
+        if self._verifier.is_wanted:
             found.units, found.published = results, published
             done = made_by(plan, units, published.directories)
             is_hidden = plan.inputs.publication is Publication.COMMIT
@@ -221,54 +221,16 @@ class PlaceCompactor:
             Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
         )
 
-    @contextmanager
-    def _unverified(self, held: HeldPlace, directories: tuple[str, ...]) -> Iterator[None]:
-        """Around a publication: what may be there from now on counts only once it is verified, if it is to be."""
-        if self._share is None:
-            yield
-            return
-        held.will_verify(directories)
-        try:
-            yield
-        except AcidError:
-            with suppress(AcidError):  # what is noted for nothing does no harm, but a status tells it
-                location = held.target.location
-                there = list_location(self._services.fs(location), location, missing=ConflictError).top_directories()
-                if not any(name in there for name in directories):
-                    held.will_verify(())
-            raise
-
     def _verified(self, found: _Found, held: HeldPlace, done: Compacted, mark: int, *, is_hidden: bool) -> Part[None]:
         """Compare what stands there with what was there, and only then let it count."""
         try:
-            found.verification = yield from self._compared(done, held.request_id)
+            found.verification = yield from self._verifier.compared(done, held.request_id)
             held.assert_mine(mark)
         except AcidError:
             if is_hidden:  # it never commits
                 take_back(self._services.fs(held.target.location), held.target.location, done.published)
             raise
         self._mark(held, done.published, is_hidden=is_hidden)
-
-    def _compared(self, done: Compacted, request_id: int) -> Part[Verification]:
-        return (yield from verify(self._services, done, share=self._share or 1.0, request_id=request_id))
-
-    def _released(self, found: _Found, held: HeldPlace, place: ListedPlace) -> Part[str | None]:
-        """Why a place is held for a result that was not verified; None where it is not, any more.
-
-        What a run left that ended before it had verified it is verified here: all it was made of is still there.
-        """
-        request = held.unverified(place.listing)
-        if request is None or self._release_held:
-            return None
-        found.place, insert_only = place, place.target.is_insert_only
-        if self._share is None or has_failed(request) or insert_only:
-            why = why_held(request, insert_only=insert_only)
-            return f"Cannot compact {found.target.name}: because {why}"
-        left = left_behind(self._services, place, request.facts.unverified or ())
-        found.verification = yield from self._compared(left, request.id)
-        verified = f"the result of request {request.id}, whose run had ended before that, is verified"
-        self._services.progress.note(verified, place=held.target.name)
-        return None
 
     def _held(self, found: _Found, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
@@ -319,9 +281,7 @@ class PlaceCompactor:
         stores, location = self._services.stores, plan.place.target.location
         looks = [Look(stores=stores, location=location, file=file, ways=ways) for file, ways in plan.files_to_read()]
         tasks = [Task(look_task, look, look.file.length, "look") for look in looks]
-        if self._share is not None:
-            tasks.append(Task(reader_task, None, 0, "look"))
-        answers = yield tuple(one_task(task) for task in tasks)
+        answers = yield tuple(one_task(task) for task in (*tasks, *self._verifier.tasks()))
         for done in answers[len(looks) :]:
             done.get()
         values = {look.file.path: done.get() for look, done in zip(looks, answers[: len(looks)], strict=True)}
@@ -385,7 +345,7 @@ class PlaceCompactor:
                 read = tuple(entry.path for entry in inputs.directories if entry.path)
                 published = stage.publish(directories, inputs=read, last_check=last_check)
             passing(Point.PUBLISHED)
-            if self._share is None:
+            if not self._verifier.is_wanted:
                 self._mark(held, published.directories, is_hidden=is_hidden)
         return published
 
