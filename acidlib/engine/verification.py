@@ -174,6 +174,10 @@ def _verify(services: Services, done: Compacted, found: Verification, request_id
 
 def _require_taken(done: Compacted, now: ListedPlace, found: Verification) -> None:
     """Readers take the result in place of what it was made of, and what lies below it is as it was."""
+    base = None if now.state.base is None else now.state.base.path
+    if done.kind is CompactionType.MAJOR and base not in done.published:
+        why = f"readers take {base or 'no base'}, not {', '.join(done.published)}"
+        raise UnverifiedError(_reason(done.target, why, found))
     kept = {one.path for one in done.directories if one.path} & {delta.path for delta in now.state.deltas}
     if kept:
         raise UnverifiedError(_reason(done.target, f"readers still take {min(kept)}, which was compacted", found))

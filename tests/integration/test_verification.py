@@ -247,6 +247,31 @@ def test_faults_of_the_rewriting_are_seen(
     assert entry["verification"] is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("major", "readers take no base, not base_0000006"),
+        ("minor", "readers still take delete_delta_0000006_0000006_0000"),
+    ],
+)
+def test_a_result_that_readers_do_not_take_is_seen(
+    kind: str, why: str, jobs: Jobs, table: Path, monkeypatch: Patch
+) -> None:
+    """Where readers go on with what it was made of, all is as before, and nothing is known of the result."""
+    true = rename_store.publish
+
+    def hidden(fs: Any, where: Any, *given: Any, **more: Any) -> Any:
+        published = true(fs, where, *given, **more)
+        for name in published.directories:
+            (table / name).rename(table / f"_{name}")
+        return published
+
+    monkeypatch.setattr(rename_store, "publish", hidden)
+    ran = compact(jobs, table, kind, "--verify")
+    assert (ran.status, ran.states) == (3, ["failed"])
+    assert why in ran.told
+
+
 # --- what is held because of it ---------------------------------------------------------------------------------------
 
 
