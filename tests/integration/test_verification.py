@@ -336,6 +336,7 @@ def test_a_run_that_dies_before_it_has_verified(is_right: bool, jobs: Jobs, tabl
     with monkeypatch.context() as patch:
         if not is_right:
             unnoticed(patch, deletes_are_ignored)
+        assert compact(jobs, table, "minor").states == ["ready for cleaning"]
         assert killed_at(Point.PUBLISHED, lambda: compact(jobs, table, "major", "--verify"))
     there = visible(table)
     # a run that verifies nothing leaves it alone, and so does the cleaner
@@ -358,6 +359,8 @@ def test_a_run_that_dies_before_it_has_verified(is_right: bool, jobs: Jobs, tabl
 def test_a_share_of_the_buckets(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
     (entry,) = compact(jobs, table, "major", "--verify", "sample=0.01").compactions
     assert (len(entry["verification"]["buckets"]), entry["verification"]["of_buckets"]) == (1, 2)
+    with jobs.queue() as queue:
+        assert [row.facts.unverified for row in queue.show()] == [()]  # whatever becomes of its cleaning
     inserted(table, 7)
     for words in ("sample=0", "sample=2", "some"):
         ran = jobs("major_compact", "--location", table, "--all-committed", "--verify", words)
