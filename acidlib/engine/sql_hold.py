@@ -12,7 +12,7 @@ from acidlib.engine.target import Target
 from acidlib.errors import AcidError, UnknownOutcomeError
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
-from acidlib.model.request_facts import NO_FACTS, RequestFacts
+from acidlib.model.request_facts import NO_FACTS, UNVERIFIED, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
@@ -87,9 +87,15 @@ class SqlHeldPlace:
 
     def unverified(self, listing: Listing) -> CompactionRequest | None:
         """By the rows about the place, as they are now: a run that verified it held it until its end was noted."""
+        if not self._may_be_unverified():
+            return None
         found = holding(self._rows_here(), listing.top_directories())
         self._releases = found is not None
         return found
+
+    def _may_be_unverified(self) -> bool:
+        """Asked of every place, so it has to cost little."""
+        return self._queue.may_note_at(self.target.location, UNVERIFIED)
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Note it in the request: it stays there until the result is said to be verified."""

@@ -17,6 +17,9 @@ from acidlib.model.generation import Generation
 from acidlib.model.location import Location, parse_location
 from acidlib.model.writeids import ValidWriteIdList
 
+UNVERIFIED = "acidlib.unverified"
+"""The key of the fact that says what is not verified."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -171,6 +174,6 @@ _STORED = {
     "table_id": _Stored("acidlib.table.id"),
     "first_seen": _Stored("acidlib.first.seen", _times_of, json.dumps),
     "files": _Stored("acidlib.files"),
-    "unverified": _Stored("acidlib.unverified", _names_of, ",".join),
+    "unverified": _Stored(UNVERIFIED, _names_of, ",".join),
 }
 _DEFAULTS = {name: getattr(NO_FACTS, name) for name in _STORED}

@@ -126,6 +126,10 @@ class Hive3HeldPlace(SqlHeldPlace):
         evidence = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
         return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
+    def _may_be_unverified(self) -> bool:
+        """Rows of a metastore's queue state no location."""
+        return True
+
     def _rows_here(self) -> Sequence[CompactionRequest]:
         return self._metastore.of_entity(self._request)
 
