@@ -48,6 +48,12 @@ class CorruptError(AcidError):
     kind = "corrupt"
 
 
+class UnverifiedError(AcidError):
+    """A result is visible that reads otherwise than what it was made of, or could not be read: a person has to look."""
+
+    kind = "unverified"
+
+
 class UnknownOutcomeError(AcidError):
     """An effect was asked for and its result is not known: look before anything is undone."""
 

@@ -236,6 +236,13 @@ KEYS: tuple[Key, ...] = (
         "64 at most; on more than 1,000 cores 64 KiB for each; 0: never shared.",
     ),
     Key(
+        name="acidlib.verify",
+        kind=Kind.TEXT,
+        default="none",
+        meaning="Whether a second reader compares what readers see now with what they saw before, before a compaction "
+        "counts: none, all (buckets), or a share of them such as sample=0.1. As `--verify`.",
+    ),
+    Key(
         name="acidlib.places.in.flight",
         kind=Kind.COUNT,
         default="0",

@@ -299,6 +299,8 @@ class QueueBehaviour:
         assert ids(queue.at_location(at("/w/a/p=1"))) == [2, 1]
         assert ids(queue.at_location(at("/w/a_b%"))) == [5]
         assert ids(queue.at_location(at("/w/axb%"))) == ids(queue.at_location(at("/w"))) == []
+        assert queue.may_note_at(at("/w/a/p=1"), "location")
+        assert not queue.may_note_at(at("/w/a/p=1"), "acidlib.unverified")
         assert ids(queue.below_location(at("/w/a"))) == [7, 4, 3, 2, 1]
         assert ids(queue.below_location(at("/w/a_b%"))) == [5]
         assert ids(queue.below_location(at("/w"))) == [7, 5, 4, 3, 2, 1]

@@ -15,6 +15,7 @@ from acidlib.engine.attempts import Attempts
 from acidlib.engine.selection import PassedOver, Selection
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, RefusedError
+from acidlib.model.listing import Listing
 from acidlib.model.location import NOWHERE
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
@@ -80,6 +81,19 @@ class HeldPlace(Protocol):
     @property
     def target(self) -> Target:
         """What is held, understood for good: what was written after it was taken is not committed."""
+
+    @property
+    def request_id(self) -> int:
+        """Of the request that it is held for."""
+
+    def unverified(self, listing: Listing) -> CompactionRequest | None:
+        """The request for which nothing may be done here, see `planning.verification`; None where there is none.
+
+        Who asks and goes on all the same releases the place, with what he publishes or has cleaned.
+        """
+
+    def will_verify(self, directories: tuple[str, ...]) -> None:
+        """Right before publishing: a result of these directories counts only once it is verified, whoever dies."""
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Note up to which write id this goes, before the first byte is written. ConflictError: not ours any more.

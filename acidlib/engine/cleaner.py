@@ -22,6 +22,7 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
+from acidlib.planning.verification import holding, why_held
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.claims import CLAIM_DIRECTORY
@@ -278,7 +279,9 @@ def _clean(
         if cleaning.must_exist and not listing.files and not listing.top_directories():
             raise _missing(target, "it is empty")
         looked = Looked(request=request, target=target, listing=listing)
-        plan = cleaning.proof.plan(looked, (yield _Known(looked)))
+        known_rows = yield _Known(looked)
+        _require_verified(looked, known_rows)
+        plan = cleaning.proof.plan(looked, known_rows)
         passing(Point.CLEANING_PLANNED)
         removed: tuple[RemovedPath, ...] = ()
         problems: tuple[str, ...] = ()
@@ -313,6 +316,13 @@ def _clean(
     return replace(result, state="succeeded", reason="nothing obsolete is left")
 
 
+def _require_verified(looked: Looked, known: Sequence[CompactionRequest]) -> None:
+    """NotOursError, with which a request waits, while what a result was made of may be needed again."""
+    held = holding(known, looked.listing.top_directories())
+    if held is not None:
+        raise NotOursError(f"Cannot clean {looked.target.name}: because {why_held(held)}")
+
+
 def _is_there(services: Services, request: CompactionRequest, target: Target | None, so_far: _ResultSoFar) -> bool:
     """Whether there is anything at the place of a request, which its result tells from now on."""
     if target is None:
@@ -337,7 +347,9 @@ def _would_clean(
         return replace(result, state="planned", reason="a publication there is unfinished; the run finishes it first")
     listing = list_location(services.fs(target.location), target.location, missing=ConflictError)
     looked = Looked(request=request, target=target, listing=listing)
-    plan = cleaning.proof.plan(looked, (yield _Known(looked)))
+    known = yield _Known(looked)
+    _require_verified(looked, known)
+    plan = cleaning.proof.plan(looked, known)
     if waits is not None:
         later = tuple(f"{removal.path}: {waits}" for removal in plan.remove)
         return replace(result, state="planned", reason=waits, blocked=later + _waiting(plan))

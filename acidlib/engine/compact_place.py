@@ -22,7 +22,17 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask, look_task
 from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
-from acidlib.errors import AcidError, ConflictError, DefectError, MissingError, RefusedError, UnknownOutcomeError
+from acidlib.engine.verification import Compacted, made_by
+from acidlib.engine.verifier import Verifier
+from acidlib.errors import (
+    AcidError,
+    ConflictError,
+    DefectError,
+    MissingError,
+    RefusedError,
+    UnknownOutcomeError,
+    UnverifiedError,
+)
 from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
@@ -32,7 +42,7 @@ from acidlib.planning.stripes import part_bytes_on
 from acidlib.planning.undo import digest_of_inputs
 from acidlib.points import Point, passing
 from acidlib.report.log import WARNING
-from acidlib.report.results import CompactionResult, Outcome
+from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Published, take_back
 from acidlib.storage.store import Stage
@@ -79,6 +89,9 @@ class _Found:
     target: Target
     place: ListedPlace | None = None
     inputs: CompactionInputs | None = None
+    units: tuple[UnitResult, ...] | None = None
+    published: Published | None = None
+    verification: Verification | None = None
 
     def result(
         self,
@@ -103,6 +116,7 @@ class _Found:
             start_ms=int(self.start * 1000),
             seconds=self.clock() - self.start,
             deltas_before=None if listed is None else listed.deltas,
+            verification=self.verification,
         )
         if inputs is None:
             return replace(result, deltas_after=None if result.is_bad else result.deltas_before)
@@ -133,10 +147,19 @@ def deltas_after(place: ListedPlace, inputs: CompactionInputs, results: Sequence
 class PlaceCompactor:
     """Compacts places with the services of one run."""
 
-    def __init__(self, services: Services, backend: Backend, settings: RewriteSettings) -> None:
+    def __init__(
+        self,
+        services: Services,
+        backend: Backend,
+        settings: RewriteSettings,
+        *,
+        release_held: bool = False,
+    ) -> None:
+        """`release_held`: what is at a place counts, though its verification failed; a person says so."""
         self._services = services
         self._backend = backend
         self._settings = settings
+        self._verifier = Verifier(services, release_held=release_held)
 
     def steps(self, job: Job) -> Steps:
         """Carry a job out, or plan it. Closed before its end, it gives its request and its place back."""
@@ -182,6 +205,11 @@ class PlaceCompactor:
     def _carry_out(self, found: _Found, hold: Hold) -> Steps:
         passing(Point.TAKEN)
         held, place = self._held(found, hold)
+        found.place = place
+        released = yield from self._verifier.released(held, place)
+        if released.why_not is not None:
+            return found.result(Outcome.REFUSED, released.why_not)
+        found.verification = released.verification
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return self._nothing_to_merge(found, held, plan)
@@ -195,10 +223,27 @@ class PlaceCompactor:
                 # readers that list files alone would go on reading what is replaced
                 kept = yield from self._made((replace(first, keep_empty=True),), stage.path)
                 results = (*kept, *results[1:])
-            published = self._publish(held, plan, stage, results)
+            with self._verifier.around_publication(held, filled_directories(plan.inputs, results)):
+                published = self._publish(held, plan, stage, results)
+        if self._verifier.is_wanted:
+            found.units, found.published = results, published
+            done = made_by(plan, units, published.directories)
+            is_hidden = plan.inputs.publication is Publication.COMMIT
+            yield from self._verified(found, held, done, plan.inputs.high_water_mark, is_hidden=is_hidden)
         return found.result(
             Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
         )
+
+    def _verified(self, found: _Found, held: HeldPlace, done: Compacted, mark: int, *, is_hidden: bool) -> Part[None]:
+        """Compare what stands there with what was there, and only then let it count."""
+        try:
+            found.verification = yield from self._verifier.compared(done, held.request_id)
+            held.assert_mine(mark)
+        except AcidError:
+            if is_hidden:  # it never commits
+                take_back(self._services.fs(held.target.location), held.target.location, done.published)
+            raise
+        self._mark(held, done.published, is_hidden=is_hidden)
 
     def _held(self, found: _Found, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
@@ -248,8 +293,11 @@ class PlaceCompactor:
         """The files to make, once has been looked into what decides them."""
         stores, location = self._services.stores, plan.place.target.location
         looks = [Look(stores=stores, location=location, file=file, ways=ways) for file, ways in plan.files_to_read()]
-        answers = yield tuple(one_task(Task(look_task, look, look.file.length, "look")) for look in looks)
-        values = {look.file.path: done.get() for look, done in zip(looks, answers, strict=True)}
+        tasks = [Task(look_task, look, look.file.length, "look") for look in looks]
+        answers = yield tuple(one_task(task) for task in (*tasks, *self._verifier.tasks()))
+        for done in answers[len(looks) :]:
+            done.get()
+        values = {look.file.path: done.get() for look, done in zip(looks, answers[: len(looks)], strict=True)}
         part_bytes = part_bytes_on(self._services.runner.slots, self._settings.part_bytes)
         return plan.units(values, replace(self._settings, part_bytes=part_bytes), self._services.settings)
 
@@ -310,16 +358,22 @@ class PlaceCompactor:
                 read = tuple(entry.path for entry in inputs.directories if entry.path)
                 published = stage.publish(directories, inputs=read, last_check=last_check)
             passing(Point.PUBLISHED)
-            try:
-                held.published(published.directories)
-            except UnknownOutcomeError:
-                raise
-            except AcidError:
-                # a transaction that can never commit: nobody has seen these
-                if is_hidden:
-                    take_back(fs, location, published.directories)
-                raise
+            if not self._verifier.is_wanted:
+                self._mark(held, published.directories, is_hidden=is_hidden)
         return published
+
+    def _mark(self, held: HeldPlace, directories: tuple[str, ...], *, is_hidden: bool) -> None:
+        """Let what is published count, and have what it replaces cleaned."""
+        location = held.target.location
+        try:
+            held.published(directories)
+        except UnknownOutcomeError:
+            raise
+        except AcidError:
+            # a transaction that can never commit: nobody has seen these
+            if is_hidden:
+                take_back(self._services.fs(location), location, directories)
+            raise
 
     # --- how it ends ----------------------------------------------------------------------------------------------
 
@@ -333,6 +387,9 @@ class PlaceCompactor:
             return self._failed(found, hold, error)  # somebody said that it is there
         except RefusedError as error:
             return found.result(Outcome.REFUSED, str(error))
+        except UnverifiedError as error:
+            result = found.result(Outcome.FAILED, str(error), units=found.units, published=found.published)
+            return replace(result, unverified=True)
         except UnknownOutcomeError as error:
             return found.result(Outcome.FAILED, str(error))
         except AcidError as error:

@@ -27,7 +27,10 @@ Tell = Callable[[CompactionResult], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRun:
-    """What one run of minor_compact or major_compact is asked to do."""
+    """What one run of minor_compact or major_compact is asked to do.
+
+    release_held  go on where a verification failed: what is there counts
+    """
 
     kind: CompactionType
     selection: Selection
@@ -35,6 +38,7 @@ class CompactionRun:
     budget: Budget = field(default_factory=Budget)
     dry_run: bool = False
     rewrite: RewriteSettings = field(default_factory=RewriteSettings)
+    release_held: bool = False
 
     @property
     def named(self) -> bool:
@@ -47,7 +51,7 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
 
     tell  is told of each result as it comes
     """
-    worker = Worker(services, backend, settings=run.rewrite)
+    worker = Worker(services, backend, settings=run.rewrite, release_held=run.release_held)
     spending = Spending(run.budget, services.clock)
     progress = RunProgress(services.progress, lambda: worker.in_flight)
     notes: list[str] = []

@@ -16,7 +16,7 @@ from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSe
 from acidlib.orc.hive_types import parse_row_type
 from acidlib.orc.proto import MAGIC
 from acidlib.orc.schema import is_acid
-from acidlib.planning.inputs import CompactionInputs, Publication, Refusal, compaction_inputs
+from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
 from acidlib.planning.insert_only import input_files, join_units, ways_of
 from acidlib.planning.units import compaction_units, delete_files, schema_file
 from acidlib.rewrite.inputs import InputFiles
@@ -121,26 +121,28 @@ def prepare(
         return replace(inputs, cleaning_only=False) if unproven else inputs
     schema = None
     if not target.is_insert_only:
-        inputs = _with_logical_lengths(stores.fs(target.location), target.location, inputs)
+        directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
+        inputs = replace(inputs, directories=directories)
         _prove_full_acid(target, inputs, files)
         schema = schema_file(inputs, lambda file: columns is not None or files.tail(file).rows > 0)
     return Prepared(place=place, inputs=inputs, schema=schema)
 
 
-def _with_logical_lengths(fs: FileSystem, location: Location, inputs: CompactionInputs) -> CompactionInputs:
-    """The inputs with each file as long as readers take it to be."""
-    for directory in inputs.directories:
+def with_logical_lengths(
+    fs: FileSystem, location: Location, directories: tuple[InputDirectory, ...]
+) -> tuple[InputDirectory, ...]:
+    """The same directories with each file as long as readers take it to be."""
+    for directory in directories:
         for side in () if directory.wholly_aborted else directory.lone_side_files:
             data = side.removesuffix(SIDE_FILE_SUFFIX)
             if flush_length(fs, f"{location}/{side}", 1 << 62):
                 raise CorruptError(f"Cannot compact {location}: because {side} is there and {data} is missing")
-    if all(file.flush_length is None for directory in inputs.directories for file in directory.files):
-        return inputs
-    directories = (
+    if all(file.flush_length is None for directory in directories for file in directory.files):
+        return directories
+    return tuple(
         replace(directory, files=tuple(_with_logical_length(fs, location, file) for file in directory.files))
-        for directory in inputs.directories
+        for directory in directories
     )
-    return replace(inputs, directories=tuple(directories))
 
 
 def _with_logical_length(fs: FileSystem, location: Location, file: DataFile) -> DataFile:

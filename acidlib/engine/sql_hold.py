@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -9,11 +10,13 @@ from acidlib.engine.backend import Taken
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, UnknownOutcomeError
+from acidlib.model.listing import Listing
 from acidlib.model.location import Location
-from acidlib.model.request_facts import NO_FACTS, RequestFacts
+from acidlib.model.request_facts import NO_FACTS, UNVERIFIED, RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
+from acidlib.planning.verification import holding
 from acidlib.points import Point, passing
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Outcome
@@ -74,7 +77,32 @@ class SqlHeldPlace:
         self._claim = claim
         self._mark: int | None = None
         self._inputs: str | None = None
+        self._noted_unverified = bool(request.facts.unverified)
+        self._releases = False
         self.target = target
+
+    @property
+    def request_id(self) -> int:
+        """Of our request."""
+        return self._request.id
+
+    def unverified(self, listing: Listing) -> CompactionRequest | None:
+        """By the rows about the place, as they are now: a run that verified it held it until its end was noted."""
+        if not self._may_be_unverified():
+            return None
+        found = holding(self._rows_here(), listing.top_directories())
+        self._releases = found is not None
+        return found
+
+    def _may_be_unverified(self) -> bool:
+        """Asked of every place, so it has to cost little."""
+        return self._queue.may_note_at(self.target.location, UNVERIFIED)
+
+    def will_verify(self, directories: tuple[str, ...]) -> None:
+        """Note it in the request: it stays there until the result is said to be verified."""
+        self._noted_unverified = True
+        facts = replace(self._identity(), unverified=directories, inputs=self._inputs)
+        self._queue.set_facts(self._request.id, self._services.worker_id, facts)
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Remember both: the queue is told of them with the result, for nobody asks before there is one."""
@@ -86,15 +114,18 @@ class SqlHeldPlace:
         Obsolete may be what a run made so that died before it could tell the queue. What covers it counts as published
         now, for it is not known when it was.
         """
-        if self._awaits_cleaning():
+        if not self._releases and self._awaits_cleaning():
             return False
         self.start(high_water_mark)
         self._mark_compacted(())
         return True
 
     def _awaits_cleaning(self) -> bool:
-        others = self._queue.at_location(self.target.location)
-        return any(other.state is State.READY_FOR_CLEANING for other in others)
+        return any(other.state is State.READY_FOR_CLEANING for other in self._rows_here())
+
+    def _rows_here(self) -> Sequence[CompactionRequest]:
+        """The rows of the queue and its history about this place."""
+        return self._queue.at_location(self.target.location)
 
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Nothing else has to be had: nobody else writes or reads, as the caller stated."""
@@ -124,10 +155,16 @@ class SqlHeldPlace:
     def _mark_compacted(self, directories: tuple[str, ...]) -> None:
         now_ms = self._services.now_ms()
         facts = replace(self._facts(directories), outputs=directories, published_ms=now_ms, inputs=self._inputs)
+        if self._noted_unverified:
+            facts = replace(facts, unverified=())
         self._queue.mark_compacted(
             self._request.id, self._services.worker_id, now_ms, highest_write_id=self._mark, facts=facts
         )
         passing(Point.MARKED)
+
+    def _identity(self) -> RequestFacts:
+        """What tells the place from another one of its name, also before anything is published there."""
+        return NO_FACTS
 
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """What else the cleaner has to know of this publication."""

@@ -44,9 +44,11 @@ class _Compaction:
 class Worker:
     """Carries out compactions with the services of one run."""
 
-    def __init__(self, services: Services, backend: Backend, *, settings: RewriteSettings) -> None:
+    def __init__(
+        self, services: Services, backend: Backend, *, settings: RewriteSettings, release_held: bool = False
+    ) -> None:
         given = services.settings.integer(IN_FLIGHT)
-        self._compactor = PlaceCompactor(services, backend, settings)
+        self._compactor = PlaceCompactor(services, backend, settings, release_held=release_held)
         self._ended_lately = EndedLately(services.clock)
         self._flow: Flow[CompactionResult] = Flow(
             services.runner,

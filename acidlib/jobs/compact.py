@@ -55,6 +55,19 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
     @click.option(
         "--minor-as-major-bytes", type=Size(), help="A mixed minor is a major up to this base size; 0: never."
     )
+    @click.option(
+        "--verify",
+        is_flag=False,
+        flag_value="all",
+        metavar="[all|sample=SHARE]",
+        help="Before anything counts, compare with a second reader what readers see now and saw before: of all "
+        "buckets, or of a share of them such as sample=0.1. Needs acidlib[verify].",
+    )
+    @click.option(
+        "--release-held",
+        is_flag=True,
+        help="Go on at places that are held because a verification failed: what is there counts as right.",
+    )
     def command(
         *,
         environment: Environment,
@@ -66,15 +79,26 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         force: bool,
         minor_as_major_bytes: int | None,
         lock_timeout: float | None,
+        verify: str | None,
+        release_held: bool,
     ) -> Any:
         from acidlib.engine.compaction import CompactionRun, run_compaction  # with a compiler, which no --help needs
         from acidlib.engine.open import open_backend
+        from acidlib.engine.verification import VERIFY
+        from acidlib.planning.verification import share_of
+        from acidlib.verify.orc_files import require_reader
 
         del force
         if lock_timeout is not None:
             environment = environment.with_setting("acidlib.lock.timeout", f"{round(lock_timeout * 1000)}ms")
         if minor_as_major_bytes is not None:
             environment = environment.with_setting("acidlib.minor.as.major.bytes", str(minor_as_major_bytes))
+        if verify is not None:
+            environment = environment.with_setting(VERIFY, verify)
+        if share_of(environment.settings.text(VERIFY)) is not None:
+            require_reader()
+        if release_held and not (selection.tables or selection.location is not None):
+            raise click.UsageError("--release-held is for what is named, by --table or --location")
         if selection.warehouse is not None and not selection.tables:
             raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
         run = CompactionRun(
@@ -83,6 +107,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             order=order,
             budget=budget,
             dry_run=dry_run,
+            release_held=release_held,
             rewrite=RewriteSettings(part_bytes=environment.settings.integer("acidlib.part.bytes")),
         )
         with (

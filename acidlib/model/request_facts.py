@@ -17,6 +17,9 @@ from acidlib.model.generation import Generation
 from acidlib.model.location import Location, parse_location
 from acidlib.model.writeids import ValidWriteIdList
 
+UNVERIFIED = "acidlib.unverified"
+"""The key of the fact that says what is not verified."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -55,6 +58,7 @@ class RequestFacts:
     table_id        which table, at which place, the evidence is of
     first_seen      by directory, when the cleaner first saw it, epoch seconds (without a metastore)
     files           what a request that was not carried out notes of the place, see `engine.attempts`
+    unverified      the directories of a result that is to be verified and is not yet; empty once it is
     problems        why a stored fact is not understood, by the name of its field here, which has its default then
     """
 
@@ -79,6 +83,7 @@ class RequestFacts:
     table_id: str | None = None
     first_seen: Mapping[str, float] = field(default_factory=dict)
     files: str | None = None
+    unverified: tuple[str, ...] | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def updated(self, newer: RequestFacts) -> RequestFacts:
@@ -175,5 +180,6 @@ _STORED = {
     "table_id": _Stored("acidlib.table.id"),
     "first_seen": _Stored("acidlib.first.seen", _times_of, json.dumps),
     "files": _Stored("acidlib.files"),
+    "unverified": _Stored(UNVERIFIED, _names_of, ",".join),
 }
 _DEFAULTS = {name: getattr(NO_FACTS, name) for name in _STORED}

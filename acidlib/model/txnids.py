@@ -62,6 +62,17 @@ class ValidTxnList:
             high_water_mark=self.high_water_mark, opened=(*self.opened, (txn, txn)), aborted=self.aborted
         )
 
+    def with_committed(self, txn: int) -> ValidTxnList:
+        """The same list with one more transaction that has committed, and none besides."""
+        opened = [part for low, high in self.opened for part in ((low, min(high, txn - 1)), (max(low, txn + 1), high))]
+        if txn > self.high_water_mark:
+            opened.append((self.high_water_mark + 1, txn - 1))
+        return ValidTxnList(
+            high_water_mark=max(self.high_water_mark, txn),
+            opened=tuple((low, high) for low, high in opened if low <= high),
+            aborted=self.aborted,
+        )
+
 
 def _inside(ranges: tuple[IdRange, ...], txn: int) -> bool:
     at = bisect_right(ranges, (txn, LONG_MAX))

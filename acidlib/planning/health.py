@@ -38,6 +38,7 @@ class Trouble(enum.Enum):
     CLEANING_RETRIED = "cleaning failed"
     NOT_COMMITTED = "never committed"
     FAILED = "failed"
+    UNVERIFIED = "result not verified"
     HELD_BACK = "failed in a row"
     NOT_INITIATED = "not initiated"
     REFUSED = "refused in a row"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.health import Finding, Level, Limit, Limits, PlaceFigures, Transaction, Trouble, Waits
+from acidlib.planning.verification import holding, why_held
 
 CLOCK_SECONDS = 300.0
 """By so much the clocks of two machines may differ without anybody having to know."""
@@ -112,7 +113,10 @@ def in_a_row(history: Sequence[CompactionRequest], *states: State) -> int:
 def about_history(history: Sequence[CompactionRequest], limits: Limits) -> Iterator[Finding]:
     """About all requests of one place: how the last ones ended, and whether two of them wait."""
     newest = sorted(history, key=lambda row: row.id, reverse=True)
-    failed = in_a_row(newest, State.FAILED)
+    held = holding(row for row in newest if row.state is not State.WORKING)  # that may be verified just now
+    if held is not None:
+        yield _of(held, Level.ERROR, Trouble.UNVERIFIED, why_held(held))
+    failed = 0 if held is not None else in_a_row(newest, State.FAILED)
     last = next((row for row in newest if row.state not in (State.INITIATED, State.WORKING)), None)
     if last is not None and failed:
         limit = limits.failed_in_a_row

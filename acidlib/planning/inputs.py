@@ -276,20 +276,13 @@ def _assemble(
     publication: Publication,
     why: str,
 ) -> CompactionInputs:
-    directories = []
-    if done is CompactionType.MAJOR and state.base is not None:
-        directories.append(files.directory(Role.BASE, state.base.path, state.base.name))
-    elif done is CompactionType.MAJOR and state.originals:
-        directories.append(files.originals(state.originals))
-    for delta in state.deltas:
-        role = Role.DELETE_DELTA if delta.name.is_delete else Role.DELTA
-        directories.append(files.directory(role, delta.path, delta.name, wholly_aborted=delta.wholly_aborted))
+    directories = _directories(state, files, done)
     names = [delta.name for delta in state.deltas]
     return CompactionInputs(
         kind=done,
         requested=requested,
         reason=why,
-        directories=tuple(directories),
+        directories=directories,
         outputs=outputs,
         publication=publication,
         min_write_id=min((name.min_write_id for name in names), default=None),
@@ -297,6 +290,28 @@ def _assemble(
         high_water_mark=state.high_water_mark,
         empty_files=tuple(files.empty),
     )
+
+
+def directories_read(
+    state: AcidState, listing: Listing, kind: CompactionType, *, insert_only: bool
+) -> tuple[InputDirectory, ...]:
+    """The directories that a compaction of a kind would read of a place in this state; raises as `compaction_inputs`.
+
+    Of a major they are all that a reader reads.
+    """
+    return _directories(state, _Files(listing, insert_only=insert_only), kind)
+
+
+def _directories(state: AcidState, files: _Files, kind: CompactionType) -> tuple[InputDirectory, ...]:
+    directories = []
+    if kind is CompactionType.MAJOR and state.base is not None:
+        directories.append(files.directory(Role.BASE, state.base.path, state.base.name))
+    elif kind is CompactionType.MAJOR and state.originals:
+        directories.append(files.originals(state.originals))
+    for delta in state.deltas:
+        role = Role.DELETE_DELTA if delta.name.is_delete else Role.DELTA
+        directories.append(files.directory(role, delta.path, delta.name, wholly_aborted=delta.wholly_aborted))
+    return tuple(directories)
 
 
 class _Files:

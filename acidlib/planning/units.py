@@ -7,7 +7,7 @@ into every bucket file of an unbucketed table, and then cannot read the result).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from acidlib.model.generation import Generation
 from acidlib.model.location import Location
@@ -15,17 +15,21 @@ from acidlib.model.names import DeltaDir
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.inputs import CompactionInputs, Role
+from acidlib.planning.inputs import CompactionInputs, InputDirectory, Role
 
 
 def row_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
     """The inputs that hold rows, in order."""
-    return tuple(file for one in inputs.directories if one.role is not Role.DELETE_DELTA for file in one.files)
+    return _files(inputs.directories, deletes=False)
 
 
 def delete_files(inputs: CompactionInputs) -> tuple[DataFile, ...]:
     """The inputs that hold delete events, in order."""
-    return tuple(file for one in inputs.directories if one.role is Role.DELETE_DELTA for file in one.files)
+    return _files(inputs.directories, deletes=True)
+
+
+def _files(directories: Sequence[InputDirectory], *, deletes: bool) -> tuple[DataFile, ...]:
+    return tuple(file for one in directories if (one.role is Role.DELETE_DELTA) is deletes for file in one.files)
 
 
 def schema_file(inputs: CompactionInputs, has_rows: Callable[[DataFile], bool]) -> DataFile | None:
@@ -36,10 +40,15 @@ def schema_file(inputs: CompactionInputs, has_rows: Callable[[DataFile], bool]) 
     was aborted may have died before its file was whole, so others are preferred. `has_rows` is asked of the newest file
     first, until it says so of one; mostly that is the first.
     """
-    filled = [file for file in reversed(row_files(inputs)) if file.length]
+    return newest_schema(inputs.directories, has_rows)
+
+
+def newest_schema(directories: Sequence[InputDirectory], has_rows: Callable[[DataFile], bool]) -> DataFile | None:
+    """As `schema_file`, of some directories."""
+    filled = [file for file in reversed(_files(directories, deletes=False)) if file.length]
     whole = [file for file in filled if not file.aborted]
     with_rows = next((file for file in whole if has_rows(file)), None)
-    events = [file for file in reversed(delete_files(inputs)) if file.length]
+    events = [file for file in reversed(_files(directories, deletes=True)) if file.length]
     whole_events = [file for file in events if not file.aborted]
     return with_rows or next(iter(whole or filled or whole_events or events), None)
 

@@ -17,11 +17,13 @@ from acidlib.queue.rows import RequestTable, Unreadable, place_key
 from acidlib.queue.rules import failed_attempts_reason, same_entity
 from acidlib.queue.schema import PLACE
 from acidlib.queue.statements import (
+    about_place,
     has_id,
     in_state,
     may_be_at,
     mentions,
     not_ours,
+    noting_at_a_place,
     of_entity,
     of_table,
     owned,
@@ -142,6 +144,17 @@ class QueueReader:
     def of_entity(self, request: CompactionRequest) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history about a request's table and partition, newest first."""
         return self._shown(lambda connection, table: of_entity(connection, table, request))
+
+    def may_note_at(self, location: Location, name: str) -> bool:
+        """Whether a row about this location may have a property of this name: `at_location` tells, at more cost."""
+        tables = (self._tables.queue, self._tables.history)
+        if not all(table.has(PLACE) for table in tables):
+            return True
+        with self._database.reading("read") as connection:
+            return any(
+                connection.execute(noting_at_a_place(table, name), about_place(location)).first() is not None
+                for table in tables
+            )
 
     def at_location(self, location: Location) -> tuple[CompactionRequest, ...]:
         """The rows of the queue and the history whose facts state this location, whatever they name, newest first."""

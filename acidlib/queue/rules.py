@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.verification import is_unverified
 
 Entity = tuple[str, str, str | None, Location | None]
 
@@ -115,7 +116,7 @@ def rows_to_purge(
 
     Timed out are attempted, failed and refused rows that ended before `now_ms - timeout_ms`; the newer success must be
     a major compaction, or a minor one for the row of a minor. With `by_location` two places of one name are counted
-    apart; a metastore knows one.
+    apart; a metastore knows one. A row that a place is held for stays while no success is newer.
     """
     by_entity: dict[tuple[object, ...], list[CompactionRequest]] = {}
     for row in history:
@@ -138,8 +139,8 @@ def _to_purge_of_one(newest_first: list[CompactionRequest], retention: Retention
         if row.state is State.SUCCEEDED:
             major_succeeded = major_succeeded or row.type is CompactionType.MAJOR
             minor_succeeded = minor_succeeded or row.type is CompactionType.MINOR
-        if quota is None:
-            continue
+        if quota is None or (is_unverified(row) and not (major_succeeded or minor_succeeded)):
+            continue  # a place is held for it
         old = row.end_ms is not None and timeout_ms is not None and row.end_ms < now_ms - timeout_ms
         if kept.get(row.state, 0) >= quota or (row.state is not State.SUCCEEDED and old and replaced):
             purged.append(row.id)

@@ -34,7 +34,7 @@ from acidlib.queue.rows import RequestTable, place_key
 from acidlib.queue.schema import PLACE
 from acidlib.queue.tables import QueueTables
 
-_IDS, _WORKER = "of_ids", "of_worker"
+_IDS, _WORKER, _PLACE = "of_ids", "of_worker", "of_place"
 _TABLES_KEPT = 8
 
 
@@ -81,6 +81,18 @@ def owned(table: RequestTable, *, by_worker: bool) -> NamedRows:
 def in_line(table: RequestTable) -> NamedRows:
     """Requests that nobody works on yet; see `whose`."""
     return NamedRows.of(table, in_state(table, State.INITIATED))
+
+
+@lru_cache(_TABLES_KEPT)
+def noting_at_a_place(table: RequestTable, name: str) -> Select[Any]:
+    """The ids of rows about a place, and perhaps of more, whose properties mention a name; see `about_place`."""
+    place = table.column(PLACE)
+    return select(table.column("ID")).where(or_(place == bindparam(_PLACE), place.is_(None)), mentions(table, name))
+
+
+def about_place(location: Location) -> dict[str, object]:
+    """The parameters of `noting_at_a_place`."""
+    return {_PLACE: place_key(location)}
 
 
 def whose(*request_ids: int, worker_id: str | None = None) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.report.results import FIGURES, CompactionResult, CompactionTotals, Outcome
+from acidlib.report.results import FIGURES, CompactionResult, CompactionTotals, Outcome, Verification
 from acidlib.report.text import First, by_state, field, human_bytes, plural, relative, shortened, with_summary, wrapped
 
 _NAMES_SHOWN, _ACTIONS_SHOWN, _FILES_SHOWN = 6, 12, 20
@@ -78,6 +78,8 @@ def _compaction(result: CompactionResult, *, dry_run: bool, verbose: bool) -> li
     if result.seconds is not None:
         inside = result.total("seconds")
         lines += field("time", f"{result.seconds:.2f} s" + (f", {inside:.2f} s inside the tasks" if inside else ""))
+    if result.verification is not None:
+        lines += field("verified", _verified(result, result.verification))
     if result.units and (dry_run or verbose):
         lines += _files(result.units, result.location, verbose=verbose)
     return lines
@@ -114,6 +116,17 @@ def _figures(result: CompactionResult, units: Sequence[UnitResult], *, dry_run: 
     empty = [*result.empty_files]
     empty += [relative(path, result.location) for unit in units for path in unit.empty_files]
     return lines + (field("empty files", ", ".join(shortened(empty, _NAMES_SHOWN))) if empty else [])
+
+
+def _verified(result: CompactionResult, found: Verification) -> str:
+    looked = f"all {plural(found.of_buckets, 'bucket')}"
+    if len(found.buckets) < found.of_buckets:
+        numbers = shortened([str(number) for number in found.buckets], _NAMES_SHOWN)
+        looked = f"{len(found.buckets)} of {plural(found.of_buckets, 'bucket')} ({', '.join(numbers)})"
+    ratio = result.verification_ratio
+    times = "" if ratio is None else f", {ratio:.1f} times the rewriting"
+    compared = f"{plural(found.rows, 'row')} and {plural(found.events, 'delete event')} as before"
+    return f"{looked}: {compared}; {found.seconds:.2f} s inside the tasks{times}"
 
 
 def _files(units: Sequence[UnitResult], location: str, *, verbose: bool) -> list[str]:

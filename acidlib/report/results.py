@@ -23,6 +23,26 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a second reader compared once the result was there, and what it cost.
+
+    share        of the buckets that was asked for; `buckets` were looked at, of so many
+    before, now  the directories that were read on either side
+    rows, events  that were compared: rows that are visible, or of a minor those of its deltas, and its delete events
+    seconds      inside the tasks
+    """
+
+    share: float
+    before: tuple[str, ...] = ()
+    now: tuple[str, ...] = ()
+    buckets: tuple[int, ...] = ()
+    of_buckets: int = 0
+    rows: int = 0
+    events: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
     """One partition or table, and what was done with it.
 
@@ -35,6 +55,8 @@ class CompactionResult:
     seconds      from claim to published
     deltas_before, deltas_after  that a reader has to merge; after is what a dry run expects
     bytes_in     of all files of the inputs
+    verification  what was compared; None where that was not asked for, or found a difference, which `reason` tells
+    unverified   it was to be verified, and is not
     """
 
     id: int | None
@@ -58,6 +80,8 @@ class CompactionResult:
     deltas_before: int | None = None
     deltas_after: int | None = None
     bytes_in: int | None = None
+    verification: Verification | None = None
+    unverified: bool = False
 
     @property
     def is_bad(self) -> bool:
@@ -81,6 +105,12 @@ class CompactionResult:
     def notes(self) -> tuple[str, ...]:
         """What people should know of how inputs were read, each once."""
         return tuple(dict.fromkeys(note for unit in self.units or () for note in unit.notes))
+
+    @property
+    def verification_ratio(self) -> float | None:
+        """How many times the seconds of the rewriting the verification took; None where that is not known."""
+        rewriting = self.total("seconds")
+        return None if self.verification is None or not rewriting else self.verification.seconds / rewriting
 
     def total(self, figure: str) -> Any:
         """The sum of one figure of the units; None when nothing was planned or done, or a unit does not know it."""
@@ -139,7 +169,25 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
         "start_ms": result.start_ms,
         "seconds": _rounded(result.seconds),
         "rewrite_seconds": _rounded(result.total("seconds")),
+        "verification": _verification_document(result),
         "files": None if result.units is None else [_unit_document(unit) for unit in result.units],
+    }
+
+
+def _verification_document(result: CompactionResult) -> dict[str, Any] | None:
+    found = result.verification
+    if found is None:
+        return None
+    return {
+        "share": found.share,
+        "buckets": list(found.buckets),
+        "of_buckets": found.of_buckets,
+        "rows": found.rows,
+        "events": found.events,
+        "before": list(found.before),
+        "now": list(found.now),
+        "seconds": _rounded(found.seconds),
+        "ratio": _rounded(result.verification_ratio),
     }
 
 
@@ -176,11 +224,13 @@ class CompactionTotals:
         self.states: Counter[Outcome] = Counter()
         self.figures: Counter[str] = Counter()
         self.is_counted = False
+        self._unverified = False
 
     def add(self, result: CompactionResult) -> None:
         """Count one more result."""
         self.states[result.state] += 1
         self.is_counted = self.is_counted or result.units is not None
+        self._unverified = self._unverified or result.unverified
         for figure in FIGURES:
             self.figures[figure] += result.total(figure) or 0
 
@@ -200,9 +250,13 @@ class CompactionTotals:
         return {"compactions": self.compactions, "states": states, **{name: self.figures[name] for name in FIGURES}}
 
     def exit_status(self, *, named: bool) -> int:
-        """0 done, refused or skipped; 1 when the only named table failed or conflicts; 3 when some of several did."""
+        """0 done, refused or skipped; 1 when the only named table failed or conflicts; 3 when some of several did, or
+        a verification did not end well.
+        """
         if not self.bad:
             return EXIT_DONE
+        if self._unverified:
+            return EXIT_SOME_FAILED
         return EXIT_NOT_DONE if named and self.compactions == 1 else EXIT_SOME_FAILED
 
 

@@ -45,7 +45,7 @@ def asked(table: Fixture) -> tuple[str, ...]:
 def alike(ran: Ran, place: str) -> object:
     """The results without what differs between two runs, and with the table's own location left out."""
     text = json.dumps(ran.compactions).replace(place, "")
-    varying = ("start_ms", "seconds", "rewrite_seconds", "id")
+    varying = ("start_ms", "seconds", "rewrite_seconds", "verification", "id")
     return json.loads(text, object_hook=lambda found: {k: v for k, v in found.items() if k not in varying})
 
 
@@ -56,8 +56,9 @@ def test_the_same_bytes_as_on_a_local_disk(
     local = fixture(table.name, tmp_path / "local" / table.folder.name)
     remote = uploaded(hdfs, local, local.name)
     here = jobs(f"{kind}_compact", "--location", local, *asked(table))
-    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table))
+    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table), "--verify")
     assert there.status == here.status
+    assert all(one["verification"] for one in there.compactions if one["output_directories"])
     assert alike(there, str(remote)) == alike(here, str(local))
     copy = tmp_path / "copy/t"
     assert contents(downloaded(hdfs, remote, copy)) == contents(local)

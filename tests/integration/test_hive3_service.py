@@ -7,6 +7,7 @@ rows are judged by an independent reader with the write ids that the metastore t
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections import Counter
@@ -41,6 +42,7 @@ from integration.hive3_tables import HOST, MINOR, USER, Gate, Laid, full_acid, h
 from integration.metastore_writes import NewTable, Writes
 from integration.test_named_compaction import break_second_rename, raise_retry
 from integration.test_two_runs import Held
+from integration.test_verification import deletes_are_ignored, unnoticed
 
 pytestmark = pytest.mark.live
 
@@ -799,6 +801,34 @@ def test_a_newer_publication_of_hives_starts_the_wait_anew(both: Site) -> None:
 
 
 # --- two renames ------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_that_reads_otherwise_keeps_cleaner_and_compactions_away(
+    both: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid = both.lay()
+    with monkeypatch.context() as patch:
+        unnoticed(patch, deletes_are_ignored)
+        ran = both("major_compact", "--table", laid.full_name, "--verify")
+    assert (ran.status, ran.states) == (3, ["failed"])
+    assert both.states() == ["failed"]
+    there = visible(laid.location)
+    assert bases(laid.location)
+    assert both.clean() == []
+    for more in ((), ("--verify",)):
+        ran = both("major_compact", "--table", laid.full_name, *more)
+        assert ran.states == ["refused"]
+        assert "could not be verified" in ran.told
+    assert both.clean() == []
+    assert visible(laid.location) == there
+    # what it was made of is still there: without the result it is what readers see
+    for base in bases(laid.location):
+        shutil.rmtree(laid.location / base)
+    ran = both.good("major_compact", "--table", laid.full_name, "--verify")
+    assert ran.states == ["ready for cleaning"]
+    assert ran.compactions[0]["verification"]["rows"] == ran.compactions[0]["rows_out"]
+    both.clean()
+    assert visible(laid.location) == bases(laid.location)
 
 
 def test_two_renames_wait_for_readers(both: Site) -> None:

@@ -25,6 +25,7 @@ from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service, only_line
 from integration.hive4_model import COLUMNS, CRUD, ROW, Lake, rows
 from integration.metastore_writes import NewTable
+from integration.test_verification import deletes_are_ignored, unnoticed
 
 pytestmark = pytest.mark.live
 
@@ -221,6 +222,41 @@ def test_a_later_compaction_frees_what_an_earlier_one_could_not_clean(lake: Lake
     service.clean("--table", made.full)
     service.clean("--table", made.full)
     assert "ready for cleaning" not in lake.states(made)
+
+
+def test_a_result_that_reads_otherwise_is_taken_back_before_anybody_sees_it(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = lake.table("doubted", CRUD)
+    there = made.place.directories()
+    with monkeypatch.context() as patch:
+        unnoticed(patch, deletes_are_ignored)
+        ran = service("major_compact", "--table", made.full, "--verify")
+    assert (ran.status, ran.states) == (3, ["failed"])
+    assert "the result was taken back, nobody has seen it" in ran.told
+    assert made.place.directories() == there
+    assert "ready for cleaning" not in lake.states(made)
+    assert lake.states(made)[-1] == "failed"
+    assert lake.seen(made) == made.expected
+    # it is not made again unseen, neither by name nor from the queue
+    service.good("initiator", "--table", made.full, "--set", "hive.compactor.delta.num.threshold=1")
+    drained, named = service("major_compact"), service("major_compact", "--table", made.full)
+    assert (drained.states, named.states) == (["refused"], ["refused"])
+    assert "it is held: the result of request" in named.told
+    assert made.place.directories() == there
+    (finding,) = [
+        one
+        for one in service("status", "--table", made.full).document["findings"]
+        if one["trouble"] == "result not verified"
+    ]
+    assert (finding["level"], finding["table"]) == ("error", made.name)
+    ran = service.good("major_compact", "--table", made.full, "--verify", "--release-held")
+    assert ran.states == ["ready for cleaning"]
+    assert ran.compactions[0]["verification"]["rows"] == len(made.expected)
+    assert lake.seen(made) == made.expected
+    service.clean("--table", made.full)
+    assert len(made.place.directories()) == 1
+    lake.check(made)
 
 
 def test_an_interrupted_named_run_leaves_no_request(

@@ -47,9 +47,10 @@ def test_tables_that_hive_wrote(
     local = fixture(table.name, tmp_path / "local" / table.folder.name)
     before = rows(table, local)
     remote = uploaded(s3_server, local, local.name)
-    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table))
+    there = jobs(f"{kind}_compact", "--location", str(remote), *asked(table), "--verify")
     here = jobs(f"{kind}_compact", "--location", local, *asked(table))
     assert there.status == here.status
+    assert all(one["verification"] for one in there.compactions if one["output_directories"])
     copy = downloaded(s3_server, remote, tmp_path / "copy/t")
     assert rows(table, copy) == before
     if kind == "major":

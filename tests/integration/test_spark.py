@@ -56,9 +56,10 @@ def test_the_whole_cycle(spark_jobs: Jobs, tmp_path: Path) -> None:
     damaged.write_bytes(whole[:400])
     spark_jobs.good("initiator", "--warehouse", tmp_path / "w", "--all-committed",
                     "--set", "hive.compactor.delta.num.threshold=1")  # fmt: skip
-    ran = spark_jobs("major_compact")
+    ran = spark_jobs("major_compact", "--verify")
     assert ran.status == 3
     assert sorted(ran.states) == ["failed", "ready for cleaning", "ready for cleaning"]
+    assert all(entry["verification"]["rows"] for entry in ran.compactions if entry["state"] != "failed")
     damaged.write_bytes(whole)
     spark_jobs.good("minor_compact", *NAMED, part, "--partition", "dt=*-02", "--minor-as-major-bytes", "0")
     spark_jobs.good("cleaner", "--retention", "0s")

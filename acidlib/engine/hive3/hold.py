@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from acidlib.engine.backend import Taken
@@ -121,14 +121,20 @@ class Hive3HeldPlace(SqlHeldPlace):
         _leave_to_hive(self._metastore, self._request)
         require_unchanged(self.target, self._catalog.whereabouts(self._request), "publish")
 
+    def _identity(self) -> RequestFacts:
+        return RequestFacts(table_id=table_id(self.target))
+
     def _facts(self, directories: tuple[str, ...]) -> RequestFacts:
         """What the cleaner needs: which transactions and locks existed once the results were visible."""
         evidence = evidence_now(self._hms.open_txns(), self._hms.show_locks(), self._services.now_ms())
         return RequestFacts(evidence=dict.fromkeys(directories or ("",), evidence), table_id=table_id(self.target))
 
-    def _awaits_cleaning(self) -> bool:
-        others = self._metastore.of_entity(self._request)
-        return any(other.state is State.READY_FOR_CLEANING for other in others)
+    def _may_be_unverified(self) -> bool:
+        """Rows of a metastore's queue state no location."""
+        return True
+
+    def _rows_here(self) -> Sequence[CompactionRequest]:
+        return self._metastore.of_entity(self._request)
 
     def _count_try(self) -> None:
         tried = RequestFacts(lock_tries=self._request.facts.lock_tries + 1)

@@ -12,7 +12,7 @@ from acidlib import __version__
 from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Decided, Hold, Selected, Taken, Waiting, nowhere
 from acidlib.engine.catalog import Catalog, Entity, run_as_user
-from acidlib.engine.hive4.hold import Hive4Hold
+from acidlib.engine.hive4.hold import Hive4Hold, Unverified
 from acidlib.engine.hive4.metastore import POOL, Hive4Metastore, pool_of, private_pool
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.leftovers import finish_publications
@@ -37,11 +37,12 @@ class Hive4Backend:
         self._metastore = metastore
         self._hms = metastore.hms
         self._catalog = Catalog(services, metastore.hms)
+        self._unverified = Unverified(metastore.hms)
         self._history: dict[Entity, list[CompactionRequest]] = {}
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
-        return recover(self._services, self._hms)
+        return recover(self._services, self._hms, self._unverified.note)
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""
@@ -121,7 +122,7 @@ class Hive4Backend:
 
     def hold(self, taken: Taken) -> Hold:
         """The hold of a request that was handed out to us."""
-        return Hive4Hold(self._services, self._metastore, self._catalog, taken)
+        return Hive4Hold(self._services, self._metastore, self._catalog, taken, self._unverified)
 
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """What the metastore's queue and its history know."""

@@ -6,12 +6,14 @@ the commit of a transaction of our own, which is open and heartbeating from befo
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from acidlib.engine.attempts import with_note
 from acidlib.engine.backend import Taken
-from acidlib.engine.catalog import Catalog, run_as_user
+from acidlib.engine.catalog import Catalog, Entity, run_as_user
 from acidlib.engine.hive4.metastore import Hive4Metastore
 from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.target import Target
@@ -19,12 +21,43 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, U
 from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import ShownRequest
+from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.inputs import Publication
+from acidlib.planning.verification import holding
 from acidlib.points import Point, passing
 from acidlib.report.results import Outcome
 from acidlib.storage.held import Claim
+
+
+class Unverified:
+    """The requests for which places are held, by what is compacted, as they are shown when a run begins."""
+
+    def __init__(self, hms: Hms) -> None:
+        self._hms = hms
+        self._found: dict[Entity, CompactionRequest] | None = None
+        self._mutex = threading.Lock()
+
+    def at(self, entity: Entity) -> CompactionRequest | None:
+        """The one of a table or partition; None where there is none."""
+        with self._mutex:
+            if self._found is None:
+                self._found = _held(self._hms.show_compactions())
+            return self._found.get(entity)
+
+    def note(self, shown: Sequence[CompactionRequest]) -> None:
+        """All requests, as the metastore shows them now: they need not be asked for."""
+        with self._mutex:
+            self._found = _held(shown)
+
+
+def _held(shown: Sequence[CompactionRequest]) -> dict[Entity, CompactionRequest]:
+    rows: dict[Entity, list[CompactionRequest]] = {}
+    for row in shown:
+        rows.setdefault(row.entity, []).append(row)
+    held = ((entity, holding(some)) for entity, some in rows.items())
+    return {entity: request for entity, request in held if request is not None}
 
 
 class _QueueRow:
@@ -72,11 +105,20 @@ class _QueueRow:
 class Hive4Hold:
     """One request of the metastore's queue, the transaction and lock it is done under, and a claim on the place."""
 
-    def __init__(self, services: Services, metastore: Hive4Metastore, catalog: Catalog, taken: Taken) -> None:
+    def __init__(
+        self,
+        services: Services,
+        metastore: Hive4Metastore,
+        catalog: Catalog,
+        taken: Taken,
+        unverified: Unverified | None = None,
+    ) -> None:
+        """`unverified` is the run's, so that the history is read once for all places."""
         self._services = services
         self._metastore = metastore
         self._hms = metastore.hms
         self._catalog = catalog
+        self._unverified = unverified or Unverified(metastore.hms)
         self._started = services.clock()
         self._row = _QueueRow(metastore.hms, services.worker_id, taken.request)
         self._txn: CompactionTransaction | None = None
@@ -110,7 +152,16 @@ class Hive4Hold:
         understood = replace(place.interpretation, visibility_txn=txn.txn_id, visible_on_commit=True, txns=txns)
         self._row.update(write_ids.for_compactor().high_water_mark, txn.txn_id)
         target = replace(place, interpretation=understood)
-        return Hive4HeldPlace(self._services, self._hms, self._row, target, txn=txn, claim=claim, started=self._started)
+        return Hive4HeldPlace(
+            self._services,
+            self._hms,
+            self._row,
+            target,
+            txn=txn,
+            claim=claim,
+            started=self._started,
+            unverified=self._unverified,
+        )
 
     def assert_held(self) -> None:
         """The claim is ours, as far as there is one."""
@@ -192,6 +243,7 @@ class Hive4HeldPlace:
         txn: CompactionTransaction,
         claim: Claim,
         started: float,
+        unverified: Unverified,
     ) -> None:
         self._services = services
         self._hms = hms
@@ -199,7 +251,24 @@ class Hive4HeldPlace:
         self._txn = txn
         self._claim = claim
         self._started = started
+        self._unverified = unverified
         self.target = target
+
+    @property
+    def request_id(self) -> int:
+        """Of the request that was handed out to us."""
+        return self._row.request.id
+
+    def unverified(self, listing: Listing) -> CompactionRequest | None:
+        """By the metastore's history, as this run has read it: what was found wrong was taken back, and nothing of it
+        can be built on or cleaned; but it would be made again.
+        """
+        del listing
+        return self._unverified.at(self._row.request.entity)
+
+    def will_verify(self, directories: tuple[str, ...]) -> None:
+        """Nothing to note: before the commit nobody sees it, and whoever dies before has made nothing."""
+        del directories
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """The metastore knows the mark from the beginning on, as from Hive's worker; what is read it does not keep."""

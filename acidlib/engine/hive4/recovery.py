@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,14 +17,20 @@ from acidlib.processes import has_ended
 from acidlib.storage.claims import STALE_SECONDS
 
 
-def recover(services: Services, hms: Hms) -> list[str]:
+def recover(
+    services: Services, hms: Hms, shown: Callable[[Sequence[ShownRequest]], None] = lambda _: None
+) -> list[str]:
     """What dead runs of this engine left in the queue, and any result whose transaction was aborted.
+
+    `shown` is told of all requests, as the metastore shows them now.
 
     Hive's own initiator gives back what timed out, but only after `hive.compactor.worker.timeout`, and where it runs.
     """
     notes = []
     snapshot = hms.open_txns()
-    for row in hms.show_compactions():
+    rows = hms.show_compactions()
+    shown(rows)
+    for row in rows:
         problem = _dead(services, row, snapshot.txns)
         if problem is None:
             continue

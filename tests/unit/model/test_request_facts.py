@@ -37,6 +37,7 @@ ALL = RequestFacts(
     table_id="1 /w/t",
     first_seen={"base_8": 1.5},
     files="0123",
+    unverified=("base_9",),
 )
 STORED = {
     "location": "/w/t",
@@ -60,6 +61,7 @@ STORED = {
     "acidlib.table.id": "1 /w/t",
     "acidlib.first.seen": '{"base_8": 1.5}',
     "acidlib.files": "0123",
+    "acidlib.unverified": "base_9",
 }
 UNREADABLE = {
     "acidlib.write.ids": ("", "d.t", "d.t:x:1::"),

@@ -121,6 +121,9 @@ def test_transactions() -> None:
     assert [i for i in range(23) if txns.is_txn_aborted(i)] == [3, 5]
     assert txns.format() == "20:7:7,9-12:3,5"
     assert not txns.without(20).is_txn_valid(20)
+    assert txns.without(20).with_committed(20) == txns
+    assert txns.with_committed(10).format() == "20:7:7,9,11-12:3,5"
+    assert txns.with_committed(23).format() == "23:7:7,9-12,21-22:3,5"
     assert ALL_COMMITTED.is_txn_valid(LONG_MAX)
     assert ValidTxnList.parse("1000000000:1:1-999999999:").is_txn_valid(1_000_000_000)
     nested = ValidTxnList(high_water_mark=300, opened=((5, 5), (1, 100)))

@@ -56,6 +56,7 @@ REQUESTS: dict[Trouble, tuple[CompactionRequest, ...]] = {
     Trouble.NOT_COMMITTED: (request(7, "uncommitted", State.READY_FOR_CLEANING, txn_id=9, commit_ms=None),),
     Trouble.FAILED: (request(8, "failed", State.FAILED, error_message="no space"),),
     Trouble.HELD_BACK: (request(9, "held", State.FAILED), request(10, "held", State.FAILED)),
+    Trouble.UNVERIFIED: (request(21, "unverified", State.FAILED, error_message="Cannot vouch for db.unverified"),),
     Trouble.NOT_INITIATED: (request(11, "attempted", State.ATTEMPTED),),
     Trouble.REFUSED: (request(12, "refused", State.REFUSED), request(13, "refused", State.REFUSED)),
     Trouble.ABORTED_BY_HAND: (request(14, "aborted", State.ABORTED),),

@@ -73,3 +73,10 @@ def test_old_failures_go_once_a_newer_success_replaces_them() -> None:
     rows.append(finished(6, State.SUCCEEDED, kind=MAJOR, end_ms=8 * day))
     assert rows_to_purge(rows, KEPT, 8 * day) == (1, 2, 5)
     assert rows_to_purge(rows, KEPT, 7 * day) == ()
+
+
+def test_what_a_place_is_held_for_is_kept_until_a_success_is_newer() -> None:
+    held = replace(finished(1, State.FAILED), error_message="Cannot vouch for db.t: because so")
+    rows = [held, *(finished(number, State.FAILED) for number in range(2, 6))]
+    assert rows_to_purge(rows, KEPT, 0) == (2,)
+    assert rows_to_purge([*rows, finished(6, State.SUCCEEDED)], KEPT, 0) == (1, 2)

@@ -1,0 +1,266 @@
+"""Is what readers see now what they saw before? Both are read by another reader than the one that compacted.
+
+What was seen before are the directories of the plan, which still lie there; what is seen now is listed afresh, under
+the same write ids. A major is compared by the rows that are visible, a minor by the rows and the delete events that it
+merged: with the same base below, as many and the same of both are the same visible rows, for every reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from acidlib.engine.prepare import Prepared, with_logical_lengths
+from acidlib.engine.runner import Done, Task
+from acidlib.engine.services import Services
+from acidlib.engine.target import ListedPlace, Target
+from acidlib.engine.units import Errand, one_task
+from acidlib.engine.verify_tasks import DeleteLook, ViewTask, delete_look_task, view_task
+from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
+from acidlib.model.listing import Listing
+from acidlib.model.names import BaseDir, parse_directory
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import DataFile, JoinUnit, JoinWay, Unit
+from acidlib.planning.inputs import InputDirectory, Role, directories_read
+from acidlib.planning.units import newest_schema
+from acidlib.planning.verification import DIFFERS, chosen_buckets
+from acidlib.report.results import Verification
+from acidlib.rewrite.inputs import InputFiles
+from acidlib.storage.listing import list_location
+from acidlib.verify.bucket import BucketView
+from acidlib.verify.plain_files import PlainView
+from acidlib.verify.tally import Tally
+
+Checking = Generator[tuple[Errand, ...], list[Done[Any]], Verification]
+VERIFY = "acidlib.verify"
+_SHOWN = 3
+
+_View = BucketView | PlainView
+_ViewOf = Callable[[Sequence[InputDirectory], int], _View]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What is to be verified.
+
+    place      as it was listed before anything was made, with the `directories` that were read of it then
+    kind       of the compaction as it was carried out
+    schema     the file whose columns are the table's where these are not stated
+    ways       how files of an insert-only table were joined, by their paths
+    published  the directories of the result
+    """
+
+    place: ListedPlace
+    directories: tuple[InputDirectory, ...]
+    kind: CompactionType
+    schema: DataFile | None
+    ways: dict[str, JoinWay]
+    published: tuple[str, ...]
+
+    @property
+    def target(self) -> Target:
+        """What was compacted."""
+        return self.place.target
+
+    def now(self, listing: Listing) -> ListedPlace:
+        """The place as its readers see it once the result counts; a transaction of ours has not committed yet."""
+        understood = self.target.interpretation
+        if understood.visible_on_commit and understood.visibility_txn is not None:
+            txns = understood.txns.with_committed(understood.visibility_txn)
+            understood = replace(understood, txns=txns)
+        return replace(self.target, interpretation=understood).listed(listing)
+
+
+def made_by(plan: Prepared, units: tuple[Unit, ...] | tuple[JoinUnit, ...], published: tuple[str, ...]) -> Compacted:
+    """What a compaction has made of its plan."""
+    ways: dict[str, JoinWay] = {}
+    for unit in units:
+        if isinstance(unit, JoinUnit):
+            ways[f"{unit.directory}/{unit.file_name}"] = unit.way
+            ways.update({file.path: unit.way for file in unit.inputs})
+    return Compacted(
+        place=plan.place,
+        directories=plan.inputs.directories,
+        kind=plan.inputs.kind,
+        schema=plan.schema,
+        ways=ways,
+        published=published,
+    )
+
+
+def left_behind(services: Services, place: ListedPlace, published: tuple[str, ...]) -> Compacted:
+    """What a run has made at a full ACID place that ended before it had verified it; `place` is as it is now."""
+    location, stores = place.target.location, services.stores
+    before = place.target.listed(_without(place.listing, published))
+    is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in published)
+    kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
+    directories = directories_read(before.state, before.listing, kind, insert_only=False)
+    directories = with_logical_lengths(stores.fs(location), location, directories)
+    files = InputFiles(location, stores.data(location))
+    return Compacted(
+        place=before,
+        directories=directories,
+        kind=kind,
+        schema=newest_schema(directories, lambda file: files.tail(file).rows > 0),
+        ways={},
+        published=published,
+    )
+
+
+def _without(listing: Listing, directories: Sequence[str]) -> Listing:
+    """A listing as it was before these directories were there."""
+    gone = frozenset(directories)
+    return replace(
+        listing,
+        files=tuple(file for file in listing.files if file.path.partition("/")[0] not in gone),
+        directories=tuple(path for path in listing.directories if path.partition("/")[0] not in gone),
+        compacted_bases=listing.compacted_bases - gone,
+    )
+
+
+def verify(services: Services, done: Compacted, *, share: float, request_id: int | None) -> Checking:
+    """Compare; UnverifiedError where something differs, or cannot be read."""
+    found = Verification(share=share, before=_names(done.directories))
+    try:
+        return (yield from _verify(services, done, found, request_id))
+    except UnverifiedError:
+        raise
+    except AcidError as error:
+        raise UnverifiedError(_reason(done.target, str(error), found)) from error
+
+
+def _verify(services: Services, done: Compacted, found: Verification, request_id: int | None) -> Checking:
+    location = done.target.location
+    fs, insert_only = services.fs(location), done.target.is_insert_only
+    place = done.now(list_location(fs, location, missing=ConflictError))
+    now = with_logical_lengths(
+        fs, location, directories_read(place.state, place.listing, done.kind, insert_only=insert_only)
+    )
+    found = replace(found, now=_names(now))
+    _require_taken(done, place, found)
+    about = yield from _buckets_of_deletes(services, done, now)
+    view = _plain_view(done) if insert_only else _acid_view(services, done, about)
+    buckets = {
+        file.bucket for one in (*done.directories, *now) if one.role is not Role.DELETE_DELTA for file in one.files
+    }
+    if done.kind is CompactionType.MINOR:
+        buckets |= set[int]().union(*about.values())
+    chosen = chosen_buckets(buckets, found.share, place=str(location), request=request_id)
+    views = [view(side, bucket) for bucket in chosen for side in (done.directories, now)]
+    answers = yield tuple(
+        one_task(Task(view_task, ViewTask(view=one, stores=services.stores), one.length, "verify")) for one in views
+    )
+    tallies: list[Tally] = [answer.get() for answer in answers]
+    pairs = dict(zip(chosen, zip(tallies[::2], tallies[1::2], strict=True), strict=True))
+    found = replace(
+        found,
+        buckets=chosen,
+        of_buckets=len(buckets),
+        rows=sum(before.rows for before, _ in pairs.values()),
+        events=sum(before.events for before, _ in pairs.values()),
+        seconds=sum(tally.seconds for tally in tallies),
+    )
+    different = [
+        f"bucket {bucket} has {words}"
+        for bucket, (before, after) in pairs.items()
+        if (words := before.differs_from(after)) is not None
+    ]
+    if different:
+        more = f" and {len(different) - _SHOWN} more buckets" if len(different) > _SHOWN else ""
+        raise UnverifiedError(_reason(done.target, "; ".join(different[:_SHOWN]) + more, found))
+    return found
+
+
+def _require_taken(done: Compacted, now: ListedPlace, found: Verification) -> None:
+    """Readers take the result in place of what it was made of, and what lies below it is as it was."""
+    base = None if now.state.base is None else now.state.base.path
+    if done.kind is CompactionType.MAJOR and base not in done.published:
+        why = f"readers take {base or 'no base'}, not {', '.join(done.published)}"
+        raise UnverifiedError(_reason(done.target, why, found))
+    kept = {one.path for one in done.directories if one.path} & {delta.path for delta in now.state.deltas}
+    if kept:
+        raise UnverifiedError(_reason(done.target, f"readers still take {min(kept)}, which was compacted", found))
+    if done.kind is CompactionType.MINOR and _below(done.place) != _below(now):
+        raise UnverifiedError(_reason(done.target, "what lies below the deltas has changed", found))
+
+
+def _below(place: ListedPlace) -> Any:
+    state, listing = place.state, place.listing
+    base = None if state.base is None else state.base.path
+    files = [file for file in listing.files if file.directory == base] if base is not None else state.originals
+    return base, tuple(files)
+
+
+def _buckets_of_deletes(
+    services: Services, done: Compacted, now: tuple[InputDirectory, ...]
+) -> Generator[tuple[Errand, ...], list[Done[Any]], dict[str, frozenset[int]]]:
+    """The buckets that each delete file is about, by its path: Hive 3.1 leaves events in files of any number."""
+    files = {
+        file.path: file
+        for one in (*done.directories, *now)
+        if one.role is Role.DELETE_DELTA
+        for file in one.files
+        if not file.aborted
+    }
+    looks = [DeleteLook(stores=services.stores, location=done.target.location, file=file) for file in files.values()]
+    answers = yield tuple(one_task(Task(delete_look_task, look, look.file.length, "look")) for look in looks)
+    return {path: answer.get() for path, answer in zip(files, answers, strict=True)}
+
+
+def _acid_view(services: Services, done: Compacted, about: dict[str, frozenset[int]]) -> _ViewOf:
+    target, place = done.target, done.place
+
+    def view(side: Sequence[InputDirectory], bucket: int) -> BucketView:
+        return BucketView(
+            location=target.location,
+            bucket=bucket,
+            files=tuple(
+                file for one in side if one.role is not Role.DELETE_DELTA for file in one.files if file.bucket == bucket
+            ),
+            deletes=tuple(
+                file
+                for one in side
+                if one.role is Role.DELETE_DELTA
+                for file in one.files
+                if bucket in about.get(file.path, ())
+            ),
+            applied=done.kind is CompactionType.MAJOR,
+            write_ids=place.write_ids.for_compactor(),
+            results=done.published,
+            columns=target.row_type(),
+            schema=done.schema,
+            matching=target.matching(services.settings, place.generation),
+        )
+
+    return view
+
+
+def _plain_view(done: Compacted) -> _ViewOf:
+    def view(side: Sequence[InputDirectory], bucket: int) -> PlainView:
+        files = [file for one in side for file in one.files if file.bucket == bucket and not file.aborted]
+        if unknown := [file.path for file in files if file.path not in done.ways]:
+            raise CorruptError(f"Cannot verify {unknown[0]}: because it is not known how it was made")
+        return PlainView(
+            location=done.target.location, bucket=bucket, files=tuple((file, done.ways[file.path]) for file in files)
+        )
+
+    return view
+
+
+def _names(directories: Sequence[InputDirectory]) -> tuple[str, ...]:
+    return tuple(one.path or "original files" for one in directories)
+
+
+def _reason(target: Target, what: str, found: Verification) -> str:
+    """What differs, between which directories, and what to do."""
+    sides = f"before: {', '.join(found.before)}; now: {', '.join(found.now) or 'not listed'}"
+    if target.interpretation.visible_on_commit:
+        then, undo = "the result was taken back, nobody has seen it", ""
+    else:
+        then = "readers see the result, and all it was made of is still there"
+        undo = "take the result back with acidlib undo, or "
+    return (
+        f"{DIFFERS} the compaction of {target.name}: because {what} ({sides}); {then}. Nothing is cleaned or compacted "
+        f"there until somebody has looked: {undo}run the compaction again with --release-held"
+    )

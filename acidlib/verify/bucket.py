@@ -1,0 +1,169 @@
+"""One bucket of a place, as its readers see it at one moment: which rows with which ids, and which delete events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from acidlib.errors import CorruptError
+from acidlib.model.location import Location
+from acidlib.model.units import ColumnMatching, DataFile
+from acidlib.model.writeids import ValidWriteIdList
+from acidlib.verify.columns import row_reader
+from acidlib.verify.orc_files import Files, OrcRows, opened, row_type
+from acidlib.verify.tally import Sum, Tally
+from acidlib.verify.types import EMPTY_ROW, ColumnType, parse_type
+
+_INSERT, _DELETE = 0, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketView:
+    """A bucket of a full ACID place as a reader sees it.
+
+    files      with its rows, in the order in which originals are numbered
+    deletes    files that may hold delete events of it
+    applied    rows that are deleted are left out; else rows and delete events are counted, each for itself
+    write_ids  rows and events of others are not there
+    results    directories that hold none of others: what was rolled back would come back in them once it is forgotten,
+               so there it counts
+    columns    the table's as `struct<name:type,...>`; None: those of the file `schema` (None: there is no row)
+    """
+
+    location: Location
+    bucket: int
+    files: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    applied: bool
+    write_ids: ValidWriteIdList
+    results: tuple[str, ...]
+    columns: str | None
+    schema: DataFile | None
+    matching: ColumnMatching
+
+    @property
+    def length(self) -> int:
+        """Bytes to read."""
+        return sum(file.length for file in self.files + self.deletes)
+
+
+_Event = tuple[int, int, int, int, int, Any]
+Key = tuple[int, int]
+"""Write id and bucket property of a row; its row id is the third part of what it is known by."""
+
+
+def bucket_of(bucket_property: int) -> int:
+    """The bucket that the id of a row says it is in (Hive BucketCodec)."""
+    version = bucket_property >> 29 & 7
+    if version > 1:
+        raise CorruptError(f"Cannot verify: because the bucket property {bucket_property} is of version {version}")
+    return bucket_property >> 16 & 0xFFF if version else bucket_property
+
+
+def buckets_of_deletes(files: Files, location: Location, file: DataFile) -> frozenset[int]:
+    """The buckets of the rows that a delete file is about."""
+    found: set[int] = set()
+    for one in opened(files, location, file, columns=("bucket",)):
+        found.update(bucket for (bucket,) in one.rows)
+    return frozenset(map(bucket_of, found))
+
+
+def tally_of(view: BucketView, files: Files, clock: Callable[[], float]) -> Tally:
+    """Counts of a bucket. CorruptError for what cannot be read, or stands where it must not."""
+    start = clock()
+    table = _table(view, files)
+    valid, everything = _Valid(view.write_ids), _Valid(None)
+    deleted, events = _deletes(view, files, valid, everything)
+    rows = Sum()
+    before: dict[str, int] = {}
+    for file in view.files:
+        if file.aborted:
+            continue
+        is_valid = everything if file.directory in view.results else valid
+        for one in opened(files, view.location, file):
+            read = row_reader(one.row, table, view.matching)
+            if one.has_ids:
+                found = _events(one, file, is_valid)
+            else:
+                first = before.get(file.directory, 0)
+                found = _numbered(one, file, is_valid, first, before)
+            if view.applied and deleted:
+                found = (event for event in found if event[3] not in deleted.get(event[1:3], ()))
+            rows.add_all(found if read is None else ((*event[:5], read(event[5])) for event in found))
+    counted = Tally() if view.applied else events
+    return Tally(
+        rows=rows.count,
+        row_sum=rows.sum,
+        events=counted.events,
+        event_sum=counted.event_sum,
+        seconds=clock() - start,
+    )
+
+
+def _table(view: BucketView, files: Files) -> ColumnType:
+    if view.columns is not None:
+        return parse_type(view.columns)
+    return EMPTY_ROW if view.schema is None else row_type(files, view.location, view.schema)
+
+
+class _Valid(dict[int, bool]):
+    """Which write ids count; without a list all of them."""
+
+    def __init__(self, write_ids: ValidWriteIdList | None) -> None:
+        super().__init__()
+        self._write_ids = write_ids
+
+    def __missing__(self, write_id: int) -> bool:
+        found = self[write_id] = self._write_ids is None or self._write_ids.is_write_id_valid(write_id)
+        return found
+
+
+def _deletes(view: BucketView, files: Files, valid: _Valid, everything: _Valid) -> tuple[dict[Key, set[int]], Tally]:
+    """The rows that are deleted, or the events that say so, each once."""
+    deleted: dict[Key, set[int]] = {}
+    events: set[tuple[int, int, int, int]] = set()
+    for file in view.deletes:
+        if file.aborted:
+            continue
+        is_valid = everything if file.directory in view.results else valid
+        for one in opened(files, view.location, file):
+            for operation, write_id, bucket, row_id, current, row in one.rows:
+                if bucket_of(bucket) != view.bucket:
+                    continue
+                if operation != _DELETE or row is not None:
+                    raise _wrong(file, operation, (write_id, bucket, row_id))
+                if not is_valid[current]:
+                    continue
+                if view.applied:
+                    deleted.setdefault((write_id, bucket), set()).add(row_id)
+                else:
+                    events.add((write_id, bucket, row_id, current))
+    total = Sum()
+    total.add_all(events)
+    return deleted, Tally(events=total.count, event_sum=total.sum)
+
+
+def _events(one: OrcRows, file: DataFile, is_valid: _Valid) -> Iterator[_Event]:
+    for event in one.rows:
+        operation, write_id, bucket, row_id, current, row = event
+        if operation != _INSERT or row is None:
+            raise _wrong(file, operation, (write_id, bucket, row_id))
+        if is_valid[current]:
+            yield event
+
+
+def _numbered(one: OrcRows, file: DataFile, is_valid: _Valid, first: int, before: dict[str, int]) -> Iterator[_Event]:
+    """Rows without ids are numbered over the files of their bucket, one directory at a time."""
+    bucket = 1 << 29 | file.bucket << 16 | file.statement_id
+    count = first
+    valid = is_valid[file.write_id]
+    for row in one.rows:
+        if valid:
+            yield _INSERT, file.write_id, bucket, count, file.write_id, row
+        count += 1
+    before[file.directory] = count
+
+
+def _wrong(file: DataFile, operation: int, key: tuple[int, int, int]) -> CorruptError:
+    return CorruptError(f"Cannot verify {file.path}: because it holds operation {operation} of the row {key}")

@@ -1,0 +1,95 @@
+"""What verifying a major compaction costs against the compaction itself: CPU seconds of one process, without Spark.
+
+cd tests; ../.venv/bin/python -m bench.verify_cost /tmp/bench/t10      # a table of bench.make_table, which stays
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import click
+from compaction import MAJOR, prepared, units_of
+
+from acidlib.engine.runner import Task, attempt
+from acidlib.engine.tasks import UnitTask, run_unit_task
+from acidlib.engine.units import collect_results
+from acidlib.engine.verification import made_by, verify
+from acidlib.settings import default_settings
+from acidlib.storage.stores import Stores
+
+
+class _Services:
+    """As much of them as comparing needs."""
+
+    def __init__(self, stores: Stores) -> None:
+        self.stores, self.fs, self.settings = stores, stores.fs, default_settings()
+
+
+def carried_out(steps: Generator[Any, Any, Any]) -> Any:
+    """What comes of steps whose tasks run here and now."""
+
+    def errand(one: Generator[tuple[Task, ...], Any, Any]) -> Any:
+        answer = None
+        while True:
+            try:
+                tasks = one.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer = [attempt(task.work, task.item, "bench") for task in tasks]
+
+    answers = None
+    while True:
+        try:
+            answers = [errand(one) for one in steps.send(answers)]
+        except StopIteration as end:
+            return end.value
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What comes of it, and CPU seconds."""
+    start = time.process_time()
+    return work(), time.process_time() - start
+
+
+def once(place: Path) -> str:
+    """Compacts a place, and verifies it."""
+    stores = Stores()
+    plan = prepared(place, MAJOR, stores=stores)
+    location = plan.place.target.location
+    stage = stores.store(location).stage(location, unique="b", owner="b", now=time.time())
+
+    def compact() -> Any:
+        units = units_of(plan, stores=stores)
+        tasks = [UnitTask(unit=unit, staging=stage.path, stores=stores) for unit in units]
+        made = [run_unit_task(task, str(number)) for number, task in enumerate(tasks)]
+        staged = collect_results(stage, plan.inputs, made)
+        return units, stage.publish(staged, inputs=(), last_check=lambda: None)
+
+    (units, published), compacting = timed(compact)
+    done = made_by(plan, units, published.directories)
+    services: Any = _Services(stores)
+    found, verifying = timed(lambda: carried_out(verify(services, done, share=1.0, request_id=1)))
+    return (
+        f"compacting {compacting:.2f} s, verifying {verifying:.2f} s of CPU for {found.rows:,} rows: "
+        f"{verifying / compacting:.1f} times"
+    )
+
+
+@click.command()
+@click.argument("table", type=click.Path(path_type=Path, exists=True))
+@click.option("--runs", default=3)
+def main(table: Path, runs: int) -> None:
+    """Compacts copies of TABLE, and verifies them."""
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(dir=table.parent) as root:
+            shutil.copytree(table, Path(root) / "t")
+            click.echo(once(Path(root) / "t"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""How much of a place is verified, and for which request it is held."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acidlib.errors import RefusedError
+from acidlib.model.request_facts import RequestFacts
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.verification import chosen_buckets, holding, share_of
+
+VOUCH = "Cannot vouch for the compaction of db.t: because so"
+
+
+def row(number: int, state: State, *, made: tuple[str, ...] | None = None, **more: Any) -> CompactionRequest:
+    facts = RequestFacts(unverified=made)
+    kind = CompactionType.MAJOR
+    return CompactionRequest(id=number, database="db", table="t", type=kind, state=state, facts=facts, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("", None), ("none", None), ("all", 1.0), ("sample=0.1", 0.1), ("0.5", 0.5), ("sample=1", 1.0)]
+)
+def test_shares(text: str, share: float | None) -> None:
+    assert share_of(text) == share
+
+
+@pytest.mark.parametrize("text", ["sample=0", "sample=1.1", "sample=nan", "-1", "some"])
+def test_no_shares(text: str) -> None:
+    with pytest.raises(RefusedError):
+        share_of(text)
+
+
+def test_a_request_looks_at_the_same_buckets_and_another_at_others() -> None:
+    buckets = range(1000)
+    first = chosen_buckets(buckets, 0.1, place="/w/t", request=1)
+    assert first == chosen_buckets(reversed(buckets), 0.1, place="/w/t", request=1)
+    assert 60 < len(first) < 140
+    assert first != chosen_buckets(buckets, 0.1, place="/w/t", request=2)
+    assert first != chosen_buckets(buckets, 0.1, place="/w/u", request=1)
+    assert chosen_buckets(buckets, 1.0, place="/w/t", request=1) == tuple(buckets)
+    assert len(chosen_buckets(buckets, 1e-9, place="/w/t", request=1)) == 1
+    assert chosen_buckets((), 1.0, place="/w/t", request=1) == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "held"),
+    [
+        ((), None),
+        ((row(1, State.FAILED, error_message="no space"),), None),
+        ((row(1, State.FAILED, error_message=VOUCH),), 1),
+        ((row(1, State.FAILED, made=("base_1",)),), 1),
+        ((row(1, State.INITIATED, made=("base_1",)),), 1),
+        ((row(1, State.REFUSED, made=("base_1",)),), 1),
+        ((row(1, State.FAILED, made=("base_0",), error_message=VOUCH),), None),  # taken away
+        ((row(1, State.FAILED, made=()),), None),
+        ((row(2, State.FAILED, made=("base_1",)), row(1, State.READY_FOR_CLEANING)), 2),
+        ((row(2, State.FAILED, made=("base_1",)), row(3, State.READY_FOR_CLEANING)), None),  # released
+        ((row(2, State.FAILED, made=("base_1",)), row(3, State.SUCCEEDED)), None),
+        ((row(2, State.FAILED, made=("base_1",)), row(3, State.REFUSED), row(4, State.WORKING)), 2),
+    ],
+)
+def test_for_whom_a_place_is_held(rows: tuple[CompactionRequest, ...], held: int | None) -> None:
+    found = holding(rows, {"base_1", "delta_1_1"})
+    assert (None if found is None else found.id) == held
+
+
+def test_what_is_not_understood_holds() -> None:
+    facts = RequestFacts(problems={"unverified": "its acidlib.unverified is odd"})
+    one = CompactionRequest(id=1, database="db", table="t", type=CompactionType.MAJOR, state=State.FAILED, facts=facts)
+    assert holding([one], {"base_1"}) is one

@@ -1,0 +1,144 @@
+"""What the second reader counts of a bucket: equal sums mean equal rows, to the last bit."""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judges import tables
+from located import at
+
+from acidlib.errors import CorruptError
+from acidlib.model.units import ColumnMatching, DataFile, FileForm
+from acidlib.model.writeids import ValidWriteIdList
+from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.verify.bucket import BucketView, tally_of
+from acidlib.verify.tally import Tally
+
+ALL = ValidWriteIdList.parse("d.t:9:9223372036854775807::")
+NAN, OTHER_NAN = (struct.unpack(">d", bytes.fromhex(bits))[0] for bits in ("7ff8000000000000", "fff8000000000001"))
+
+
+def tally(
+    root: Path,
+    columns: str,
+    rows: list[Any],
+    *,
+    table: str | None = None,
+    raw: bool = False,
+    matching: ColumnMatching | None = None,
+) -> Tally:
+    """Of one file of these rows, as a table of these columns has them."""
+    path = root / "000000_0"
+    data = tables.orc_bytes(columns, rows) if raw else tables.acid_bytes(columns, tables.inserts(1, rows))
+    path.write_bytes(data)
+    file = DataFile(
+        path=path.name,
+        directory="",
+        length=len(data),
+        bucket=0,
+        form=FileForm.ORIGINAL if raw else FileForm.EVENTS,
+        write_id=1,
+    )
+    view = BucketView(
+        location=at(root),
+        bucket=0,
+        files=(file,),
+        deletes=(),
+        applied=True,
+        write_ids=ALL,
+        results=(),
+        columns=table,
+        schema=file,
+        matching=matching or ColumnMatching(by_position=False),
+    )
+    return tally_of(view, LocalDataFiles(), lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("double", 0.0, -0.0),
+        ("double", NAN, OTHER_NAN),
+        ("double", 1.0, math.nextafter(1.0, 2.0)),
+        ("array<double>", [NAN], [OTHER_NAN]),
+        ("struct<x:double>", (NAN,), (OTHER_NAN,)),
+        ("map<string,double>", {"k": NAN}, {"k": OTHER_NAN}),
+        ("timestamp", (5, 1), (5, 2)),
+        ("timestamp", (-62135769600, 0), (-62135769600, 1)),
+        ("date", 3_000_000, 3_000_001),
+        ("decimal(38,18)", "99999999999999999999.000000000000000001", "99999999999999999999.000000000000000002"),
+        ("string", "a", "a "),
+        ("string", "nan", "NaN"),
+        ("string", "", None),
+        ("binary", b"\x00", b""),
+        ("boolean", True, False),
+        ("uniontype<int,string>", 1, "1"),
+        ("char(3)", "ab ", "abc"),
+    ],
+)
+def test_values_that_differ_have_other_sums(kind: str, one: Any, other: Any, tmp_path: Path) -> None:
+    columns = f"struct<a:{kind}>"
+    first = tally(tmp_path, columns, [(one,), (other,)])
+    assert tally(tmp_path, columns, [(one,), (other,)]) == first
+    assert first.rows == 2
+    assert tally(tmp_path, columns, [(one,), (one,)]).differs_from(first) is not None
+    assert tally(tmp_path, columns, [(other,), (one,)]).differs_from(first) is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "values", "read"),
+    [
+        ("a:int", "a:bigint", [(7,)], [(7,)]),
+        ("a:int,b:int", "b:int,c:string", [(1, 2)], [(2, None)]),
+        ("A:int", "a:int", [(1,)], [(None,)]),
+        ("a:boolean", "a:string", [(True,), (None,)], [("TRUE",), (None,)]),
+        ("a:boolean", "a:tinyint", [(True,)], [(1,)]),
+        ("a:smallint", "a:double", [(5,)], [(5.0,)]),
+        ("a:bigint", "a:decimal(20,1)", [(-5,)], [("-5.0",)]),
+        ("a:int", "a:char(11)", [(-5,)], [("-5         ",)]),
+        ("a:decimal(4,1)", "a:decimal(10,3)", [("1.5",), ("-0.0",)], [("1.500",), ("0.000",)]),
+        ("a:decimal(4,0)", "a:decimal(10,2)", [("15",)], [("15.00",)]),
+        ("a:boolean", "a:decimal(3,2)", [(True,)], [("1.00",)]),
+        ("a:char(3)", "a:string", [("ab ",)], [("ab",)]),
+        ("a:char(3)", "a:char(5)", [("ab ",)], [("ab   ",)]),
+        ("a:struct<x:int,y:int>", "a:struct<y:bigint,z:int>", [((1, 2),), (None,)], [((2, None),), (None,)]),
+        ("a:map<int,array<int>>", "a:map<string,array<double>>", [({1: [2, None]},)], [({"1": [2.0, None]},)]),
+    ],
+)
+def test_columns_are_those_of_the_table(old: str, new: str, values: Any, read: Any, tmp_path: Path) -> None:
+    table = f"struct<{new}>"
+    expected = tally(tmp_path, table, read, table=table)
+    assert tally(tmp_path, f"struct<{old}>", values, table=table) == expected
+
+
+def test_columns_go_by_position_or_whatever_their_case(tmp_path: Path) -> None:
+    table = "struct<a:int,b:int>"
+    expected = tally(tmp_path, table, [(1, None)])
+    by_position = ColumnMatching(by_position=True)
+    assert tally(tmp_path, "struct<x:int>", [(1,)], table=table, matching=by_position) == expected
+    assert tally(tmp_path, "struct<_col0:int>", [(1,)], table=table) == expected
+    any_case = ColumnMatching(by_position=False, case_sensitive=False)
+    assert tally(tmp_path, "struct<A:int>", [(1,)], table=table, matching=any_case) == expected
+
+
+def test_rows_without_ids_are_numbered(tmp_path: Path) -> None:
+    rows = [(1,), (2,), (1,)]
+    numbered = tally(tmp_path, "struct<a:int>", rows, raw=True)
+    assert numbered == tally(tmp_path, "struct<a:int>", rows)
+    assert tally(tmp_path, "struct<a:int>", [(2,), (1,), (1,)], raw=True).differs_from(numbered)
+
+
+def test_a_change_that_loses_something_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptError, match="no string is read as int"):
+        tally(tmp_path, "struct<a:string>", [("1",)], table="struct<a:int>")
+
+
+def test_what_pyorc_cannot_read_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "broken"
+    path.mkdir()
+    with pytest.raises(CorruptError, match="pyorc cannot read it"):
+        tally(path, "struct<a:map<array<int>,int>>", [({(1,): 1},)])
