@@ -44,8 +44,9 @@ from acidlib.report.decisions import CleaningResult, InitiatorResult
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.show import show_document
-from acidlib.report.text import human_bytes, plural
+from acidlib.report.text import human_bytes
 from acidlib.settings import load_settings
+from acidlib.wording import plural
 
 THRESHOLD = "hive.compactor.delta.num.threshold=1"
 TINY = RewriteSettings(copy_bytes=1)

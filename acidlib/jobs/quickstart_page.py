@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from acidlib.errors import CorruptError
-from acidlib.report.text import plural
+from acidlib.wording import plural
 
 DATA = Path(__file__).resolve().parent / "quickstart_data"
 WIDTH = 100

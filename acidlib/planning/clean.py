@@ -28,9 +28,9 @@ from acidlib.model.listing import Listing
 from acidlib.model.names import LONG_MAX, DeltaDir, is_acid_directory_name, parse_directory
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.health_rules import words
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
 from acidlib.planning.state import AcidState, acid_state
+from acidlib.wording import age_words
 
 _KEPT = "covered, but it is no directory of Hive's, and another table or partition may lie there"
 
@@ -199,7 +199,7 @@ def _wait(
     until = max((newest_publication, *covering)) + retention
     if until <= now:
         return None
-    return Blocked(path=path, reason=f"the retention of {words(retention)} has not passed")
+    return Blocked(path=path, reason=f"the retention of {age_words(retention)} has not passed")
 
 
 def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:

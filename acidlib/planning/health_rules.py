@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.health import Finding, Level, Limit, Limits, PlaceFigures, Transaction, Trouble, Waits
 from acidlib.planning.verification import holding, why_held
+from acidlib.wording import age_words, plural
 
 CLOCK_SECONDS = 300.0
 """By so much the clocks of two machines may differ without anybody having to know."""
@@ -28,14 +29,6 @@ def age_of(request: CompactionRequest, now_ms: int) -> float | None:
         State.READY_FOR_CLEANING: request.commit_ms or request.end_ms or request.start_ms,
     }.get(request.state, request.end_ms)
     return None if since is None else (now_ms - since) / 1000
-
-
-def words(seconds: float) -> str:
-    """`45 s`, `12 min`, `5.5 h`, `3.2 d`: an age or a limit."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if abs(seconds) >= 1.5 * size or (abs(seconds) >= size and seconds % size == 0):
-            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{seconds:.0f} s"
 
 
 def about_requests(
@@ -77,7 +70,7 @@ def about_requests(
         if age is None and (tells_queued or one.state is not State.INITIATED):
             yield _of(one, Level.WARNING, Trouble.AGE_UNKNOWN, f"{what} is {one.state.label}, nobody knows since when")
         elif age is not None and age < -CLOCK_SECONDS:
-            reason = f"{what} is {one.state.label} since {words(-age)} from now: the clocks of two machines differ"
+            reason = f"{what} is {one.state.label} since {age_words(-age)} from now: the clocks of two machines differ"
             yield _of(one, Level.WARNING, Trouble.FROM_THE_FUTURE, reason)
 
 
@@ -92,7 +85,7 @@ def _about_worker(one: CompactionRequest, what: str, *, gone: bool) -> Iterator[
 def _long(one: CompactionRequest, trouble: Trouble, limit: Limit, age: float | None, what: str) -> Iterator[Finding]:
     if age is None or (level := limit.level(age)) is Level.OK:
         return
-    reason = f"{what} {words(age)}, more than {words(limit.passed(level))}"
+    reason = f"{what} {age_words(age)}, more than {age_words(limit.passed(level))}"
     yield _of(one, level, trouble, reason, limit.key(level))
 
 
@@ -176,11 +169,12 @@ def about_transactions(txns: Iterable[Transaction], limits: Limits) -> Iterator[
         level = Level.OK if one.age is None else limit.level(one.age)
         if one.age is not None and level is not Level.OK:
             kind = "open" if one.is_open else "aborted and remembered"
-            reason = f"transaction {one.id} {whose} is {kind} since {words(one.age)}, more than "
-            reason += words(limit.passed(level))
+            reason = f"transaction {one.id} {whose} is {kind} since {age_words(one.age)}, more than "
+            reason += age_words(limit.passed(level))
             yield Finding(level=level, trouble=trouble, reason=reason, setting=limit.key(level))
         elif one.is_open and limits.silent_seconds and (one.silent or 0) > 2 * limits.silent_seconds:
-            reason = f"transaction {one.id} {whose} is open, and gave no sign of life since {words(one.silent or 0)}"
+            silence = age_words(one.silent or 0)
+            reason = f"transaction {one.id} {whose} is open, and gave no sign of life since {silence}"
             yield Finding(level=Level.WARNING, trouble=Trouble.OPEN_SILENT, reason=reason)
 
 
@@ -201,7 +195,7 @@ def about_aborted(aborted: Mapping[tuple[str, str], int], limits: Limits) -> Ite
             )
     limit = limits.tables_aborted
     if 0 < limit.error <= many:
-        have = _counted(many, "table has", "tables have")
+        have = plural(many, "table has", "tables have")
         reason = f"{have} more than {limits.table_aborted.warning:,.0f} aborted write ids"
         yield Finding(level=Level.ERROR, trouble=Trouble.ABORTED_IN_TABLES, reason=reason, setting=limit.error_key)
 
@@ -216,7 +210,7 @@ def about_blockers(waits: Iterable[Waits], limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 level=level,
                 trouble=trouble,
-                reason=reason + words(one.age),
+                reason=reason + age_words(one.age),
                 database=one.database,
                 table=one.table,
                 partition=one.partition,
@@ -244,7 +238,7 @@ def about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
         reason = f"its deltas have {place.ratio:,.1f} times the bytes of its base, more than {limit.passed(level):g}"
         yield _at(place, level, Trouble.HEAVY_DELTAS, reason, limit.key(level))
     if place.aborted and limits.uncleaned.level(place.idle or 0) is not Level.OK:
-        held = _counted(place.aborted, "directory holds", "directories hold")
+        held = plural(place.aborted, "directory holds", "directories hold")
         reason = f"{held} nothing but rows of aborted transactions"
         yield _at(place, Level.WARNING, Trouble.ABORTED_ON_DISK, reason)
     if place.due and place.switched_off:
@@ -253,9 +247,7 @@ def about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
         # what is being written now may well be queued by the next initiator
         yield _at(place, Level.WARNING, Trouble.DUE, f"no request for it waits, and {place.due}")
     if place.obsolete and place.cleaning_forbidden:
-        reason = (
-            f"{place.cleaning_forbidden}, and {_counted(place.obsolete, 'directory is', 'directories are')} obsolete"
-        )
+        reason = f"{place.cleaning_forbidden}, and {plural(place.obsolete, 'directory is', 'directories are')} obsolete"
         yield _at(place, Level.WARNING, Trouble.CLEANING_FORBIDDEN, reason)
     yield from _left_behind(place)
 
@@ -274,10 +266,6 @@ def _left_behind(place: PlaceFigures) -> Iterator[Finding]:
     if place.removed:
         reason = f"{place.removed[0]} was taken out of sight by a cleaner that has ended; the next one removes it"
         yield _at(place, Level.WARNING, Trouble.REMOVAL_LEFT, reason)
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
 
 
 def _of(one: CompactionRequest, level: Level, trouble: Trouble, reason: str, setting: str | None = None) -> Finding:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.report.results import FIGURES, CompactionResult, CompactionTotals, Outcome, Verification
-from acidlib.report.text import First, by_state, field, human_bytes, plural, relative, shortened, with_summary, wrapped
+from acidlib.report.text import First, by_state, field, human_bytes, relative, shortened, with_summary, wrapped
+from acidlib.wording import plural
 
 _NAMES_SHOWN, _ACTIONS_SHOWN, _FILES_SHOWN = 6, 12, 20
 

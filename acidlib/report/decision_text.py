@@ -12,12 +12,12 @@ from acidlib.report.text import (
     fitted,
     human_bytes,
     one_line,
-    plural,
     relative,
     shortened,
     with_summary,
     wrapped,
 )
+from acidlib.wording import plural
 
 _PATHS_SHOWN = 20
 _HEADER = ("Place", "Decision", "Request", "Deltas", "In deltas", "In base", "Ratio")

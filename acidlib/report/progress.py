@@ -18,7 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from acidlib.report.log import INFO, LogFormat, LogLines
-from acidlib.report.text import duration_words, one_line
+from acidlib.report.text import one_line
+from acidlib.wording import duration_words
 
 _REFRESH_SECONDS, _LOG_SECONDS = 0.1, 30.0
 _RATE_SECONDS = 1.0

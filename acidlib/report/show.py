@@ -16,8 +16,9 @@ from typing import Any
 
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.planning.health_rules import age_of, words
-from acidlib.report.text import by_state, fitted, one_line, plural, wrapped
+from acidlib.planning.health_rules import age_of
+from acidlib.report.text import by_state, fitted, one_line, wrapped
+from acidlib.wording import age_words, plural
 
 NOTHING = " --- "
 
@@ -99,8 +100,8 @@ def _row(row: CompactionRequest, generation: Generation, now_ms: int) -> tuple[s
         str(row.id),
         row.type.label.lower(),
         row.state.label_of(generation),
-        "-" if age is None else words(age),
-        "-" if took is None else words(took / 1000),
+        "-" if age is None else age_words(age),
+        "-" if took is None else age_words(took / 1000),
         fact["worker_host"] or "-",
     )
     return tuple(map(one_line, cells))
@@ -163,7 +164,7 @@ def blockers_text(blockers: Sequence[dict[str, Any]]) -> str:
     """What keeps which request from being cleaned, a line for each transaction and lock."""
     rows: list[tuple[str, ...]] = [("Waits", "Request", "For", "Id", "User", "Host", "Since")]
     for one in blockers:
-        age = "-" if one["age_ms"] is None else words(one["age_ms"] / 1000)
+        age = "-" if one["age_ms"] is None else age_words(one["age_ms"] / 1000)
         cells = (one["name"], str(one["request_id"]), one["kind"], str(one["id"]), one["user"], one["host"], age)
         rows.append(tuple(map(one_line, cells)))
     if not blockers:

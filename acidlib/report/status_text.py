@@ -8,8 +8,8 @@ from itertools import groupby
 from acidlib.model.generation import Generation
 from acidlib.model.requests import State
 from acidlib.planning.health import Figures, Finding, InState, Level, PlaceFigures, Status, Transaction, Waits
-from acidlib.planning.health_rules import words
-from acidlib.report.text import fitted, human_bytes, plural, wrapped
+from acidlib.report.text import fitted, human_bytes, wrapped
+from acidlib.wording import age_words, plural
 
 _LABEL = 14
 _SHOWN_OF_A_KIND = 5
@@ -60,7 +60,7 @@ def _requests(totals: Figures, generation: Generation) -> Iterator[str]:
 
 
 def _oldest(one: InState) -> str:
-    return "" if one.oldest is None else f", the oldest since {words(one.oldest)}: {one.name}"
+    return "" if one.oldest is None else f", the oldest since {age_words(one.oldest)}: {one.name}"
 
 
 def _transactions(status: Status) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _blockers(waits: Iterable[Waits]) -> Iterator[str]:
     most_first = sorted(by_holder.values(), key=lambda group: (-len(group), group[0].id))
     for number, group in enumerate(most_first[:_SHOWN_OF_A_KIND]):
         one = group[0]
-        since = "" if one.age is None else f", there since {words(one.age)}"
+        since = "" if one.age is None else f", there since {age_words(one.age)}"
         place = ".".join(part for part in (one.database, one.table, one.partition) if part)
         others = f" and {len(group) - 1:,} more" if len(group) > 1 else ""
         who = f"{one.kind} {one.id} of {one.user} at {one.host}{since}"
@@ -92,7 +92,7 @@ def _blockers(waits: Iterable[Waits]) -> Iterator[str]:
 def _holder(one: Transaction | None) -> str:
     if one is None:
         return ""
-    since = "" if one.age is None else f" since {words(one.age)}"
+    since = "" if one.age is None else f" since {age_words(one.age)}"
     return f", the oldest {one.id}{since}: {one.user} at {one.host}"
 
 

@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from rich.cells import cell_len
 
+from acidlib.wording import plural
+
 Item = TypeVar("Item")
 
 WIDTH = 80
@@ -31,18 +33,6 @@ def human_bytes(size: int) -> str:
         if value < 1023.95:
             return f"{value:.1f} {unit}"
     return f"{value / 1024:,.1f} PiB"
-
-
-def duration_words(seconds: float) -> str:
-    """`8 s`, `4 min`, `2.5 h`: as exact as people want it."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
-
-
-def plural(count: int, noun: str, many: str | None = None) -> str:
-    """`1 row`, `1,234 rows`; `many` where the plural is not formed with an s."""
-    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
 def one_line(text: str) -> str:

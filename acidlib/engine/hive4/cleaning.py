@@ -25,7 +25,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
-from acidlib.planning.health_rules import words
+from acidlib.wording import age_words
 
 CLEANER_ON = "metastore.compactor.cleaner.on"
 
@@ -122,7 +122,7 @@ class Hive4ReadyRequests:
             )
         due = request.commit_ms / 1000 + self._retention
         if due > self._services.clock():
-            return f"the retention of {words(self._retention)} has not passed"
+            return f"the retention of {age_words(self._retention)} has not passed"
         return None
 
 

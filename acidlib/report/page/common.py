@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from acidlib.report.page.parts import Entry, Page, Tone
-from acidlib.report.text import duration_words
+from acidlib.wording import duration_words
 
 
 def moment(ms: int) -> str:

@@ -28,7 +28,7 @@ from acidlib.report.page.parts import (
     spread,
     without_empty_ends,
 )
-from acidlib.report.text import plural
+from acidlib.wording import plural
 
 _MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 20, 20, 10
 _TOO_MANY_TO_READ = 5

@@ -24,7 +24,7 @@ from acidlib.report.page.parts import (
     shares,
     size_text,
 )
-from acidlib.report.text import plural
+from acidlib.wording import plural
 
 _MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 20, 20, 10
 _Row = tuple[str, str, str]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from acidlib.planning.health_rules import words as age_words
 from acidlib.report.page.common import facts, remarks, settings, when
 from acidlib.report.page.parts import (
     UNKNOWN,
@@ -22,7 +21,7 @@ from acidlib.report.page.parts import (
     shares,
     size_text,
 )
-from acidlib.report.text import plural
+from acidlib.wording import age_words, plural
 
 _MOST_FINDINGS, _MOST_TABLES, _MOST_BLOCKERS = 20, 30, 20
 _TONES = {"ok": Tone.GOOD, "warning": Tone.WARNING, "error": Tone.BAD}

@@ -14,7 +14,7 @@ from acidlib.model.location import local_location
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.health import Finding, Lake, Level, Limit, PlaceFigures, Transaction, Trouble, Waits
-from acidlib.planning.health_rules import in_a_row, words
+from acidlib.planning.health_rules import in_a_row
 from acidlib.planning.health_summary import status_of
 from acidlib.report.status_text import status_text
 from acidlib.settings import Layer, default_settings
@@ -239,11 +239,3 @@ def test_places_are_told_apart_by_where_they_lie_without_a_metastore() -> None:
     lake = Lake(now_ms=NOW, requests=tuple(rows))
     assert [one.trouble for one in status_of(lake, LIMITS).findings] == [Trouble.TWICE]
     assert status_of(replace(lake, by_location=True), LIMITS).findings == ()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(5, "5 s"), (60, "1 min"), (100, "1.7 min"), (5400, "1.5 h"), (86400, "1 d"), (200_000, "2.3 d")],
-)
-def test_ages_in_words(seconds: float, text: str) -> None:
-    assert words(seconds) == text

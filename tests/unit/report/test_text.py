@@ -15,7 +15,7 @@ from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorRe
 from acidlib.report.places import ShownPart, ShownPlace, places_text
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome
 from acidlib.report.run_report import RunReport
-from acidlib.report.text import WIDTH, aligned, duration_words, human_bytes, json_text, one_line, plural
+from acidlib.report.text import WIDTH, aligned, human_bytes, json_text, one_line
 
 Result = TypeVar("Result")
 MIB = 1 << 20
@@ -449,11 +449,6 @@ def test_sizes(size: int, text: str) -> None:
     assert human_bytes(size) == text
 
 
-def test_one_and_many() -> None:
-    assert [plural(n, "row") for n in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
-    assert plural(2, "copy", "copies") == "2 copies"
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -522,9 +517,3 @@ def test_the_cleaner_too(state: str, count: int) -> None:
     few = count > 21 and state not in ("failed", "conflict")
     assert text.count(f": {state} (request") == (20 if few else count)
     assert (f"and {count - 20:,} more {state}; --output json tells of each" in text) == few
-
-
-def test_how_long_something_takes_is_as_exact_as_people_want_it() -> None:
-    assert [duration_words(seconds) for seconds in (0.4, 99.4, 100, 5999, 6000, 90_000)] == [
-        "0 s", "99 s", "2 min", "100 min", "1.7 h", "25.0 h"
-    ]  # fmt: skip
