@@ -6,19 +6,20 @@ Whatever is raised in between ends this compaction and no other; an interrupt gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from acidlib.engine.attempts import fingerprint, note_of
-from acidlib.engine.backend import Backend, HeldPlace, Hold, Taken
+from acidlib.engine.backend import Backend, HeldPlace, Hold
 from acidlib.engine.flow import Steps as FlowSteps
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.runner import Done, Task
 from acidlib.engine.services import Services
+from acidlib.engine.so_far import MAX_LOCK_TRIES, Job, SoFar, why_so
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask, look_task
 from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
@@ -33,115 +34,23 @@ from acidlib.errors import (
     UnknownOutcomeError,
     UnverifiedError,
 )
-from acidlib.model.names import LONG_MAX, DeltaDir, parse_directory
-from acidlib.model.requests import CompactionType
+from acidlib.model.names import LONG_MAX
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
-from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
+from acidlib.planning.inputs import Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.stripes import part_bytes_on
 from acidlib.planning.undo import digest_of_inputs
 from acidlib.points import Point, passing
 from acidlib.report.log import WARNING
-from acidlib.report.results import CompactionResult, Outcome, Verification
+from acidlib.report.results import CompactionResult, Outcome
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Published, take_back
 from acidlib.storage.store import Stage
-
-MAX_LOCK_TRIES = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One compaction to carry out.
-
-    taken   our request; None plans only (dry run)
-    named   asked for by name in this run: after a conflict it is not left in the queue
-    why     the initiator's reason, where there is one
-    listed  the place as the run has listed it before, where it has
-    """
-
-    target: Target
-    kind: CompactionType
-    taken: Taken | None
-    named: bool
-    why: str | None = None
-    listed: ListedPlace | None = None
-
-    @property
-    def lock_tries(self) -> int:
-        """How often an exclusive lock for two renames was not granted."""
-        return self.taken.request.facts.lock_tries if self.taken is not None else 0
-
 
 Steps = FlowSteps[CompactionResult]
 Made = TypeVar("Made")
 Part = Generator[tuple[Errand, ...], list[Done[Any]], Made]
 """Some of the steps, and what comes of them."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Found:
-    """What is known of a compaction so far: all that its result tells when it ends here."""
-
-    job: Job
-    clock: Callable[[], float]
-    start: float
-    target: Target
-    place: ListedPlace | None = None
-    inputs: CompactionInputs | None = None
-    units: tuple[UnitResult, ...] | None = None
-    published: Published | None = None
-    verification: Verification | None = None
-
-    def result(
-        self,
-        state: Outcome,
-        reason: str,
-        *,
-        units: tuple[UnitResult, ...] | None = None,
-        published: Published | None = None,
-    ) -> CompactionResult:
-        """The result of a compaction that ends like this, now."""
-        target, inputs, listed = self.target, self.inputs, self.place or self.job.listed
-        result = CompactionResult(
-            id=None if self.job.taken is None else self.job.taken.request.id,
-            database=target.database,
-            table=target.table,
-            location=str(target.location),
-            partition=target.partition,
-            type=self.job.kind.label.lower(),
-            state=state,
-            reason=reason,
-            units=units,
-            start_ms=int(self.start * 1000),
-            seconds=self.clock() - self.start,
-            deltas_before=None if listed is None else listed.deltas,
-            verification=self.verification,
-        )
-        if inputs is None:
-            return replace(result, deltas_after=None if result.is_bad else result.deltas_before)
-        directories = () if units is None else filled_directories(inputs, units)
-        visible = directories if published is None else published.directories
-        return replace(
-            result,
-            type=inputs.kind.label.lower(),
-            publication=str(inputs.publication.value) if published is None else published.kind,
-            min_write_id=inputs.min_write_id,
-            max_write_id=inputs.max_write_id,
-            high_water_mark=inputs.high_water_mark,
-            inputs=tuple(entry.path or "original files" for entry in inputs.directories),
-            empty_files=inputs.empty_files,
-            output_directories=visible,
-            deltas_after=None if units is None or listed is None else deltas_after(listed, inputs, visible),
-            bytes_in=sum(file.length for entry in inputs.directories for file in entry.files),
-        )
-
-
-def deltas_after(place: ListedPlace, inputs: CompactionInputs, results: Sequence[str]) -> int:
-    """How many deltas a reader has to merge when results have taken the place of their inputs."""
-    merged = {entry.path for entry in inputs.directories}
-    left = sum(delta.path not in merged for delta in place.state.deltas)
-    return left + sum(isinstance(parse_directory(name, place.generation), DeltaDir) for name in results)
 
 
 class PlaceCompactor:
@@ -164,7 +73,7 @@ class PlaceCompactor:
     def steps(self, job: Job) -> Steps:
         """Carry a job out, or plan it. Closed before its end, it gives its request and its place back."""
         clock = self._services.clock
-        found = _Found(job=job, clock=clock, start=clock(), target=job.target)
+        found = SoFar(job=job, clock=clock, start=clock(), target=job.target)
         if job.taken is None:
             return (yield from self._guarded(self._plan_alone(found), found, None))
         hold = self._backend.hold(job.taken)
@@ -187,7 +96,7 @@ class PlaceCompactor:
 
     # --- the way of one compaction --------------------------------------------------------------------------------
 
-    def _plan_alone(self, found: _Found) -> Steps:
+    def _plan_alone(self, found: SoFar) -> Steps:
         services, target = self._services, found.target
         fs = services.fs(target.location)
         place = found.job.listed or target.listed(list_location(fs, target.location, missing=RefusedError))
@@ -200,9 +109,9 @@ class PlaceCompactor:
         if isinstance(plan, Refusal):
             return found.result(Outcome.REFUSED, plan.reason)
         results = yield from self._made((yield from self._units(plan)), None)
-        return found.result(Outcome.PLANNED, _why(found.job, plan.inputs), units=results)
+        return found.result(Outcome.PLANNED, why_so(found.job, plan.inputs), units=results)
 
-    def _carry_out(self, found: _Found, hold: Hold) -> Steps:
+    def _carry_out(self, found: SoFar, hold: Hold) -> Steps:
         passing(Point.TAKEN)
         held, place = self._held(found, hold)
         found.place = place
@@ -231,10 +140,10 @@ class PlaceCompactor:
             is_hidden = plan.inputs.publication is Publication.COMMIT
             yield from self._verified(found, held, done, plan.inputs.high_water_mark, is_hidden=is_hidden)
         return found.result(
-            Outcome.READY_FOR_CLEANING, _why(found.job, plan.inputs), units=results, published=published
+            Outcome.READY_FOR_CLEANING, why_so(found.job, plan.inputs), units=results, published=published
         )
 
-    def _verified(self, found: _Found, held: HeldPlace, done: Compacted, mark: int, *, is_hidden: bool) -> Part[None]:
+    def _verified(self, found: SoFar, held: HeldPlace, done: Compacted, mark: int, *, is_hidden: bool) -> Part[None]:
         """Compare what stands there with what was there, and only then let it count."""
         try:
             found.verification = yield from self._verifier.compared(done, held.request_id)
@@ -245,7 +154,7 @@ class PlaceCompactor:
             raise
         self._mark(held, done.published, is_hidden=is_hidden)
 
-    def _held(self, found: _Found, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
+    def _held(self, found: SoFar, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
         services, before = self._services, found.job.listed
         services.stores.require_changeable(found.target.location)
@@ -262,7 +171,7 @@ class PlaceCompactor:
             services.progress.note(what, place=target.name)
         return held, target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
-    def _plan(self, found: _Found, place: ListedPlace) -> Prepared | Refusal:
+    def _plan(self, found: SoFar, place: ListedPlace) -> Prepared | Refusal:
         services, job = self._services, found.job
         found.place = place
         limit = services.settings.integer("acidlib.minor.as.major.bytes")
@@ -281,7 +190,7 @@ class PlaceCompactor:
             found.place = None  # it is not for the files alone that there is nothing to do
         return plan
 
-    def _nothing_to_merge(self, found: _Found, held: HeldPlace, refusal: Refusal) -> CompactionResult:
+    def _nothing_to_merge(self, found: SoFar, held: HeldPlace, refusal: Refusal) -> CompactionResult:
         """Something obsolete may be there: then a request to clean only (Hive Worker), unless one waits already."""
         mark = refusal.high_water_mark
         if refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX and held.only_clean(mark):
@@ -377,7 +286,7 @@ class PlaceCompactor:
 
     # --- how it ends ----------------------------------------------------------------------------------------------
 
-    def _guarded(self, steps: Steps, found: _Found, hold: Hold | None) -> Steps:
+    def _guarded(self, steps: Steps, found: SoFar, hold: Hold | None) -> Steps:
         """What is raised on the way becomes the result."""
         try:
             return (yield from steps)
@@ -401,7 +310,7 @@ class PlaceCompactor:
             )
             return found.result(Outcome.FAILED, str(fault))
 
-    def _failed(self, found: _Found, hold: Hold | None, error: AcidError) -> CompactionResult:
+    def _failed(self, found: SoFar, hold: Hold | None, error: AcidError) -> CompactionResult:
         """It failed; or somebody else has the place now, and what he changed there is why."""
         try:
             if hold is not None:
@@ -412,7 +321,7 @@ class PlaceCompactor:
             pass  # the first error is the one to tell
         return found.result(Outcome.FAILED, str(error))
 
-    def _end(self, found: _Found, hold: Hold, result: CompactionResult) -> CompactionResult:
+    def _end(self, found: SoFar, hold: Hold, result: CompactionResult) -> CompactionResult:
         """Tell the queue and give the place back. Nothing here can undo what was published."""
         try:
             note = hold.end(result.state, result.reason, named=found.job.named, note=self._note(found, result.state))
@@ -426,7 +335,7 @@ class PlaceCompactor:
                 return replace(result, reason=f"{result.reason}; then: {error}")
         return result
 
-    def _note(self, found: _Found, state: Outcome) -> str | None:
+    def _note(self, found: SoFar, state: Outcome) -> str | None:
         """What a compaction that was not carried out notes of the place.
 
         A refusal before the place was listed is about the request: it may have been made for another table.
@@ -463,16 +372,3 @@ def _digest(plan: Prepared) -> str:
     """Of what is read, noted with the result."""
     place, outputs = plan.place, [output.path for output in plan.inputs.outputs]
     return digest_of_inputs(place.listing, place.state, place.write_ids, outputs)
-
-
-def _why(job: Job, inputs: CompactionInputs) -> str:
-    """Why this was done, in this way."""
-    changed = inputs.kind is not inputs.requested
-    parts = [job.why] if job.why is not None else []
-    if changed and job.lock_tries >= MAX_LOCK_TRIES:
-        parts.append(
-            f"an exclusive lock for two renames was not granted {MAX_LOCK_TRIES} times, so it is done as a major"
-        )
-    elif changed or not parts:
-        parts.append(inputs.reason)
-    return "; ".join(parts)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from acidlib.engine.backend import Backend, Taken, Waiting
-from acidlib.engine.compact_place import Job
 from acidlib.engine.selection import Budget, Order, PassedOver, Selection, Spending, Unlisted, look_at
 from acidlib.engine.services import Services
+from acidlib.engine.so_far import Job
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.turns import Asked, Turn, Turns
 from acidlib.engine.worker import RunProgress, Worker

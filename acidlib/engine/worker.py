@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from acidlib.engine.backend import Backend
-from acidlib.engine.compact_place import Job, PlaceCompactor, Steps
+from acidlib.engine.compact_place import PlaceCompactor, Steps
 from acidlib.engine.flow import Flow
 from acidlib.engine.services import Progress, Services
+from acidlib.engine.so_far import Job
 from acidlib.model.units import RewriteSettings
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.text import human_bytes
