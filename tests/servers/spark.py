@@ -16,7 +16,7 @@ import pyspark
 
 from servers.errors import ServerError
 from servers.java import SMALL
-from servers.process import POLL_SECONDS, ServerProcess, free_port, listens
+from servers.process import POLL_SECONDS, ServerProcess, free_port, listens, marked_processes
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _CLUSTER = "ACIDLIB_TEST_CLUSTER"
@@ -57,13 +57,7 @@ class SparkCluster:
 
     def processes(self) -> list[int]:
         """All processes of the cluster and of what runs on it, whoever their parents are."""
-        mark = f"{_CLUSTER}={self._directory}".encode()
-        found = []
-        for place in Path("/proc").iterdir():
-            with suppress(OSError):  # it has ended, or is not ours
-                if place.name.isdecimal() and mark in (place / "environ").read_bytes().split(b"\0"):
-                    found.append(int(place.name))
-        return found
+        return marked_processes(f"{_CLUSTER}={self._directory}")
 
     def __enter__(self) -> Self:
         """Starts it and waits until all workers are there. Raises ServerError with the end of a log."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from acidlib.launch.here import tell_starting
+from acidlib.launch.here import assignments, queue_of_yarn, tell_starting
+from acidlib.launch.spark_options import SparkOptions
 
 
 @pytest.mark.parametrize(("is_terminal", "told"), [(True, "starting Spark …\n"), (False, "")])
@@ -15,3 +16,23 @@ def test_the_first_word(monkeypatch: Any, capsys: Any, is_terminal: bool, told: 
     monkeypatch.setattr(os, "isatty", lambda _: is_terminal)
     tell_starting("Spark")
     assert capsys.readouterr() == ("", told)
+
+
+def test_assignments_are_found_among_the_words_of_a_job() -> None:
+    assert assignments(["--set", "a=1", "--x", "--set=b=2", "--setting", "c=3", "--set"]) == ["a=1", "b=2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "queue"),
+    [
+        ("--master yarn --deploy-mode cluster", "nightly"),
+        ("--master yarn --deploy-mode cluster --queue other", ""),
+        ("--master yarn --deploy-mode cluster --conf spark.yarn.queue=other", ""),
+        ("--master yarn", ""),
+        ("--master spark://one:7077 --deploy-mode cluster", ""),
+    ],
+)
+def test_a_queue_of_yarn_is_looked_up_where_a_driver_could_not_choose_it(line: str, queue: str) -> None:
+    """A driver of ours chooses it itself, and what is said to Spark wins."""
+    words = ["--set", "hive.compactor.job.queue=nightly"]
+    assert queue_of_yarn(SparkOptions(tuple(line.split())), words) == queue
