@@ -86,7 +86,7 @@ class Site:
         done = subprocess.run(
             [*map(str, (*line, *words))],
             env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
-            cwd="/", check=False, capture_output=True, text=True, timeout=120,
+            cwd="/", check=False, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         return Ran(status=done.returncode, out=done.stdout, err=done.stderr)
 
@@ -138,8 +138,8 @@ def assert_of_the_archive(site: Site, application: str) -> None:
     assert used, modules
     assert all(any(str(module).startswith(place) for place in used) for module in modules), modules
     assert any(module.parent.name == "rewrite" for module in modules)
-    for container in site.yarn.containers(application):
-        assert str(ROOT) not in (container / "launch_container.sh").read_text().replace(str(SPARK_HOME), "")
+    for script in site.yarn.output(application, "launch_container.sh").values():
+        assert str(ROOT) not in script.replace(str(SPARK_HOME), "")
     shutil.rmtree(site.loaded)
 
 

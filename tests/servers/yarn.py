@@ -104,9 +104,9 @@ class Yarn(Startable):
         """The directories of the containers of an application, which are kept."""
         return sorted(self._directory.glob(f"local/usercache/*/appcache/{application}/container_*"))
 
-    def output(self, application: str, stream: str) -> dict[str, str]:
-        """What each container of an application has written to `stdout` or `stderr`, by its name."""
-        found = sorted(self._directory.glob(f"log/{application}/container_*/{stream}"))
+    def output(self, application: str, name: str) -> dict[str, str]:
+        """A file in the log of each container of an application that has it, such as `stdout`, by its container."""
+        found = sorted(self._directory.glob(f"log/{application}/container_*/{name}"))
         return {path.parent.name: path.read_text() for path in found}
 
     def memory_mb(self) -> int:
