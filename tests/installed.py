@@ -51,11 +51,16 @@ def environment(place: Path, wheel: Path, *, compiled: bool) -> Path:
     return packages / "acidlib"
 
 
-def alone(place: Path, wheel: Path, *extras: str) -> Path:
-    """A new environment with the wheel and all that it depends on, as pip fetches it; its command."""
-    venv.create(place, symlinks=True, with_pip=True)
+def alone(place: Path, wheel: Path, *extras: str, python: Path = Path(sys.executable)) -> Path:
+    """An environment with the wheel and all that it depends on, as pip fetches it; its command.
+
+    python  whose it is
+    """
+    subprocess.run([python, "-m", "venv", place], env=outside(), check=True, capture_output=True)
     words = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    subprocess.run([*words, f"{wheel}[{','.join(extras)}]"], env=outside(), check=True, capture_output=True)
+    wanted = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
+    done = subprocess.run([*words, wanted], env=outside(), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     return place / "bin" / "acidlib"
 
 

@@ -21,6 +21,8 @@ from acidlib.report import results
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
+    "airflow": {"--conn-host", "--conn-type"},
+    "docker": {"--file", "--tag"},
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
         *("--packages", "--jars", "--archives", "--driver-java-options"),
