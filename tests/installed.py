@@ -51,6 +51,27 @@ def environment(place: Path, wheel: Path, *, compiled: bool) -> Path:
     return packages / "acidlib"
 
 
+def alone(place: Path, wheel: Path, *extras: str, python: Path = Path(sys.executable)) -> Path:
+    """An environment with the wheel and all that it depends on, as pip fetches it; its command.
+
+    python  whose it is
+    """
+    subprocess.run([python, "-m", "venv", place], env=outside(), check=True, capture_output=True)
+    words = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    wanted = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
+    done = subprocess.run([*words, wanted], env=outside(), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return place / "bin" / "acidlib"
+
+
+def packed(command: Path, archive: Path) -> Path:
+    """The archive that an installation makes of itself."""
+    done = subprocess.run([command, "pack", archive], env=outside(), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"--archives {archive}#environment" in done.stdout
+    return archive
+
+
 def outside(**more: str) -> dict[str, str]:
     """Variables of somebody who knows nothing of the checkout."""
     ours = ("PYTHON", "PYSPARK_", "SPARK_", "NUMBA_", "XDG_", "ACIDLIB_", "VIRTUAL_ENV")

@@ -28,6 +28,12 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
 
+SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
+"""Where a driver that YARN started finds what was in HADOOP_CONF_DIR and YARN_CONF_DIR of spark-submit.
+
+Source: Spark `org.apache.spark.deploy.yarn.Client` (LOCALIZED_CONF_DIR, LOCALIZED_HADOOP_CONF_DIR).
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
@@ -135,14 +141,12 @@ def read_environment(
 
     metastore  as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
 
-    Raises `RefusedError` where `ACIDLIB_CONF_DIR` is no directory: settings that are meant must not be missed.
+    Raises as `read_settings` does.
     """
-    own_dir = _path_of("ACIDLIB_CONF_DIR")
-    if own_dir is not None and not own_dir.is_dir():
-        raise RefusedError(f"Cannot read settings from {own_dir}: because ACIDLIB_CONF_DIR names no directory there")
+    settings, warnings = read_settings(assignments)
     conf_dir, hadoop_dir = _path_of("HIVE_CONF_DIR"), _path_of("HADOOP_CONF_DIR")
-    toml = conf_file("acidlib.toml", os.environ)
-    settings, warnings = load_settings(conf_dir=conf_dir, toml=toml, assignments=assignments)
+    if hadoop_dir is None and is_placed and SHIPPED_BY_YARN.is_dir():
+        hadoop_dir = SHIPPED_BY_YARN
     site = {} if conf_dir is None else site_values(conf_dir)
     return Environment(
         settings=settings,
@@ -157,6 +161,18 @@ def read_environment(
         output=output,
         warnings=warnings,
     )
+
+
+def read_settings(assignments: Sequence[str]) -> tuple[Settings, tuple[str, ...]]:
+    """The settings of a run and the warnings about them, from what variables lead to and the texts of `--set`.
+
+    Raises `RefusedError` where `ACIDLIB_CONF_DIR` is no directory: settings that are meant must not be missed.
+    """
+    own_dir = _path_of("ACIDLIB_CONF_DIR")
+    if own_dir is not None and not own_dir.is_dir():
+        raise RefusedError(f"Cannot read settings from {own_dir}: because ACIDLIB_CONF_DIR names no directory there")
+    toml = conf_file("acidlib.toml", os.environ)
+    return load_settings(conf_dir=_path_of("HIVE_CONF_DIR"), toml=toml, assignments=assignments)
 
 
 def _default_queue_url() -> str:

@@ -58,8 +58,18 @@ class Size(click.ParamType[int]):
             self.fail(f"{value!r} is not a size such as 1024, 256m or 1g", param, ctx)
 
 
+def _not_here(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """What starts Spark has already done it, or nobody has."""
+    del context, option
+    if value is not None:
+        raise click.UsageError(
+            "--log-file is for acidlib and ./spark-submit.sh, for it takes what Spark writes as well; of plain "
+            "spark-submit redirect the output"
+        )
+
+
 def common_options(function: _Command) -> _Command:
-    """--metastore-uri, --queue-url, --set, --output, --log-format, --debug; passes `environment`.
+    """--metastore-uri, --queue-url, --set, --output, --log-format, --log-file, --debug; passes `environment`.
 
     Stands above all other options.
     """
@@ -85,6 +95,13 @@ def common_options(function: _Command) -> _Command:
         show_default=True,
         envvar="ACIDLIB_LOG_FORMAT",
         help="Lines on standard error: words; full, with time, level, run and place; json. auto: words on a terminal.",
+    )
+    @click.option(
+        "--log-file",
+        metavar="FILE",
+        expose_value=False,
+        callback=_not_here,
+        help="All output is appended there; standard error has only problems, a line for each.",
     )
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
     @functools.wraps(function)

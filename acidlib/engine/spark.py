@@ -10,14 +10,16 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import Any
 
 from pyspark import SparkConf, SparkContext, TaskContext
 
+from acidlib.engine.placed import other_queue
 from acidlib.engine.runner import Application, Done, Task, attempt
-from acidlib.errors import RetryError
+from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT
 from acidlib.planning.batches import SMALL_BYTES
 
@@ -32,10 +34,14 @@ _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Set for the driver by spark-submit."""
 _HADOOP = "spark.hadoop."
-_PROXY = "spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.param.PROXY_URI_BASES"
-"""Set by YARN: where it shows the application."""
+_PROXIES = tuple(
+    f"spark.{name}.AmIpFilter.param.PROXY_URI_BASES"
+    for name in ("org.apache.spark.deploy.yarn", "org.apache.hadoop.yarn.server.webproxy.amfilter")
+)
+"""Set on YARN: where it shows the application, by Spark 4 and by Spark 3."""
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _PATH = "spark.executorEnv.PYTHONPATH"
+_YARN_QUEUE = "spark.yarn.queue"
 
 
 class SparkRunner:
@@ -146,7 +152,8 @@ def _first_line(error: Exception) -> str:
 
 def _tracking_url(context: SparkContext) -> str | None:
     """Where the application can be looked at: by the proxy of YARN where there is one, else on the driver."""
-    return context.getConf().get(_PROXY, context.uiWebUrl)
+    conf = context.getConf()
+    return next((url for name in _PROXIES if (url := conf.get(name))), context.uiWebUrl)
 
 
 def hadoop_properties() -> dict[str, str]:
@@ -184,7 +191,8 @@ def hadoop_in_jvm() -> tuple[Any, Any]:
 class SparkSession:
     """A Spark context for one run of a job, started when something has to run on it.
 
-    So what cannot be done is refused before that. Options and defaults of spark-submit win over `conf`.
+    So what cannot be done is refused before that. Options and defaults of spark-submit win over `conf`. Raises
+    `RefusedError` for a queue of YARN in `conf` that comes too late, as YARN has started this driver already.
     """
 
     def __init__(self, *, name: str, conf: dict[str, str]) -> None:
@@ -192,6 +200,14 @@ class SparkSession:
         if submitted:
             SparkContext._ensure_initialized()  # or the configuration knows nothing of spark-submit's
         self._conf = SparkConf().setAppName(name)
+        queue = conf.get(_YARN_QUEUE)
+        if (
+            queue
+            and driver_is_placed()
+            and self._conf.get("spark.master") == "yarn"
+            and not self._conf.contains(_YARN_QUEUE)
+        ):
+            raise RefusedError(other_queue(queue))
         for key, value in conf.items():
             if not submitted or not self._conf.contains(key):
                 self._conf.set(key, value)
@@ -229,4 +245,6 @@ class SparkSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.context is not None:
+            # YARN may have told its proxy a moment after the context was there
+            self.application = replace(self.application, tracking_url=_tracking_url(self.context))
             self.context.stop()

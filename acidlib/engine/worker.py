@@ -15,6 +15,8 @@ from acidlib.engine.flow import Flow
 from acidlib.engine.services import Progress, Services
 from acidlib.engine.so_far import Job
 from acidlib.model.units import RewriteSettings
+from acidlib.planning.enough import REFUSED_MESSAGE
+from acidlib.report.log import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.text import human_bytes
 
@@ -111,6 +113,14 @@ class EndedLately:
         return len(self._ends)
 
 
+def _level(result: CompactionResult) -> str:
+    """Whether somebody should look at it; that there is nothing to do is no trouble."""
+    if result.state is Outcome.FAILED:
+        return ERROR
+    is_refused = result.state is Outcome.REFUSED and not result.reason.startswith(REFUSED_MESSAGE)
+    return WARNING if is_refused or result.state is Outcome.CONFLICT else INFO
+
+
 class RunProgress:
     """Shows the figures of a run as its results come.
 
@@ -127,7 +137,7 @@ class RunProgress:
         self._done += 1
         self._bad += result.state in (Outcome.FAILED, Outcome.CONFLICT)
         self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
-        self._progress.note(f"{result.state.value}, {result.reason}", place=result.name)
+        self._progress.note(f"{result.state.value}, {result.reason}", level=_level(result), place=result.name)
         self.show()
 
     def show(self) -> None:

@@ -16,6 +16,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation
 from acidlib.report.decision_text import CleanerText
 from acidlib.report.decisions import CleaningResult, CleaningTotals
+from acidlib.report.log import ERROR
 from acidlib.report.run_report import RunReport
 
 
@@ -94,7 +95,13 @@ def main(
         open_cleaning(environment, found, options) as cleaning,
     ):
         totals, report = _report(environment, found, dry_run=dry_run)
-        run_cleaner(found, cleaning, options, report.add)
+
+        def tell(result: CleaningResult) -> None:
+            if result.is_bad:
+                found.progress.note(f"{result.state}, {result.reason}", level=ERROR, place=result.name)
+            report.add(result)
+
+        run_cleaner(found, cleaning, options, tell)
         place = selection.location
         absent = not totals.states and place is not None and not found.fs(place).exists(str(place))
     # it may have been dropped, or its name be wrong

@@ -11,6 +11,7 @@ from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
 from acidlib.report.decision_text import InitiatorText
 from acidlib.report.decisions import InitiatorResult, InitiatorTotals
+from acidlib.report.log import ERROR
 
 
 @click.command("initiator", cls=JobCommand, help="Look at all tables and queue what is over Hive's thresholds.")
@@ -41,6 +42,12 @@ def main(
             totals=totals,
             text=InitiatorText(totals),
         )
-        notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=report.add)
+
+        def tell(result: InitiatorResult) -> None:
+            if result.failed:
+                found.progress.note(result.reason, level=ERROR, place=result.name)
+            report.add(result)
+
+        notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=tell)
     print_report(environment, report, notes)
     raise SystemExit(totals.exit_status())

@@ -17,9 +17,10 @@ import click
 from acidlib import __version__
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.engine.streams import tell_starting
-from acidlib.errors import AcidError, RefusedError
+from acidlib.errors import AcidError, RefusedError, UsageError
 from acidlib.jobs.table import JOBS, MASTER, Job, job_named
-from acidlib.launch.here import installation, spark_options, start
+from acidlib.launch.here import installation, queue_of_yarn, spark_options, start
+from acidlib.launch.logged import log_file, run_logged
 from acidlib.launch.spark_options import DEPLOY_MODE, split_words
 from acidlib.launch.submission import submission
 from acidlib.report.results import EXIT_NOT_DONE
@@ -30,6 +31,9 @@ ENTRY = Path(__file__).resolve().parent / "entry" / "acidlib_job.py"
 _USAGE = "[OPTIONS OF SPARK-SUBMIT] COMMAND [OPTIONS]"
 _OURS = ("--help", "--version")
 """Before a command these are not handed to spark-submit."""
+_AGAIN = "from acidlib.launch.command import main; main()"
+"""This command, in a process whose output goes to a file."""
+_EXIT_USAGE = 2
 _SHELL = "pyspark-shell"
 """What PySpark wants spark-submit to start when it is not started by it."""
 
@@ -110,7 +114,8 @@ def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> N
     if job.is_submitted:
         if options.driver_is_placed:
             check_words(job.load(), name, words)
-        start(submission(options, [str(ENTRY), job.name, *words], here, os.environ))
+        queue = queue_of_yarn(options, words)
+        start(submission(options, [str(ENTRY), job.name, *words], here, os.environ, queue=queue))
     inside = submission(options, [_SHELL], here, os.environ)
     os.environ.update(inside.environment)
     os.environ |= {"PYSPARK_SUBMIT_ARGS": shlex.join(inside.command[1:]), MASTER: options.master}
@@ -148,7 +153,10 @@ def group() -> None:
 def main() -> None:
     """The command line of this process; exit status 1 where Spark cannot be started."""
     try:
-        group.main(prog_name=group.name)
+        words, path = log_file(sys.argv[1:])
+        if path is not None:
+            sys.exit(run_logged([sys.executable, "-P", "-c", _AGAIN, *words], path))
+        group.main(words, prog_name=group.name)
     except AcidError as error:
         click.echo(f"error: {one_line(str(error))}", err=True)
-        sys.exit(EXIT_NOT_DONE)
+        sys.exit(_EXIT_USAGE if isinstance(error, UsageError) else EXIT_NOT_DONE)

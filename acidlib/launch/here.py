@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +16,8 @@ from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT, conf_file
 from acidlib.launch.spark_options import PROPERTIES_FILE, SparkOptions, read_properties
 from acidlib.launch.submission import Installation, Submission
+
+_SET = "--set"
 
 
 def installation(environment: Mapping[str, str]) -> Installation:
@@ -52,6 +55,25 @@ def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> Spark
     except OSError as error:
         raise RetryError(f"Cannot read {path}: because the operating system said: {error.strerror}") from error
     return SparkOptions(tuple(words), read_properties(text))
+
+
+def queue_of_yarn(spark: SparkOptions, words: Sequence[str]) -> str:
+    """What `hive.compactor.job.queue` says to a run whose driver cannot choose its queue any more; else empty.
+
+    words  of the job. Raises `RefusedError` where its settings cannot be read.
+    """
+    if not spark.leaves_queue_to_yarn:
+        return ""
+    from acidlib.engine.environment import read_settings  # much is loaded with it
+
+    return read_settings(assignments(words))[0].text("hive.compactor.job.queue")
+
+
+def assignments(words: Sequence[str]) -> list[str]:
+    """The texts of `--set` among the words of a job."""
+    behind = [following for word, following in pairwise([*words, ""]) if word == _SET]
+    behind += [word.partition("=")[2] for word in words if word.startswith(f"{_SET}=")]
+    return [text for text in behind if text]
 
 
 def start(submission: Submission) -> NoReturn:

@@ -10,6 +10,7 @@ MASTER, DEPLOY_MODE, ARCHIVES, PROPERTIES_FILE = "--master", "--deploy-mode", "-
 PYTHON, DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 ENVIRONMENT = "environment"
 """What the archive of `acidlib pack` is called where it is unpacked."""
+QUEUE, YARN_QUEUE = "--queue", "spark.yarn.queue"
 _CONF = ("--conf", "-c")
 # all others have a value behind them (org.apache.spark.launcher.SparkSubmitOptionParser)
 _SWITCHES = frozenset(("--supervise", "--verbose", "-v", "--usage-error", "--help", "-h", "--version"))
@@ -47,6 +48,12 @@ class SparkOptions:
     def driver_is_placed(self) -> bool:
         """Whether Spark chooses the machine of the driver (`--deploy-mode cluster`)."""
         return self._value(DEPLOY_MODE, "spark.submit.deployMode") == "cluster"
+
+    @property
+    def leaves_queue_to_yarn(self) -> bool:
+        """Whether YARN starts the driver, in a queue that nobody names here."""
+        on_yarn = self.master.startswith("yarn") and self.driver_is_placed
+        return on_yarn and not self._value(QUEUE, YARN_QUEUE)
 
     @property
     def archives(self) -> tuple[str, ...]:

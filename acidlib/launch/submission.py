@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acidlib.launch.spark_options import DRIVER_PYTHON, ENVIRONMENT, PYTHON, SparkOptions
+from acidlib.launch.spark_options import DRIVER_PYTHON, ENVIRONMENT, PYTHON, QUEUE, SparkOptions
 
 _EXECUTORS, _DRIVER, _PATH, _ADDRESS = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP"
 
@@ -37,12 +37,13 @@ class Submission:
 
 
 def submission(
-    spark: SparkOptions, words: Sequence[str], here: Installation, environment: Mapping[str, str]
+    spark: SparkOptions, words: Sequence[str], here: Installation, environment: Mapping[str, str], *, queue: str = ""
 ) -> Submission:
     """How spark-submit is called.
 
     words        the file that it runs, and what stands behind that
     environment  of the caller; what it says of Spark and Python wins
+    queue        of YARN, for a driver that it starts and for which nobody names one; empty: that of YARN's choice
     """
     stated = dict(environment)
     java: list[str] = []
@@ -65,6 +66,8 @@ def submission(
         stated[_EXECUTORS] = stated.get(_EXECUTORS) or str(here.python)
         if not spark.driver_is_placed:
             stated[_DRIVER] = stated.get(_DRIVER) or str(here.python)
+    if queue:
+        options += [QUEUE, queue]
     if here.checkout is not None:
         stated = _with_path(stated, str(here.checkout), first=not spark.archives)
     program = str(Path(stated["SPARK_HOME"], "bin", "spark-submit"))

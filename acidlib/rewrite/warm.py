@@ -13,7 +13,10 @@ from acidlib.errors import DefectError
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.column import Column, Dictionary
 from acidlib.orc.conversion import convert
+from acidlib.orc.dictionary import canonical
 from acidlib.orc.encode import EncodingOptions, encode_column
+from acidlib.orc.kernels.group_stats import entry_groups
+from acidlib.orc.kernels.ints_decode import decode_ints
 from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.source import ByteSource
@@ -22,7 +25,7 @@ from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import ORC_517, read_tail
 from acidlib.orc.transform import as_direct, concat_columns, filter_column
 from acidlib.orc.writer import FileOptions, OrcWriter
-from acidlib.rewrite.keys import Keys
+from acidlib.rewrite.keys import Keys, event_order, gather
 from acidlib.rewrite.recode import group_bounds
 
 _ROWS = 1000
@@ -105,10 +108,14 @@ def main() -> None:
         _compare(node, before, after)
         filter_column(concat_columns([after, before]), np.concatenate((keep, keep)))
     _convert()
+    _others()
     keys = Keys.sequence(1, 536870912, 0, _ROWS)
     if not keys.ascending() or int(np.count_nonzero(keys.matches(keys.select(keep)))) != int(keep.sum()):
         raise DefectError("Cannot use the compiled kernels: because a search of keys went wrong")
     keys.between((1, 536870912, 5), (1, 536870912, 9))
+    order = event_order(keys, np.ones(_ROWS, np.int64))
+    if not np.array_equal(gather(keys.row_ids, order), keys.row_ids):
+        raise DefectError("Cannot use the compiled kernels: because delete events were not left in their order")
 
 
 def _convert() -> None:
@@ -121,6 +128,17 @@ def _convert() -> None:
     if before.values is None or texts.decode() != "".join(map(str, before.values.tolist())):
         raise DefectError("Cannot use the compiled kernels: because numbers are not written as they are")
     convert(_column(decimal, 1), wider, decimal)
+
+
+def _others() -> None:
+    """What a file made here does not need: a dictionary in its order, integers as the first writers had them."""
+    texts = Dictionary(offsets=np.arange(3), data=np.array([1, 2], np.uint8))
+    column = Column(kind=Kind.STRING, slots=_ROWS, values=np.arange(_ROWS) % 2, dictionary=texts)
+    assert column.values is not None
+    entry_groups(column.values, texts.offsets, texts.data, np.array([0, _ROWS]))
+    one = decode_ints(np.array([0xFF, 2], np.uint8), 1, signed=True, version=1)
+    if canonical(column).dictionary is not texts or one.tolist() != [1]:
+        raise DefectError("Cannot use the compiled kernels: because a dictionary or integers went wrong")
 
 
 def _node(column: int, kind: Kind) -> TypeNode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,8 +16,8 @@ from long_runs import LONG
 from integration.harness import ROOT, SMALL_SPARK, fixture, visible
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not LONG, reason="Airflow is installed in a long run only")]
-AIRFLOW = ROOT / ".servers" / "airflow"
-WANTED = ("apache-airflow>=3,<4", "apache-airflow-providers-standard")
+AIRFLOW = ROOT / ".servers" / "airflow-spark"
+WANTED = ("apache-airflow>=3,<4", "apache-airflow-providers-standard", "apache-airflow-providers-apache-spark")
 DAGS = ROOT / "docs" / "airflow"
 
 
@@ -79,3 +80,27 @@ def test_a_backfill(airflow: Path, tmp_path: Path, day: str, is_there: bool) -> 
     assert told.count("Command exited with return code 0") == 1
     compacted = {place.name for place in table.iterdir() if visible(place) != visible(before / place.name)}
     assert compacted == ({f"ds={day}"} if is_there else set())
+
+
+def test_a_spark_connection(airflow: Path, tmp_path: Path) -> None:
+    """All that the document names: the connection, and a spark-submit on the PATH of Airflow's workers."""
+    table = fixture("hive3/b_part", tmp_path / "default.db" / "part")
+    for place in table.iterdir():
+        place.rename(place.with_name(place.name.replace("dt=2024", "ds=2026")))
+    before = shutil.copytree(table, tmp_path / "before")
+    rows = {place.name: merge.read(place) for place in table.iterdir()}
+    told = run(
+        airflow,
+        tmp_path,
+        *("acidlib_spark_submit", "2026-01-02"),
+        AIRFLOW_CONN_SPARK_DEFAULT=json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        ACIDLIB_PYTHON=sys.executable,
+        ACIDLIB_PACKAGES=str(ROOT),
+        PYTHONPATH=str(ROOT),
+        ACIDLIB_BACKFILL=f"--location {table} --all-committed",
+    )
+    assert "local[2]" in told
+    compacted = {place.name for place in table.iterdir() if visible(place) != visible(before / place.name)}
+    assert compacted == {"ds=2026-01-02"}
+    assert {place.name: merge.read(place) for place in table.iterdir()} == rows

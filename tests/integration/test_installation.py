@@ -30,6 +30,15 @@ OTHER_USER = (
 )  # fmt: skip
 ONE_KERNEL = "from acidlib.orc.kernels.jit import bit_length; assert bit_length(5) == 3"
 EVERY_KERNEL = "from acidlib.rewrite.warm import main; main()"
+# each kernel as its compiled forms are called
+NAMES_OF_KERNELS = """
+import sys
+import acidlib.rewrite.warm
+from numba.core.dispatcher import Dispatcher
+modules = [module for name, module in list(sys.modules.items()) if name.startswith("acidlib.")]
+found = [one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)]
+print(*{f"{one.__module__.rpartition('.')[2]}.{one.__qualname__}" for one in found})
+"""
 COMPACTION = """
 from integration.harness import COMMANDS, IN_PROCESS
 COMMANDS["{job}"].main([{options}, "--output", "json"], standalone_mode=False, obj=IN_PROCESS)
@@ -169,6 +178,13 @@ def test_the_command_of_another_user(built: Built, installation: Installation, w
 @pytest.mark.parametrize("home", [NOWHERE, {"HOME": ""}], ids=["no home", "an empty one"])
 def test_another_user_compiles_nothing(installation: Installation, work: Path, home: dict[str, str]) -> None:
     assert installation.use(EVERY_KERNEL, work, **home) == Used(0, "", "")
+
+
+def test_every_kernel_is_compiled_ahead(installation: Installation, work: Path) -> None:
+    compiled = (installation.path / "acidlib/orc/kernels/__pycache__").glob("*.nbc")
+    names = installation.use(NAMES_OF_KERNELS, work, **NOWHERE).out.split()
+    assert len(names) > 50
+    assert set(names) - {path.name.rpartition("-")[0] for path in compiled} == set()
 
 
 @pytest.mark.parametrize("job", ["major_compact", "minor_compact"])

@@ -17,7 +17,7 @@ from typing import Any
 import pyorc
 import pytest
 from hdfs_tables import downloaded, uploaded
-from installed import build, environment, outside
+from installed import build, environment, outside, packed
 from judges import merge
 from long_runs import amount
 from servers.hdfs import Hdfs
@@ -125,11 +125,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The command of an installation, and the archive that it makes of itself."""
     place = tmp_path_factory.mktemp("installed")
     environment(place / "environment", build(place)[1], compiled=True)
-    command, packed = place / "environment" / "bin" / "acidlib", place / "packed.tar.gz"
-    done = subprocess.run([command, "pack", packed], env=outside(), check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"--archives {packed}#environment" in done.stdout
-    return command, packed
+    command = place / "environment" / "bin" / "acidlib"
+    return command, packed(command, place / "packed.tar.gz")
 
 
 def test_partitions_on_hdfs_by_an_archive(
@@ -142,9 +139,17 @@ def test_partitions_on_hdfs_by_an_archive(
     part = fixture("hive4/part_table", tmp_path / "before/part")
     rows = {place.relative_to(part): merge.read(place, generation=4) for place in part.glob("*/*")}
     table, applications = uploaded(hdfs, part, "part"), cluster.applications()
-    command, packed = archive
+    command, packed_environment = archive
     no_path = ("--conf", "spark.executorEnv.PYTHONPATH=")
-    words = (command, "--master", cluster.url, *no_path, "--archives", f"{packed}#environment", "major-compact")
+    words = (
+        command,
+        "--master",
+        cluster.url,
+        *no_path,
+        "--archives",
+        f"{packed_environment}#environment",
+        "major-compact",
+    )
     variables = {"SPARK_CONF_DIR": spark_conf, "SPARK_LOCAL_IP": "127.0.0.1", "HADOOP_CONF_DIR": str(hdfs.conf_dir)}
     process = subprocess.run(
         [*words, *NAMED, str(table), "--output", "json"],

@@ -11,6 +11,7 @@ from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.postgres import Postgres
+from servers.yarn import Yarn
 
 
 class Servers:
@@ -85,6 +86,13 @@ class Servers:
     def hdfs(self, *, data_nodes: int = 2, properties: Mapping[str, str] | None = None) -> Hdfs:
         """Starts a cluster of HDFS (see ``Hdfs``). Raises ServerError."""
         cluster = Hdfs(self._new_directory("hdfs"), data_nodes=data_nodes, properties=properties)
+        self._stack.callback(cluster.stop)
+        cluster.start()
+        return cluster
+
+    def yarn(self, hdfs: Hdfs) -> Yarn:
+        """Starts YARN on a cluster of HDFS (see ``Yarn``). Raises ServerError."""
+        cluster = Yarn(self._new_directory("yarn"), hdfs.configuration)
         self._stack.callback(cluster.stop)
         cluster.start()
         return cluster

@@ -16,7 +16,7 @@ import pyspark
 
 from servers.errors import ServerError
 from servers.java import SMALL
-from servers.process import POLL_SECONDS, ServerProcess, free_port, listens
+from servers.process import POLL_SECONDS, ServerProcess, free_port, listens, marked_processes
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _CLUSTER = "ACIDLIB_TEST_CLUSTER"
@@ -28,8 +28,9 @@ _END_SECONDS = 30.0
 class SparkCluster:
     """A master and workers of one core. Speculation takes another host, so worker N listens on 127.0.0.N."""
 
-    def __init__(self, directory: Path, *, workers: int) -> None:
+    def __init__(self, directory: Path, *, workers: int, spark_home: Path = SPARK_HOME) -> None:
         """Starts nothing yet; ``directory`` is its own and gets the logs, and the files of applications."""
+        self._spark_home = spark_home
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         self._directory = directory
@@ -57,13 +58,7 @@ class SparkCluster:
 
     def processes(self) -> list[int]:
         """All processes of the cluster and of what runs on it, whoever their parents are."""
-        mark = f"{_CLUSTER}={self._directory}".encode()
-        found = []
-        for place in Path("/proc").iterdir():
-            with suppress(OSError):  # it has ended, or is not ours
-                if place.name.isdecimal() and mark in (place / "environ").read_bytes().split(b"\0"):
-                    found.append(int(place.name))
-        return found
+        return marked_processes(f"{_CLUSTER}={self._directory}")
 
     def __enter__(self) -> Self:
         """Starts it and waits until all workers are there. Raises ServerError with the end of a log."""
@@ -115,7 +110,7 @@ class SparkCluster:
         return ServerProcess(
             f"Spark's {name}",
             command=[
-                *(str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"),
+                *(str(self._spark_home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"),
                 *("--host", host, "--webui-port", "0", *options),
             ],
             log=self._log(name),
@@ -124,7 +119,7 @@ class SparkCluster:
             environment={key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
             | {
                 _CLUSTER: str(self._directory),
-                "SPARK_HOME": str(SPARK_HOME),
+                "SPARK_HOME": str(self._spark_home),
                 "SPARK_CONF_DIR": str(self._directory),
                 "SPARK_LOCAL_DIRS": str(self._directory / "local"),
                 "SPARK_LOCAL_IP": host,

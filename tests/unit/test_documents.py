@@ -13,6 +13,7 @@ import pytest
 from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
 from acidlib.jobs import table
 from acidlib.jobs.table import job_named
+from acidlib.launch.logged import log_file
 from acidlib.launch.spark_options import split_words
 from acidlib.planning import orc_settings
 from acidlib.report import results
@@ -20,6 +21,8 @@ from acidlib.report import results
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
+    "airflow": {"--conn-host", "--conn-type"},
+    "docker": {"--file", "--tag"},
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
         *("--packages", "--jars", "--archives", "--driver-java-options"),
@@ -163,7 +166,7 @@ def test_the_readme_begins_with_the_two_commands_of_a_new_user() -> None:
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if list(commands(path))], ids=in_checkout)
 def test_the_examples_are_understood(document: Path) -> None:
     for job, words in commands(document):
-        JOBS[job].make_context(job, words).close()
+        JOBS[job].make_context(job, log_file(words)[0]).close()
 
 
 def test_properties_of_tables_and_exit_statuses_are_described() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkConf
 
 from acidlib.engine import spark
+from acidlib.engine.placed import other_queue
 from acidlib.engine.spark import SparkSession
+from acidlib.errors import RefusedError
 
 PATH = "spark.executorEnv.PYTHONPATH"
 
@@ -30,3 +33,44 @@ def test_executors_find_a_checkout_but_never_before_an_archive(
     # what another test of this process has started with is in its JVM
     monkeypatch.setattr(spark, "SparkConf", lambda: SparkConf(loadDefaults=False))
     assert SparkSession(name="n", conf=stated)._conf.get(PATH) == path
+
+
+@pytest.mark.parametrize(
+    ("placed", "submitted", "refused"),
+    [
+        (True, {"spark.master": "yarn"}, True),
+        (True, {"spark.master": "yarn", "spark.yarn.queue": "other"}, False),
+        (True, {"spark.master": "k8s://one"}, False),
+        (False, {"spark.master": "yarn"}, False),
+    ],
+)
+def test_a_queue_that_comes_too_late_is_refused(
+    monkeypatch: pytest.MonkeyPatch, placed: bool, submitted: dict[str, str], refused: bool
+) -> None:
+    stated = SparkConf(loadDefaults=False).setAll(list(submitted.items()))
+    monkeypatch.setattr(spark, "SparkConf", lambda: stated)
+    monkeypatch.setattr(spark, "driver_is_placed", lambda: placed)
+    if refused:
+        with pytest.raises(RefusedError) as error:
+            SparkSession(name="n", conf={"spark.yarn.queue": "nightly"})
+        assert str(error.value) == other_queue("nightly")
+    else:
+        SparkSession(name="n", conf={"spark.yarn.queue": "nightly"})
+
+
+@pytest.mark.parametrize(
+    ("stated", "url"),
+    [
+        ({}, "http://driver:4040"),
+        ({"spark.org.apache.spark.deploy.yarn.AmIpFilter.param.PROXY_URI_BASES": "http://p/4"}, "http://p/4"),
+        (
+            {"spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.param.PROXY_URI_BASES": "http://p/3"},
+            "http://p/3",
+        ),
+    ],
+)
+def test_an_application_is_shown_by_the_proxy_of_yarn(stated: dict[str, str], url: str) -> None:
+    """The names are those that Spark 4.3.0 and Spark 3.5 set; the driver's own page is open as long as it runs."""
+    conf = SparkConf(loadDefaults=False).setAll(list(stated.items()))
+    context = SimpleNamespace(getConf=lambda: conf, uiWebUrl="http://driver:4040")
+    assert spark._tracking_url(context) == url  # type: ignore[arg-type]

@@ -7,6 +7,8 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
@@ -16,7 +18,7 @@ from acidlib.documents import ROOT
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import RefusedError
 from acidlib.jobs.table import JOBS, MASTER
-from acidlib.launch import command
+from acidlib.launch import __main__, command
 from acidlib.launch.submission import Submission
 
 ALONE = ("major-compact", "--location", "/t", "--all-committed")
@@ -132,3 +134,25 @@ def test_show_with_a_place_shows_the_place(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(command, "run", lambda job, *, words, **_: click.echo(f"{job.module} {words}"))
     assert called("show", "/t", "--all-committed").output == "show_place ['/t', '--all-committed']\n"
     assert called("show", "--blockers").output == "show_compactions ['--blockers']\n"
+
+
+@pytest.mark.parametrize(("module", "again"), [(command, command._AGAIN), (__main__, "acidlib.launch")])
+def test_a_run_with_a_log_is_one_of_the_same_words_without_it(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, again: str
+) -> None:
+    called: list[tuple[list[str], Path]] = []
+
+    def logged(words: list[str], path: Path) -> int:
+        called.append((words, path))
+        return 3
+
+    monkeypatch.setattr(module, "run_logged", logged)
+    words = ["--master", "yarn", "cleaner", "--log-file", "/log", "--trash"]
+    monkeypatch.setattr(sys, "argv", ["acidlib", *words])
+    with pytest.raises(SystemExit) as end:
+        module.main(*([] if module is command else [words]))
+    assert end.value.code == 3
+    ((found, path),) = called
+    assert (found[0], path) == (sys.executable, Path("/log"))
+    assert again in found
+    assert found[-4:] == ["--master", "yarn", "cleaner", "--trash"]

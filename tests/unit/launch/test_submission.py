@@ -80,3 +80,11 @@ def test_executors_have_the_python_of_the_archive_and_the_driver_its_own() -> No
 def test_a_checkout_stands_first_but_never_before_an_archive(line: str, before: str, after: str) -> None:
     assert submitted(line, CHECKOUT, PYTHONPATH=before).environment.get("PYTHONPATH", "") == after
     assert submitted(line, INSTALLED, PYTHONPATH=before).environment["PYTHONPATH"] == before
+
+
+def test_a_driver_is_started_in_the_queue_of_yarn_that_settings_name() -> None:
+    words = SparkOptions(("--master", "yarn", "--deploy-mode", "cluster"))
+    assert "--queue" not in submission(words, ["job.py"], INSTALLED, {}).command
+    command = submission(words, ["job.py"], INSTALLED, {}, queue="nightly").command
+    assert command[command.index("--queue") + 1] == "nightly"
+    assert command.index("--queue") < command.index("job.py")

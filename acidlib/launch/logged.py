@@ -1,0 +1,75 @@
+"""A run whose output goes to a file, for cron: on standard error are its problems alone, a line for each."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+from acidlib.errors import RetryError, UsageError
+
+OPTION = "--log-file"
+# as acidlib.report.log writes them in each of its formats, and click what is wrong with a command line
+_PROBLEM = re.compile(rb'\S+Z (WARNING|ERROR) |warning: |error: |Error: |\{"time": "[^"]*", "level": "(warning|error)"')
+_END_SECONDS = 10.0
+"""For so long the last lines are waited for, when others may still hold the stream."""
+
+
+def log_file(words: Sequence[str]) -> tuple[list[str], Path | None]:
+    """The words without the option, and the file that it names. UsageError where it names none."""
+    rest: list[str] = []
+    found = None
+    given = iter(words)
+    for word in given:
+        if word == OPTION or word.startswith(f"{OPTION}="):
+            found = word.partition("=")[2] or next(given, "")
+            if not found:
+                raise UsageError(f"{OPTION} needs the name of a file")
+        else:
+            rest.append(word)
+    return rest, None if found is None else Path(found)
+
+
+def run_logged(command: Sequence[str], path: Path) -> int:
+    """Run a command, append all that it writes to a file, and tell its problems here; its exit status.
+
+    Where it fails and has told no problem in a line of its own, one is told. RetryError for a file that cannot be
+    written.
+    """
+    try:
+        log = path.open("ab", buffering=0)
+    except OSError as error:
+        raise RetryError(f"Cannot write {path}: because the operating system said: {error.strerror}") from error
+    with log, subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own words
+        assert process.stderr is not None
+        told: list[bytes] = []
+        copier = Thread(target=_copy, args=(process.stderr, log, told), daemon=True)
+        copier.start()
+        # a terminal interrupts the command as well; whoever ends us, means it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        status = process.wait()
+        copier.join(_END_SECONDS)
+        if status and not told:
+            print(f"error: the run ended with exit status {status}; {path} has what it said", file=sys.stderr)
+        return status if status >= 0 else 128 - status
+
+
+def _copy(stream: IO[bytes], log: IO[bytes], told: list[bytes]) -> None:
+    """All lines to the log, and problems to standard error; of a log on a full disk the rest is not kept."""
+    for line in stream:
+        try:
+            log.write(line)
+        except OSError as error:
+            if not told:
+                told.append(b"")
+                print(f"error: Cannot write the log: because {error.strerror}", file=sys.stderr)
+        if _PROBLEM.match(line):
+            told.append(line)
+            sys.stderr.buffer.write(line)
+            sys.stderr.flush()
