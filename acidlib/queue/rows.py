@@ -7,6 +7,7 @@ properties along and reads none of that name. META_INFO is Hive's own and is cop
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from acidlib.model.location import Location
 from acidlib.model.request_facts import split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map, parse_map
-from acidlib.queue.schema import HISTORY_FIELDS, PLACE, PLACE_WIDTH, QUEUE_FIELDS
+from acidlib.queue.schema import ENTITY, ENTITY_WIDTH, HISTORY_FIELDS, PLACE, PLACE_WIDTH, QUEUE_FIELDS
 
 ERROR = "acidlib.error"
 """The property that keeps why a request ended where the table has no column for it."""
@@ -120,6 +121,8 @@ class RequestTable:
         location = request.facts.location
         if self._has_place and (not fields or ("properties" in wanted and location is not None)):
             values[f"{self._prefix}_{PLACE}"] = None if location is None else place_key(location)
+        if not fields and self.has(ENTITY):
+            values[f"{self._prefix}_{ENTITY}"] = entity_key(request)
         return values
 
     def meta_info(self, row: Row[Any]) -> dict[str, object]:
@@ -155,6 +158,12 @@ class RequestTable:
 def place_key(location: Location) -> str:
     """What stands for a location in an index; the same for equal ones only."""
     return hashlib.sha256(location.stored_text.encode("utf-8", "surrogateescape")).hexdigest()[:PLACE_WIDTH]
+
+
+def entity_key(request: CompactionRequest) -> str:
+    """What stands for a request's table or partition in an index; the same for equal names only."""
+    names = json.dumps(request.entity)
+    return hashlib.sha256(names.encode()).hexdigest()[:ENTITY_WIDTH]
 
 
 def _fitting(entries: Mapping[str | None, str | None], error: str, limit: int | None) -> str | None:

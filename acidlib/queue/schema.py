@@ -17,6 +17,13 @@ without it go on without: their rows, and those of earlier releases, are found b
 """
 PLACE_WIDTH = 32
 
+ENTITY = "ENTITY"
+"""What tells which table or partition a request is about; see `rows.entity_key`. An index by the names themselves would
+be wider than some databases allow, and one by the table's alone has all partitions gone through for each. Tables that
+were made without it are searched by the names.
+"""
+ENTITY_WIDTH = 32
+
 METASTORE = MetaData()
 """Further tables of a metastore of Hive 3.1, with the columns that are used; never made by us."""
 
@@ -57,12 +64,13 @@ def _request_columns(prefix: str) -> list[Column[object]]:
     ]
 
 
-def _by_table(prefix: str) -> UniqueConstraint:
-    """An index by database and table, which every kind of database makes with the table; what it demands always holds.
+def _by_entity(prefix: str) -> tuple[Column[object], UniqueConstraint]:
+    """The column of the table or partition, and an index by it, which every kind of database makes with the table.
 
-    Tables that were made without it go on without.
+    What the index demands always holds.
     """
-    return UniqueConstraint(f"{prefix}_DATABASE", f"{prefix}_TABLE", f"{prefix}_ID")
+    entity: Column[object] = Column(f"{prefix}_{ENTITY}", _name(ENTITY_WIDTH), nullable=False)
+    return entity, UniqueConstraint(f"{prefix}_{ENTITY}", f"{prefix}_ID")
 
 
 def _by_place(prefix: str) -> tuple[Column[object], UniqueConstraint]:
@@ -76,7 +84,7 @@ COMPACTION_QUEUE = Table(
     *_request_columns("CQ"),
     Column("CQ_CLEANER_START", _Long),
     Column("CQ_RETRY_RETENTION", _Long, nullable=False, server_default="0"),
-    _by_table("CQ"),
+    *_by_entity("CQ"),
     *_by_place("CQ"),
 )
 
@@ -85,7 +93,7 @@ COMPLETED_COMPACTIONS = Table(
     METADATA,
     *_request_columns("CC"),
     Column("CC_END", _Long),
-    _by_table("CC"),
+    *_by_entity("CC"),
     *_by_place("CC"),
 )
 
@@ -124,7 +132,7 @@ COMPLETED_TXN_COMPONENTS = Table(
 
 NEXT_TXN_ID = Table("NEXT_TXN_ID", METASTORE, Column("NTXN_NEXT", _Long))
 
-# what a table need not have: all but META_INFO and PLACE came with Hive 4
+# what a table need not have: all but META_INFO, PLACE and ENTITY came with Hive 4
 OPTIONAL_COLUMNS = frozenset(
     f"{prefix}_{end}"
     for prefix in ("CQ", "CC")
@@ -138,6 +146,7 @@ OPTIONAL_COLUMNS = frozenset(
         "CLEANER_START",
         "RETRY_RETENTION",
         PLACE,
+        ENTITY,
     )
 )
 

@@ -30,8 +30,8 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.stringable import format_map
 from acidlib.queue.cleaned import forget_writes
 from acidlib.queue.dialects import equals
-from acidlib.queue.rows import RequestTable, place_key
-from acidlib.queue.schema import PLACE
+from acidlib.queue.rows import RequestTable, entity_key, place_key
+from acidlib.queue.schema import ENTITY, PLACE
 from acidlib.queue.tables import QueueTables
 
 _IDS, _WORKER, _PLACE = "of_ids", "of_worker", "of_place"
@@ -110,6 +110,8 @@ def of_table(connection: Connection, table: RequestTable, request: CompactionReq
 
 def of_entity(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
     """The rows about a request's table and partition; none matches none alone."""
+    if table.has(ENTITY):
+        return table.column(ENTITY) == entity_key(request)
     partition = table.column("PARTITION")
     return and_(
         of_table(connection, table, request),

@@ -158,7 +158,8 @@ def _missing(found: _Found) -> list[Table]:
             missing.append(table)
             continue
         there = {name for name, _ in found.columns(table).values()}
-        needed = (column.name for column in table.columns if not column.name.endswith(f"_{schema.PLACE}"))
+        keys = (f"_{schema.PLACE}", f"_{schema.ENTITY}")
+        needed = (column.name for column in table.columns if not column.name.endswith(keys))
         lacking = [name for name in needed if name not in there]
         if lacking:
             raise RefusedError(

@@ -74,9 +74,9 @@ def watched(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         connection.execute(
             "with recursive number(n) as (select 1 union all select n + 1 from number where n < :rows) "
             "insert into COMPLETED_COMPACTIONS (CC_ID, CC_DATABASE, CC_TABLE, CC_PARTITION, CC_STATE, CC_TYPE, "
-            "CC_TBLPROPERTIES, CC_ENQUEUE_TIME, CC_END, CC_PLACE) "
+            "CC_TBLPROPERTIES, CC_ENQUEUE_TIME, CC_END, CC_PLACE, CC_ENTITY) "
             "select n + 1000, 'db', 't', 'p=x' || (n % :others), substr('sfc', n % 3 + 1, 1), 'a', "
-            ":stored, 1, strftime('%s') * 1000, printf('%032x', n % :others) from number",
+            ":stored, 1, strftime('%s') * 1000, printf('%032x', n % :others), printf('%032x', n % :others) from number",
             {"rows": ROWS, "others": OTHERS, "stored": stored},
         )
     connection.close()
