@@ -15,6 +15,7 @@ from judges import merge, tables
 from judges import orc_tail as o
 from judges.java_orc import JavaOrc
 from judges.merge import bucket_property
+from long_runs import LONG
 
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
@@ -184,6 +185,7 @@ def test_dictionaries_of_more_than_a_million_entries_are_merged(java: JavaOrc, t
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not LONG, reason="half a minute of computing, in a long run only")
 def test_a_stripe_of_256_megabytes(tmp_path: Path) -> None:
     location, count = tmp_path / "t", 2_000_000
     rng = np.random.default_rng(1)

@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 from judges import merge
 from long_runs import LONG
+from servers.fleet import Servers
+from servers.hdfs import Hdfs
 
+from integration.conftest import started
 from integration.harness import ROOT, SMALL_SPARK, fixture, visible
+from integration.test_yarn import SETTINGS
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not LONG, reason="Airflow is installed in a long run only")]
 AIRFLOW = ROOT / ".servers" / "airflow-spark"
@@ -84,6 +88,27 @@ def test_a_backfill(airflow: Path, tmp_path: Path, day: str, is_there: bool) -> 
 
 def test_a_spark_connection(airflow: Path, tmp_path: Path) -> None:
     """All that the document names: the connection, and a spark-submit on the PATH of Airflow's workers."""
+    told = by_a_connection(airflow, tmp_path, "local[2]")
+    assert "local[2]" in told
+
+
+def test_a_spark_connection_to_yarn(airflow: Path, tmp_path: Path, servers: Servers, hdfs: Hdfs) -> None:
+    """In client mode; the nodes have the installation and the table at the same paths."""
+    yarn = started(lambda: servers.yarn(hdfs))
+    conf = tmp_path / "spark"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in SETTINGS.items()))
+    before = {one.id for one in yarn.applications()}
+    by_a_connection(
+        airflow, tmp_path, "yarn", SPARK_CONF_DIR=str(conf),
+        HADOOP_CONF_DIR=str(yarn.conf_dir), YARN_CONF_DIR=str(yarn.conf_dir),
+    )  # fmt: skip
+    (application,) = (one for one in yarn.applications() if one.id not in before)
+    assert application.final_state == "SUCCEEDED"
+
+
+def by_a_connection(airflow: Path, tmp_path: Path, master: str, **more: str) -> str:
+    """One day of a table is compacted by the DAG of a Spark connection; what Airflow prints."""
     table = fixture("hive3/b_part", tmp_path / "default.db" / "part")
     for place in table.iterdir():
         place.rename(place.with_name(place.name.replace("dt=2024", "ds=2026")))
@@ -93,14 +118,15 @@ def test_a_spark_connection(airflow: Path, tmp_path: Path) -> None:
         airflow,
         tmp_path,
         *("acidlib_spark_submit", "2026-01-02"),
-        AIRFLOW_CONN_SPARK_DEFAULT=json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        AIRFLOW_CONN_SPARK_DEFAULT=json.dumps({"conn_type": "spark", "host": master}),
         PATH=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         ACIDLIB_PYTHON=sys.executable,
         ACIDLIB_PACKAGES=str(ROOT),
         PYTHONPATH=str(ROOT),
-        ACIDLIB_BACKFILL=f"--location {table} --all-committed",
+        ACIDLIB_BACKFILL=f"--location {table.as_uri()} --all-committed",
+        **more,
     )
-    assert "local[2]" in told
     compacted = {place.name for place in table.iterdir() if visible(place) != visible(before / place.name)}
     assert compacted == {"ds=2026-01-02"}
     assert {place.name: merge.read(place) for place in table.iterdir()} == rows
+    return told

@@ -723,7 +723,7 @@ def test_retention_is_kept_when_it_is_asked_for(lake: Lake, service: Service) ->
     ran = service.good("cleaner", "--retention", "1h", "--table", made.full)
     (waits,) = ran.document["cleanings"]
     assert (waits["state"], waits["removed"]) == ("ready for cleaning", [])
-    assert "retention of 3600 s" in waits["reason"]
+    assert "retention of 1 h" in waits["reason"]
     assert len(made.place.directories()) == 5
 
 

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from kazoo.client import KazooClient
-from long_runs import amount
+from long_runs import LONG, amount
 from servers.fleet import Servers
 from servers.metastore import Metastore
 from servers.process import free_port
@@ -135,6 +135,7 @@ def test_a_compaction_whose_calls_are_lost(
         settle(lake, service, made, monkeypatch)
 
 
+@pytest.mark.skipif(not LONG, reason="a metastore of its own is started in a long run only")
 def test_a_token_over_tls(
     servers: Servers, hive4_metastore: Metastore, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from long_runs import amount
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
@@ -307,7 +308,10 @@ def test_a_task_that_outlives_its_run(s3_server: S3Server, bucket: Bucket, place
 # --- answers that are lost ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("tries", "shape"), [("1", ONE_FILE), ("1", TWO_FILES), ("3", TWO_FILES)])
+@pytest.mark.parametrize(
+    ("tries", "shape"),
+    amount([("1", TWO_FILES)], long=[("1", ONE_FILE), ("1", TWO_FILES), ("3", TWO_FILES)]),
+)
 def test_an_answer_that_is_lost_at_any_request(s3_server: S3Server, bucket: Bucket, tries: str, shape: Shape) -> None:
     """Tried again, nothing comes of it; else the run may fail, and the next one finds what it can finish or drop."""
     with Relay(s3_server.port) as relay:
