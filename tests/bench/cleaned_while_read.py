@@ -1,6 +1,6 @@
 """What readers meet while obsolete directories go: HiveServer2 4.0.1 reads a table again and again, without tasks.
 
-    PYTHONPATH=tests .venv/bin/python -m bench.cleaned_while_read DIRECTORY [--queries 120]
+    PYTHONPATH=tests .venv/bin/python -m bench.cleaned_while_read DIRECTORY [--queries 400]
 
 Starts the servers itself, in DIRECTORY. A table is compacted by our job; then its obsolete directories go and come back
 all the time in one of two ways: each is deleted in its place, one after the other, or all are first renamed out of
@@ -13,7 +13,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,8 +25,6 @@ from servers.fleet import Servers
 from servers.sql import Session, SqlError
 
 from acidlib.model.generation import Generation
-
-_REST_SECONDS = 0.02
 
 
 def one_by_one(directories: Sequence[Path]) -> None:
@@ -49,9 +46,7 @@ def come_and_go(directories: Sequence[Path], go: Callable[[Sequence[Path]], None
     """Obsolete directories are there, go, and are there again, until the end; then they are there."""
     kept = [shutil.copytree(one, one.with_name(f"_kept.{one.name}")) for one in directories]
     while not end.is_set():
-        time.sleep(_REST_SECONDS)
         go(directories)
-        time.sleep(_REST_SECONDS)
         for copy, directory in zip(kept, directories, strict=True):
             made = shutil.copytree(copy, copy.with_name(f"_made.{directory.name}"))
             made.rename(directory)
@@ -88,7 +83,7 @@ def measure(hive: Session, made: Made, obsolete: Sequence[Path], queries: int) -
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--queries", default=120, show_default=True)
+@click.option("--queries", default=400, show_default=True)
 def main(directory: Path, queries: int) -> None:
     """Measure in DIRECTORY."""
     directory.mkdir(parents=True, exist_ok=True)
