@@ -92,7 +92,7 @@ def made_by(plan: Prepared, units: tuple[Unit, ...] | tuple[JoinUnit, ...], publ
 def left_behind(services: Services, place: ListedPlace, published: tuple[str, ...]) -> Compacted:
     """What a run has made at a full ACID place that ended before it had verified it; `place` is as it is now."""
     location, stores = place.target.location, services.stores
-    before = place.target.listed(_without(place.listing, published))
+    before = place.target.listed(place.listing.without(published))
     is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in published)
     kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
     directories = directories_read(before.state, before.listing, kind, insert_only=False)
@@ -105,17 +105,6 @@ def left_behind(services: Services, place: ListedPlace, published: tuple[str, ..
         schema=newest_schema(directories, lambda file: files.tail(file).rows > 0),
         ways={},
         published=published,
-    )
-
-
-def _without(listing: Listing, directories: Sequence[str]) -> Listing:
-    """A listing as it was before these directories were there."""
-    gone = frozenset(directories)
-    return replace(
-        listing,
-        files=tuple(file for file in listing.files if file.path.partition("/")[0] not in gone),
-        directories=tuple(path for path in listing.directories if path.partition("/")[0] not in gone),
-        compacted_bases=listing.compacted_bases - gone,
     )
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -85,6 +85,16 @@ class Listing:
         names = {path.partition("/")[0] for path in self.directories}
         names.update(file.path.partition("/")[0] for file in self.files if "/" in file.path)
         return tuple(sorted(name for name in names if name and not is_hidden(name)))
+
+    def without(self, names: Collection[str]) -> Listing:
+        """The same without some directories right under the location, and all that is in them."""
+        gone = frozenset(names)
+        return replace(
+            self,
+            files=tuple(file for file in self.files if file.path.partition("/")[0] not in gone),
+            directories=tuple(path for path in self.directories if path.partition("/")[0] not in gone),
+            compacted_bases=self.compacted_bases - gone,
+        )
 
     def newest_file(self) -> ListedFile | None:
         """The file that readers see and that was modified last; None without such a file."""

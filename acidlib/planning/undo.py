@@ -15,7 +15,7 @@ import hashlib
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from acidlib.errors import RefusedError
@@ -97,7 +97,7 @@ def taking_back(
     newer = _newer(tops.difference(outputs), within)
     if newer is not None:
         return NotTakenBack(reason=f"{newer} stands for rows of it: what was made of it would be left without it")
-    before = without(listing, outputs)
+    before = listing.without(outputs)
     try:
         state = acid_state(
             before,
@@ -115,16 +115,6 @@ def taking_back(
         result=tuple(sorted(outputs, key=_is_delete, reverse=True)),
         read=inputs.directories,
         originals=inputs.originals,
-    )
-
-
-def without(listing: Listing, names: Collection[str]) -> Listing:
-    """The same listing without some directories and all that is in them."""
-    return replace(
-        listing,
-        files=tuple(file for file in listing.files if file.path.partition("/")[0] not in names),
-        directories=tuple(path for path in listing.directories if path.partition("/")[0] not in names),
-        compacted_bases=listing.compacted_bases.difference(names),
     )
 
 

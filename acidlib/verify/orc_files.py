@@ -47,13 +47,12 @@ def require_reader() -> None:
         ) from None
 
 
-class _Stream(io.RawIOBase):
-    """A source, as pyorc reads files."""
+class SourceStream(io.RawIOBase):
+    """A source as a stream: where it is, and how it is moved."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._at = self._start = 0
-        self._kept = b""
+        self._at = 0
 
     def readable(self) -> bool:
         return True
@@ -68,6 +67,15 @@ class _Stream(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.length}[whence]
         self._at = base + offset
         return self._at
+
+
+class _OrcStream(SourceStream):
+    """As pyorc reads files: what it asks for in small pieces is read at once."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._start = 0
+        self._kept = b""
 
     def read(self, size: int = -1) -> bytes:
         left = self._source.length - self._at
@@ -139,7 +147,7 @@ def opened(files: Files, location: Location, file: DataFile, *, columns: tuple[s
     with closing(files.open(path, file.length)) as source:
         with _failures(path):
             reader: Any = pyorc.Reader(
-                cast(BinaryIO, _Stream(source)),
+                cast(BinaryIO, _OrcStream(source)),
                 column_names=columns,
                 struct_repr=pyorc.StructRepr.TUPLE,
                 converters=converters,

@@ -12,7 +12,7 @@ from typing import Any
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, JoinWay
-from acidlib.verify.orc_files import Files, opened
+from acidlib.verify.orc_files import Files, SourceStream, opened
 from acidlib.verify.tally import Sum, Tally
 
 _CHUNK = 1 << 20
@@ -89,26 +89,8 @@ def _parquet_rows(files: Files, location: Location, file: DataFile) -> Iterator[
             raise CorruptError(f"Cannot verify {path}: because pyarrow cannot read it: {error}") from error
 
 
-class _ArrowStream(io.RawIOBase):
-    """A source, as pyarrow reads files."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.length}[whence]
-        self._at = base + offset
-        return self._at
+class _ArrowStream(SourceStream):
+    """As pyarrow reads files."""
 
     def readinto(self, buffer: Any) -> int:
         size: int = max(0, min(len(buffer), self._source.length - self._at))
