@@ -185,6 +185,9 @@ class Backend(Protocol):
     def finish(self, target: Target) -> None:
         """Finish the publications of dead runs at a place. ConflictError while another works there."""
 
+    def is_dropped(self, target: Target) -> bool:
+        """Whether a place that was selected has been dropped since, which explains what went wrong there."""
+
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue what the initiator decided: the id of each, or why it is not queued."""
 

@@ -125,6 +125,17 @@ class Catalog:
             raise found
         return found
 
+    def is_dropped(self, target: Target) -> bool:
+        """Whether a table or partition of a selection does not exist any more."""
+        found = self._of_table(
+            target.database,
+            target.table,
+            self._hms.table(target.database, target.table),
+            None,
+            {target.partition},
+        )
+        return isinstance(found[target.partition], GoneError)
+
     def _database(self, name: str) -> Database | None:
         """A database, asked for once in a run: its properties are settings, and say nothing of what lies where."""
         found = self._known_databases.get(name)

@@ -76,7 +76,7 @@ def _queued(backend: Backend, decisions: Sequence[InitiatorResult | _ToQueue]) -
     answered = iter(backend.enqueue(wanted) if wanted else [])
     if wanted:
         passing(Point.QUEUED)
-    return [one.answered(next(answered)) if isinstance(one, _ToQueue) else one for one in decisions]
+    return [one.answered(backend, next(answered)) if isinstance(one, _ToQueue) else one for one in decisions]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +86,12 @@ class _ToQueue:
     decided: Decided
     result: InitiatorResult
 
-    def answered(self, answer: int | AcidError) -> InitiatorResult:
+    def answered(self, backend: Backend, answer: int | AcidError) -> InitiatorResult:
         """The result, with what the queue said."""
         if isinstance(answer, ConflictError):
             return replace(self.result, reason=str(answer))
         if isinstance(answer, AcidError):
-            return replace(_result(self.decided.place.target), reason=str(answer), failed=True)
+            return _failed(backend, self.decided.place.target, answer)
         return replace(self.result, queued=answer)
 
 
@@ -103,7 +103,17 @@ def _initiate(
             raise one.error
         return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
     except AcidError as error:
-        return replace(_result(one.target), reason=str(error), failed=True)
+        return _failed(backend, one.target, error)
+
+
+def _failed(backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
+    """A place where something went wrong; nothing did where it was dropped since it was selected."""
+    try:
+        if backend.is_dropped(target):
+            return replace(_result(target), reason="it was dropped meanwhile")
+    except AcidError:
+        pass  # what went wrong first says more
+    return replace(_result(target), reason=str(error), failed=True)
 
 
 def _decided(

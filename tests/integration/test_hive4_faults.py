@@ -425,6 +425,23 @@ def test_a_partition_is_dropped(
     settle(lake, direct, left, monkeypatch)
 
 
+@pytest.mark.parametrize("moment", [("after", "get_valid_write_ids"), ("before", "compact2")], ids=" ".join)
+def test_a_partition_is_dropped_while_the_initiator_looks(
+    lake: Lake, service: Service, proxy: Proxy, moment: Moment
+) -> None:
+    """It is left alone without a failure, or its request is refused in its turn."""
+    made = lake.table("parts", partitions=["1", "2"])
+    at(proxy, moment, lambda: drop_partition(lake.metastore.uri, "lake", "parts", "1"))
+    ran = service.good("initiator", "--table", made.full, "--set", "hive.compactor.delta.num.threshold=1")
+    first, second = ran.document["decisions"]
+    assert (first["partition"], first["failed"], second["partition"], second["failed"]) == ("p=1", False, "p=2", False)
+    assert second["queued"]
+    if not first["queued"]:
+        assert first["reason"] == "it was dropped meanwhile"
+    drained = service.good("major_compact")
+    assert drained.states == ["refused", "ready for cleaning"][-ran.document["totals"]["queued"] :]
+
+
 # --- the file system --------------------------------------------------------------------------------------------------
 
 

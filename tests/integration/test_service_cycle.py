@@ -14,6 +14,7 @@ import pytest
 from claim_directories import lay_claim
 from judges import merge
 
+from acidlib.engine import initiator
 from acidlib.engine.runner import Done, LocalRunner, Task
 from acidlib.model.requests import CompactionRequest, CompactionType
 from integration.harness import Jobs, at_time, fixture, names, tree, use_runner, visible, within
@@ -148,6 +149,28 @@ def test_a_table_without_a_line_fails_and_the_others_are_queued(jobs: Jobs, ware
     assert [entry["table"] for entry in failed] == ["crud"]
     assert "nothing says which of its transactions are committed" in failed[0]["reason"]
     assert ran.document["totals"]["queued"] == 5
+
+
+@pytest.mark.parametrize("gone", ["the place", "with the directory above it, as a mount"])
+def test_a_place_that_goes_between_selecting_and_listing(
+    jobs: Jobs, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """It was dropped, and nothing failed; but what is not there because a mount is missing is no dropped table."""
+    place = warehouse["db.crud"]
+    listing = initiator.look_in_portions
+
+    def look(*asked):
+        shutil.rmtree(place if gone == "the place" else place.parent)
+        return listing(*asked)
+
+    monkeypatch.setattr(initiator, "look_in_portions", look)
+    ran = initiate(jobs, warehouse, "--exclude", "db.b_part", "--exclude", "db.f_abort", "--exclude", "other.*")
+    (entry,) = ran.document["decisions"]
+    if gone == "the place":
+        assert (ran.status, entry["failed"], entry["reason"]) == (0, False, "it was dropped meanwhile")
+    else:
+        assert (ran.status, entry["failed"]) == (3, True)
+        assert str(place) in entry["reason"]
 
 
 def test_a_place_whose_last_attempts_failed_is_left_alone(jobs: Jobs, warehouse: Warehouse) -> None:

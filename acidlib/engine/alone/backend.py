@@ -103,6 +103,11 @@ class StandaloneBackend:
         """Finish the publications of dead runs, under a claim of our own."""
         finish_publications(self._services, target.location)
 
+    def is_dropped(self, target: Target) -> bool:
+        """Whether the directory is gone and the one above it is not, as where a mount is missing."""
+        fs, location = self._services.fs(target.location), target.location
+        return not fs.exists(str(location)) and fs.exists(str(location.parent))
+
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue each decision with all that a later worker and cleaner need."""
         return queue_all(self._services, self._queue, decided, self._request)

@@ -101,6 +101,10 @@ class Hive3Backend:
         place = (target.database, target.table, target.partition)
         finish_alone(self._services, self._metastore, place, target.location)
 
+    def is_dropped(self, target: Target) -> bool:
+        """Whether the metastore does not know it any more."""
+        return self._catalog.is_dropped(target)
+
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue each decision; with its figures only where the queue is ours, for Hive's has little room."""
         return queue_all(self._services, self._queue, decided, self._decided)

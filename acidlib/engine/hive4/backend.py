@@ -147,6 +147,10 @@ class Hive4Backend:
         """Finish what dead runs began to publish, under a claim of our own."""
         finish_publications(self._services, target.location)
 
+    def is_dropped(self, target: Target) -> bool:
+        """Whether the metastore does not know it any more."""
+        return self._catalog.is_dropped(target)
+
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue each decision by compact2, which refuses duplicates by itself."""
         return [self._queued(one.place.target, one.kind) for one in decided]
