@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from urllib.parse import urlsplit
 
 from acidlib.errors import RefusedError
@@ -40,16 +41,37 @@ class TlsOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaslOptions:
-    """A SASL login. `mechanism` is PLAIN (user and password) or GSSAPI (Kerberos, with the ticket of this process).
+class KerberosLogin:
+    """Who logs in: `principal` with the keys in the file `keytab`; without them, whoever has a ticket already."""
 
-    `service` and `host` are the two parts of the server's principal; a `host` of None is the one connected to.
-    Instead of `password` a `password_file` may be given; its first line is the password.
+    principal: str | None = None
+    keytab: str | None = None
+
+
+class Protection(Enum):
+    """What is done with messages after a login with Kerberos, by Hadoop's names: nothing, signed, encrypted."""
+
+    AUTHENTICATION = "authentication"
+    INTEGRITY = "integrity"
+    PRIVACY = "privacy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslOptions:
+    """A SASL login. `mechanism` is PLAIN (user and password) or GSSAPI (Kerberos, by `login`).
+
+    `service`, `host` and `realm` are the parts of the server's principal; a `host` of None is the one connected to, a
+    `realm` of None is found by Kerberos. `protection` is what may become of messages, the first one that the server
+    offers is taken; empty: what costs least. Instead of `password` a `password_file` may be given; its first line is
+    the password.
     """
 
     mechanism: str
     service: str = "hive"
     host: str | None = None
+    realm: str | None = None
+    login: KerberosLogin = KerberosLogin()
+    protection: tuple[Protection, ...] = ()
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     password_file: str | None = None
