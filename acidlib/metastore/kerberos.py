@@ -6,14 +6,18 @@ loaded when somebody logs in.
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of
+from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of, is_without_ticket, keytab_failure
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
+from acidlib.metastore.ticket_cache import end_of_tickets
 
 T = TypeVar("T")
 
@@ -93,7 +97,11 @@ class GssapiClient:
         try:
             return act()
         except _module().exceptions.GSSError as error:
-            raise failure_of(error, self._login, service=self._service) from None
+            if is_without_ticket(error):
+                _look_into_keytab(self._login)
+            raise failure_of(
+                error, self._login, service=self._service, who=_owner(), ended=_end_of_tickets(self._login)
+            ) from None
 
 
 def _module() -> Any:
@@ -118,8 +126,42 @@ def _credentials(login: KerberosLogin) -> Any:
         name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     if login.keytab is None:
         return gssapi.Credentials(usage="initiate", name=name)
-    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": f"MEMORY:acidlib {login.keytab}"}
+    cache = f"MEMORY:acidlib {login.principal} {login.keytab}"
+    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache}
     return gssapi.Credentials(usage="initiate", name=name, store=store)
+
+
+def _look_into_keytab(login: KerberosLogin) -> None:
+    """Raises KerberosFailure where it cannot be used."""
+    if login.keytab is None or login.principal is None:
+        return
+    gssapi = _module()
+    try:
+        name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+        gssapi.Credentials(usage="accept", name=name, store={"keytab": f"FILE:{login.keytab}"})
+    except gssapi.exceptions.GSSError as error:
+        raise keytab_failure(error, login) from None
+
+
+def _owner() -> str:
+    """Whose tickets are in the cache; empty where there are none."""
+    gssapi = _module()
+    try:
+        return str(gssapi.Credentials(usage="initiate").name)
+    except gssapi.exceptions.GSSError:
+        return ""
+
+
+def _end_of_tickets(login: KerberosLogin) -> str:
+    """When those of the cache ended, in the time of this machine; empty where that cannot be known."""
+    kind, colon, path = (login.cache or f"/tmp/krb5cc_{os.getuid()}").rpartition(":")  # noqa: S108 - Kerberos' own
+    if colon and kind != "FILE":
+        return ""
+    try:
+        end = end_of_tickets(Path(path).read_bytes())
+    except OSError:
+        return ""
+    return "" if end is None else datetime.fromtimestamp(end).astimezone().isoformat(" ", "seconds")
 
 
 def _service_name(options: SaslOptions, host: str) -> Any:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from puresasl import SASLError
 from puresasl.client import SASLClient
@@ -25,7 +26,7 @@ _MAX_PACKET = 1 << 29
 # the status bytes of the SASL login
 _START, _OK, _BAD, _ERROR, _COMPLETE = 1, 2, 3, 4, 5
 _MAX_CHALLENGE = 1 << 20
-Login = SASLClient | GssapiClient
+Login: TypeAlias = SASLClient | GssapiClient
 
 
 class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers decide on, not an error for users
@@ -34,6 +35,10 @@ class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers dec
 
 class UnreadableAnswer(ConnectionLost):
     """What came back is no answer of a metastore."""
+
+
+class NobodyToAsk(ConnectionLost):
+    """The login needs somebody else, who does not answer."""
 
 
 class Transport:
@@ -160,6 +165,9 @@ class Transport:
             return login(options, endpoint.host, self._send, self._receive_exactly)
         except SaslFailure as failure:
             raise RefusedError(f"Cannot log in to the metastore {endpoint.uri}: because {failure}") from None
+        except ConnectionLost as reason:
+            hint = "" if isinstance(reason, NobodyToAsk) else " in the login (does the metastore ask for one, by SASL?)"
+            raise ConnectionLost(f"{reason}{hint}") from None
 
 
 def is_quiet(connection: socket.socket) -> bool:
@@ -243,7 +251,7 @@ def login(options: SaslOptions, host: str, send: Callable[[bytes], None], receiv
             _send(send, _OK, client.process(text))
     except (SASLError, KerberosFailure) as error:
         if isinstance(error, KerberosFailure) and error.passes:
-            raise ConnectionLost(str(error)) from None
+            raise NobodyToAsk(str(error)) from None
         raise SaslFailure(str(error)) from None
 
 
