@@ -17,8 +17,10 @@ from acidlib.metastore.discovery import ensemble_of
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     CATALOG,
+    PROTECTION,
     TOKEN_VARIABLE,
     ConnectionOptions,
+    KerberosLogin,
     catalog_from_settings,
     options_from_settings,
     parse_endpoints,
@@ -28,6 +30,7 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
 
+_WITH_TICKET = KerberosLogin()
 SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
 """Where a driver that YARN started finds what was in HADOOP_CONF_DIR and YARN_CONF_DIR of spark-submit.
 
@@ -47,6 +50,7 @@ class Environment:
     site             what hive-site.xml and metastore-site.xml say, as text
     hadoop           what core-site.xml and hdfs-site.xml say about stores
     token            a JWT for the metastore
+    login            who logs in where Kerberos is asked for
     user, host       who runs this, and where
     pool             of the metastore's requests (Hive 4); None = as settings say
     output           "text" or "json"
@@ -63,6 +67,7 @@ class Environment:
     site: Mapping[str, str] = field(default_factory=dict)
     hadoop: dict[str, str] = field(default_factory=dict)
     token: str | None = field(default=None, repr=False)
+    login: KerberosLogin = _WITH_TICKET
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
@@ -104,7 +109,8 @@ class Environment:
 
     def connection_options(self) -> ConnectionOptions:
         """How the metastore is spoken to, by its settings; RefusedError where that cannot be."""
-        return options_from_settings(self.site, token=self.token)
+        stated = {key: value for key, value in self.hadoop.items() if key == PROTECTION}
+        return options_from_settings(stated | dict(self.site), token=self.token, login=self.login)
 
     def with_setting(self, key: str, value: str) -> Environment:
         """The same with a setting that an option of its own stands for; RefusedError for a value that is none."""
@@ -136,10 +142,12 @@ def read_environment(
     assignments: Sequence[str],
     output: str,
     is_placed: bool = False,
+    login: KerberosLogin = _WITH_TICKET,
 ) -> Environment:
     """The environment of a run: its options, what variables such as `HIVE_CONF_DIR` lead to, and acidlib.toml.
 
     metastore  as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
+    login      who logs in where Kerberos is asked for, as Spark was told
 
     Raises as `read_settings` does.
     """
@@ -158,6 +166,7 @@ def read_environment(
         site=site,
         hadoop={} if hadoop_dir is None else read_hadoop_configuration(hadoop_dir),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
+        login=replace(login, cache=os.environ.get("KRB5CCNAME") or None),
         output=output,
         warnings=warnings,
     )

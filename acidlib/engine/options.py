@@ -124,6 +124,7 @@ def common_options(function: _Command) -> _Command:
             assignments=assignments,
             output=output,
             is_placed=Machine.current().placed(),
+            login=Machine.current().login(),
         )
         return function(environment=found, **options)
 

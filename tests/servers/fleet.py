@@ -9,6 +9,7 @@ from pathlib import Path
 from acidlib.model.generation import Generation
 from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
+from servers.kdc import DAY_SECONDS, Kdc
 from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.yarn import Yarn
@@ -46,6 +47,7 @@ class Servers:
         worker_threads: int = 0,
         txn_timeout_seconds: int = 300,
         properties: Mapping[str, str] | None = None,
+        realm: Kdc | None = None,
     ) -> Metastore:
         """Starts a metastore on a database of its own (see ``Metastore``). Raises ServerError."""
         metastore = Metastore(
@@ -58,6 +60,7 @@ class Servers:
             worker_threads=worker_threads,
             txn_timeout_seconds=txn_timeout_seconds,
             properties=properties,
+            realm=realm,
         )
         self._stack.callback(metastore.stop)
         metastore.start()
@@ -89,6 +92,13 @@ class Servers:
         self._stack.callback(cluster.stop)
         cluster.start()
         return cluster
+
+    def kdc(self, *, ticket_seconds: int = DAY_SECONDS) -> Kdc:
+        """Starts a Kerberos realm (see ``Kdc``). Raises ServerError."""
+        realm = Kdc(self._new_directory("kdc"), ticket_seconds=ticket_seconds)
+        self._stack.callback(realm.stop)
+        realm.start()
+        return realm
 
     def yarn(self, hdfs: Hdfs) -> Yarn:
         """Starts YARN on a cluster of HDFS (see ``Yarn``). Raises ServerError."""
