@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from acidlib.errors import RefusedError
@@ -34,9 +35,14 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """TLS with a check of the server's certificate and name; `ca_file` is a PEM file, None the system's own."""
+    """TLS with a check of the server's certificate and name.
+
+    `ca_file` is a PEM file with the certificates to trust, `certificates` their text; without both it is the system's
+    own that count.
+    """
 
     ca_file: str | None = None
+    certificates: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,20 @@ class ConnectionOptions:
         ):
             if value <= 0:
                 raise RefusedError(f"Cannot connect to a metastore: because the {name}, {value}, is not above 0")
+
+
+class Secrets(Protocol):
+    """What Java keeps; see `acidlib.storage.jvm.secrets`, which says what is raised."""
+
+    @property
+    def providers(self) -> str:
+        """Where Hadoop's credential providers are; empty where there are none."""
+
+    def password(self, name: str) -> str | None:
+        """The password of a name in them."""
+
+    def certificates(self, path: str, kind: str | None, password: str | None) -> str:
+        """The certificates of a truststore, as PEM."""
 
 
 def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
@@ -178,11 +198,16 @@ def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"zookeeper://{server}/{namespace.strip('/')}" for server in servers)
 
 
-def options_from_settings(values: Mapping[str, str], *, token: str | None = None) -> ConnectionOptions:
-    """The options that Hive's client would connect with; `token` is the JWT of who runs this, if there is one.
+def options_from_settings(
+    values: Mapping[str, str], *, token: str | None = None, secrets: Secrets | None = None
+) -> ConnectionOptions:
+    """The options that Hive's client would connect with.
 
-    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol, a Java
-    truststore, Kerberos over HTTP.
+    token    the JWT of who runs this, if there is one
+    secrets  what Java keeps; asked where it is needed
+
+    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol, Kerberos
+    over HTTP; and what `secrets` raises.
     """
     if _flag(values, "metastore.thrift.compact.protocol.enabled"):
         raise _unsupported("metastore.thrift.compact.protocol.enabled is true", "only the binary protocol is")
@@ -194,9 +219,9 @@ def options_from_settings(values: Mapping[str, str], *, token: str | None = None
     return ConnectionOptions(
         timeout_seconds=600.0 if timeout is None else _seconds("hive.metastore.client.socket.timeout", timeout),
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
-        tls=_tls(values) if _flag(values, "metastore.use.SSL") else None,
-        sasl=_sasl(values) if mode == "binary" else None,
-        http=_http(values, token) if mode == "http" else None,
+        tls=_tls(values, secrets) if _flag(values, "metastore.use.SSL") else None,
+        sasl=_sasl(values, secrets) if mode == "binary" else None,
+        http=_http(values, token, secrets) if mode == "http" else None,
         set_user=_flag(values, "metastore.execute.setugi", default=True),
         in_any_order=order == "random",
         catalog=catalog_from_settings(values),
@@ -211,7 +236,7 @@ def catalog_from_settings(values: Mapping[str, str]) -> str:
     return name
 
 
-def _http(values: Mapping[str, str], token: str | None) -> HttpOptions:
+def _http(values: Mapping[str, str], token: str | None, secrets: Secrets | None) -> HttpOptions:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
         raise _unsupported("it is behind HTTP and asks for Kerberos (SPNEGO)", "over HTTP only a JWT or a user name is")
@@ -226,7 +251,7 @@ def _http(values: Mapping[str, str], token: str | None) -> HttpOptions:
         token=token if mode == "JWT" else None,
         username=_value(values, "metastore.client.plain.username"),
         headers=_headers(_value(values, "metastore.client.http.additional.headers") or ""),
-        https=TlsOptions(ca_file=values.get(CA_FILE, "").strip() or None),
+        https=_tls(values, secrets),
     )
 
 
@@ -250,37 +275,52 @@ def _headers(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _tls(values: Mapping[str, str]) -> TlsOptions:
+def _tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions:
     ca_file = values.get(CA_FILE, "").strip() or None
     truststore = _value(values, "metastore.truststore.path")
-    if ca_file is None and truststore:
-        if not truststore.lower().endswith(_PEM_SUFFIXES):
-            raise RefusedError(
-                f"Cannot use the truststore {truststore}: because only Java reads such files; export its certificates "
-                f"as PEM (keytool -exportcert -rfc) and name that file in {CA_FILE}"
-            )
-        ca_file = truststore
-    return TlsOptions(ca_file=ca_file)
+    if ca_file is not None or not truststore:
+        return TlsOptions(ca_file=ca_file)
+    if truststore.lower().endswith(_PEM_SUFFIXES):
+        return TlsOptions(ca_file=truststore)
+    if secrets is None:
+        raise RefusedError(f"Cannot use the truststore {truststore}: because there is no Java here, which reads such")
+    name = "metastore.truststore.password"
+    stored = secrets.password(name) or secrets.password(f"hive.{name}")
+    kind = _value(values, "metastore.truststore.type")
+    return TlsOptions(certificates=secrets.certificates(truststore, kind, stored or _value(values, name)))
 
 
-def _sasl(values: Mapping[str, str]) -> SaslOptions | None:
+def _sasl(values: Mapping[str, str], secrets: Secrets | None) -> SaslOptions | None:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
         return _kerberos(_value(values, "metastore.kerberos.principal"))
     if mode == "PLAIN":
-        password_file = values.get(PASSWORD_FILE, "").strip()
-        username = _value(values, "metastore.client.plain.username")
-        if not password_file or not username:
-            raise RefusedError(
-                "Cannot log in to the metastore with PLAIN: because hive.metastore.client.plain.username or "
-                f"{PASSWORD_FILE} is not set (the password in a Hadoop credential store can only be read by Java)"
-            )
-        return SaslOptions(mechanism="PLAIN", username=username, password_file=password_file)
+        return _plain(values, secrets)
     if mode == "JWT":
         raise _unsupported("metastore.client.auth.mode is JWT without HTTP", "a JWT is sent over HTTP only")
     if mode != "NOSASL":
         raise _unsupported(f"metastore.client.auth.mode is {mode}", "only NOSASL, PLAIN and KERBEROS are")
     return None
+
+
+def _plain(values: Mapping[str, str], secrets: Secrets | None) -> SaslOptions:
+    """With the password of a file of ours, or as Hive's client has it: that of the user's name, in a provider."""
+    username = _value(values, "metastore.client.plain.username")
+    password_file = values.get(PASSWORD_FILE, "").strip()
+    failed = "Cannot log in to the metastore with PLAIN: because"
+    if not username:
+        raise RefusedError(f"{failed} hive.metastore.client.plain.username is not set")
+    if password_file:
+        return SaslOptions(mechanism="PLAIN", username=username, password_file=password_file)
+    if secrets is None or not secrets.providers:
+        raise RefusedError(
+            f"{failed} neither hadoop.security.credential.provider.path, where Hive's client finds the password by the "
+            f"user's name, nor {PASSWORD_FILE} is set"
+        )
+    password = secrets.password(username)
+    if password is None:
+        raise RefusedError(f"{failed} there is no {username} in {secrets.providers}, or no such file")
+    return SaslOptions(mechanism="PLAIN", username=username, password=password)
 
 
 def _kerberos(principal: str | None) -> SaslOptions:

@@ -193,11 +193,15 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
 
 def _tls_context(tls: TlsOptions) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=tls.ca_file)
+        context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.certificates)
     except OSError as error:
+        where = tls.ca_file or "the truststore"
         raise RefusedError(
-            f"Cannot use the certificates in {tls.ca_file}: because they cannot be read as PEM: {reason_of(error)}"
+            f"Cannot use the certificates in {where}: because they cannot be read as PEM: {reason_of(error)}"
         ) from None
+    if tls.certificates is not None:  # Java trusts whatever is in a truststore, also what another one has signed
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 def reason_of(error: OSError) -> str:
