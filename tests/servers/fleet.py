@@ -9,6 +9,7 @@ from pathlib import Path
 from acidlib.model.generation import Generation
 from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
+from servers.kdc import DAY_SECONDS, Kdc
 from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.yarn import Yarn
@@ -89,6 +90,13 @@ class Servers:
         self._stack.callback(cluster.stop)
         cluster.start()
         return cluster
+
+    def kdc(self, *, ticket_seconds: int = DAY_SECONDS) -> Kdc:
+        """Starts a Kerberos realm (see ``Kdc``). Raises ServerError."""
+        realm = Kdc(self._new_directory("kdc"), ticket_seconds=ticket_seconds)
+        self._stack.callback(realm.stop)
+        realm.start()
+        return realm
 
     def yarn(self, hdfs: Hdfs) -> Yarn:
         """Starts YARN on a cluster of HDFS (see ``Yarn``). Raises ServerError."""
