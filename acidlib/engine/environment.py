@@ -24,6 +24,7 @@ from acidlib.metastore.options import (
     options_from_settings,
     parse_endpoints,
     uris_from_settings,
+    zookeeper_tls,
 )
 from acidlib.queue.sql import SqlQueue
 from acidlib.queue.url import with_password
@@ -109,7 +110,10 @@ class Environment:
 
     def connection_options(self) -> ConnectionOptions:
         """How the metastore is spoken to, by its settings; RefusedError where that cannot be."""
-        return options_from_settings(self.site, token=self.token, secrets=self.secrets)
+        options = options_from_settings(self.site, token=self.token, secrets=self.secrets)
+        if ensemble_of(self.metastore) is None:
+            return options
+        return replace(options, zookeeper_tls=zookeeper_tls(self.site, self.secrets))
 
     def with_setting(self, key: str, value: str) -> Environment:
         """The same with a setting that an option of its own stands for; RefusedError for a value that is none."""

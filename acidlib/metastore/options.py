@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -38,11 +38,13 @@ class TlsOptions:
     """TLS with a check of the server's certificate and name.
 
     `ca_file` is a PEM file with the certificates to trust, `certificates` their text; without both it is the system's
-    own that count.
+    own that count. `key_file` is one with our own key and certificate, for a server that asks who we are.
     """
 
     ca_file: str | None = None
     certificates: str | None = field(default=None, repr=False)
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +86,15 @@ class ConnectionOptions:
     answer over it may: a peer that speaks another protocol often just waits. `attempts` is how often a call that may
     be repeated is tried in all. With `set_user` the user's name is sent to the server, as Hive's client does without
     SASL; with `http` neither that nor frames nor SASL have a meaning. `in_any_order` says that the URIs are not to be
-    tried in the order in which they are given, `catalog` whose databases are meant.
+    tried in the order in which they are given, `catalog` whose databases are meant. `zookeeper_tls` is for a ZooKeeper
+    that is asked where they are.
     """
 
     timeout_seconds: float = 600.0
     connect_timeout_seconds: float = 10.0
     framed: bool = False
     tls: TlsOptions | None = None
+    zookeeper_tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
     http: HttpOptions | None = None
     attempts: int = 5
@@ -174,6 +178,7 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e]+")
 _PATH = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:@%/-]+")
 _CATALOG_NAME = re.compile(r"\w+")
 _TOKEN = re.compile(r"[0-9A-Za-z._~+/-]+=*")
+_ZOOKEEPER_TLS = ("metastore.zookeeper.ssl.", "hive.zookeeper.ssl.")
 _PEM_SUFFIXES = (".pem", ".crt", ".cer")
 
 
@@ -190,8 +195,6 @@ def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
         return given
     if mode.lower() != "zookeeper":
         raise _unsupported(f"metastore.service.discovery.mode is {mode}", "only zookeeper is")
-    if _flag(values, "metastore.zookeeper.ssl.client.enable", older="hive.zookeeper.ssl.client.enable"):
-        raise _unsupported("metastore.zookeeper.ssl.client.enable is true", "only a ZooKeeper without TLS is")
     port = _value(values, "metastore.zookeeper.client.port", "hive.zookeeper.client.port") or "2181"
     namespace = _value(values, "metastore.zookeeper.namespace", "hive.zookeeper.namespace") or "hive_metastore"
     servers = (server if ":" in server else f"{server}:{port}" for server in given)
@@ -236,6 +239,27 @@ def catalog_from_settings(values: Mapping[str, str]) -> str:
     return name
 
 
+def zookeeper_tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions | None:
+    """TLS to a ZooKeeper, as Hive's client has it; None without.
+
+    Raises RefusedError for a key in a file of Java's, and what `secrets` raises.
+    """
+    if not _flag(values, "metastore.zookeeper.ssl.client.enable", older="hive.zookeeper.ssl.client.enable"):
+        return None
+    key_file = _value(values, *(f"{prefix}keystore.location" for prefix in _ZOOKEEPER_TLS))
+    if key_file is not None and not key_file.lower().endswith(_PEM_SUFFIXES):
+        raise RefusedError(
+            f"Cannot use the keystore {key_file}: because of keys only PEM files are read; export key and certificate "
+            "into one, and name that in hive.zookeeper.ssl.keystore.location (ZooKeeper itself reads it, too)"
+        )
+    truststore = _value(values, *(f"{prefix}truststore.location" for prefix in _ZOOKEEPER_TLS))
+    trusting = _trusting(values, secrets, truststore, [f"{prefix}truststore." for prefix in _ZOOKEEPER_TLS])
+    if key_file is None:
+        return trusting
+    password = _kept(values, secrets, *(f"{prefix}keystore.password" for prefix in _ZOOKEEPER_TLS))
+    return replace(trusting, key_file=key_file, key_password=password)
+
+
 def _http(values: Mapping[str, str], token: str | None, secrets: Secrets | None) -> HttpOptions:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
@@ -276,18 +300,29 @@ def _headers(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions:
-    ca_file = values.get(CA_FILE, "").strip() or None
-    truststore = _value(values, "metastore.truststore.path")
-    if ca_file is not None or not truststore:
+    ca_file = values.get(CA_FILE, "").strip()
+    if ca_file:
         return TlsOptions(ca_file=ca_file)
-    if truststore.lower().endswith(_PEM_SUFFIXES):
+    return _trusting(values, secrets, _value(values, "metastore.truststore.path"), ("metastore.truststore.",))
+
+
+def _trusting(
+    values: Mapping[str, str], secrets: Secrets | None, truststore: str | None, prefixes: Sequence[str]
+) -> TlsOptions:
+    """What a truststore has; the names of the settings with its type and its password begin with the prefixes."""
+    if truststore is None or truststore.lower().endswith(_PEM_SUFFIXES):
         return TlsOptions(ca_file=truststore)
     if secrets is None:
         raise RefusedError(f"Cannot use the truststore {truststore}: because there is no Java here, which reads such")
-    name = "metastore.truststore.password"
-    stored = secrets.password(name) or secrets.password(f"hive.{name}")
-    kind = _value(values, "metastore.truststore.type")
-    return TlsOptions(certificates=secrets.certificates(truststore, kind, stored or _value(values, name)))
+    kind = _value(values, *(f"{prefix}type" for prefix in prefixes))
+    password = _kept(values, secrets, *(f"{prefix}password" for prefix in prefixes))
+    return TlsOptions(certificates=secrets.certificates(truststore, kind, password))
+
+
+def _kept(values: Mapping[str, str], secrets: Secrets | None, *names: str) -> str | None:
+    """A password: that of a credential provider, else what the settings say."""
+    stored = () if secrets is None else map(secrets.password, _spellings(names))
+    return next(filter(None, stored), None) or _value(values, *names)
 
 
 def _sasl(values: Mapping[str, str], secrets: Secrets | None) -> SaslOptions | None:
@@ -336,8 +371,11 @@ def _kerberos(principal: str | None) -> SaslOptions:
 
 def _value(values: Mapping[str, str], *names: str) -> str | None:
     """The first of the names that is set, or else its older spelling with `hive.` in front; blank counts as not set."""
-    spellings = [*names, *(f"hive.{name}" for name in names if not name.startswith("hive."))]
-    return next((text for name in spellings if (text := values.get(name, "").strip())), None)
+    return next((text for name in _spellings(names) if (text := values.get(name, "").strip())), None)
+
+
+def _spellings(names: Sequence[str]) -> list[str]:
+    return [*names, *(f"hive.{name}" for name in names if not name.startswith("hive."))]
 
 
 def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *, older: str | None = None) -> str:

@@ -14,6 +14,7 @@ from acidlib.metastore.options import (
     options_from_settings,
     parse_endpoints,
     uris_from_settings,
+    zookeeper_tls,
 )
 
 
@@ -116,14 +117,8 @@ def test_uris_of_a_zookeeper(settings: dict[str, str], expected: tuple[str, ...]
     assert uris_from_settings(ZOOKEEPER | settings) == expected
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"metastore.service.discovery.mode": "dns"},
-        ZOOKEEPER | {"hive.zookeeper.ssl.client.enable": "true"},
-    ],
-)
-def test_other_ways_to_find_metastores_are_refused(settings: dict[str, str]) -> None:
+def test_other_ways_to_find_metastores_are_refused() -> None:
+    settings = {"metastore.service.discovery.mode": "dns"}
     with pytest.raises(RefusedError, match=r"^Cannot connect to the metastore: because .*, which is not supported"):
         uris_from_settings(settings)
 
@@ -319,3 +314,19 @@ def test_certificates_of_a_truststore(more: dict[str, str], kept: Kept, expected
     assert http is not None
     assert http.https == trusted
     assert expected not in repr(trusted)
+
+
+def test_tls_to_a_zookeeper() -> None:
+    on = {"hive.zookeeper.ssl.client.enable": "true"}
+    assert zookeeper_tls({}, Kept()) is None
+    assert zookeeper_tls(on, Kept()) == TlsOptions()
+    key = {"metastore.zookeeper.ssl.keystore.location": "/key.pem"}
+    store = {"hive.zookeeper.ssl.truststore.location": "/t.jks", "hive.zookeeper.ssl.truststore.type": "JKS"}
+    kept = Kept(hive_zookeeper_ssl_keystore_password="kept", metastore_zookeeper_ssl_truststore_password="too")
+    found = zookeeper_tls(on | key | store, kept)
+    assert found == TlsOptions(certificates="/t.jks JKS too", key_file="/key.pem", key_password="kept")
+    assert "kept" not in repr(found)
+    # that of the metastore is another one
+    assert zookeeper_tls(on | {"hive.metastore.truststore.path": "/m.jks"}, kept) == TlsOptions()
+    with pytest.raises(RefusedError, match=r"^Cannot use the keystore /k\.jks: because of keys only PEM files"):
+        zookeeper_tls(on | {"hive.zookeeper.ssl.keystore.location": "/k.jks"}, kept)
