@@ -21,8 +21,9 @@ from acidlib import __version__
 from acidlib.engine.environment import Environment
 from acidlib.engine.runner import Application, Runner
 from acidlib.engine.services import WORKER_PREFIX, Services
-from acidlib.engine.spark import SparkSession, driver_is_placed, hadoop_in_jvm, hadoop_properties
+from acidlib.engine.spark import SparkSession, driver_is_placed, hadoop_in_jvm, hadoop_properties, kerberos_login
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
+from acidlib.metastore.options import KerberosLogin
 from acidlib.report.log import ERROR, NOTE, WARNING, LogFormat, LogLines
 from acidlib.report.page.documents import page_of
 from acidlib.report.page.draw import drawing_error, html_of, write_page
@@ -54,6 +55,7 @@ class Machine:
     session  where tasks run
     hadoop   what Spark's configuration says of Hadoop
     placed   whether Spark chose it for the driver
+    login    whom Spark was told to log in where Kerberos is asked for
     jvm      py4j's view of the JVM of Spark, and the configuration of Hadoop in it
     clock    epoch seconds
     pause    waits for so many seconds
@@ -62,6 +64,7 @@ class Machine:
     session: Session = SparkSession
     hadoop: Callable[[], Mapping[str, str]] = hadoop_properties
     placed: Callable[[], bool] = driver_is_placed
+    login: Callable[[], KerberosLogin] = kerberos_login
     jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep

@@ -18,8 +18,10 @@ from acidlib.metastore.discovery import ensemble_of
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     CATALOG,
+    PROTECTION,
     TOKEN_VARIABLE,
     ConnectionOptions,
+    KerberosLogin,
     catalog_from_settings,
     options_from_settings,
     parse_endpoints,
@@ -32,6 +34,7 @@ from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
 from acidlib.storage.jvm.secrets import JavaSecrets, about_providers
 
+_WITH_TICKET = KerberosLogin()
 SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
 """Where a driver that YARN started finds what was in HADOOP_CONF_DIR and YARN_CONF_DIR of spark-submit.
 
@@ -52,6 +55,7 @@ class Environment:
     hadoop           what core-site.xml and hdfs-site.xml say about stores
     token            a JWT for the metastore
     secrets          what Java keeps: Hadoop's credential providers, truststores
+    login            who logs in where Kerberos is asked for
     user, host       who runs this, and where
     pool             of the metastore's requests (Hive 4); None = as settings say
     output           "text" or "json"
@@ -69,6 +73,7 @@ class Environment:
     hadoop: dict[str, str] = field(default_factory=dict)
     token: str | None = field(default=None, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
+    login: KerberosLogin = _WITH_TICKET
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     pool: str | None = None
@@ -110,7 +115,10 @@ class Environment:
 
     def connection_options(self) -> ConnectionOptions:
         """How the metastore is spoken to, by its settings; RefusedError where that cannot be."""
-        options = options_from_settings(self.site, token=self.token, secrets=self.secrets)
+        stated = {key: value for key, value in self.hadoop.items() if key == PROTECTION}
+        options = options_from_settings(
+            stated | dict(self.site), token=self.token, secrets=self.secrets, login=self.login
+        )
         if ensemble_of(self.metastore) is None:
             return options
         return replace(options, zookeeper_tls=zookeeper_tls(self.site, self.secrets))
@@ -147,12 +155,14 @@ def read_environment(
     is_placed: bool = False,
     jvm: Callable[[], tuple[Any, Any]] | None = None,
     spark_hadoop: Callable[[], Mapping[str, str]] = dict,
+    login: KerberosLogin = _WITH_TICKET,
 ) -> Environment:
     """The environment of a run: its options, what variables such as `HIVE_CONF_DIR` lead to, and acidlib.toml.
 
     metastore     as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
     jvm           py4j's view of the JVM of Spark, and the configuration of Hadoop in it
     spark_hadoop  what Spark's configuration says of Hadoop
+    login         who logs in where Kerberos is asked for, as Spark was told
 
     Raises as `read_settings` does.
     """
@@ -173,6 +183,7 @@ def read_environment(
         hadoop=hadoop,
         secrets=JavaSecrets(jvm, about_providers(hadoop) | about_providers(spark_hadoop()) | about_providers(site)),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
+        login=replace(login, cache=os.environ.get("KRB5CCNAME") or None),
         output=output,
         warnings=warnings,
     )

@@ -127,6 +127,7 @@ def common_options(function: _Command) -> _Command:
             is_placed=machine.placed(),
             jvm=machine.jvm,
             spark_hadoop=machine.hadoop,
+            login=machine.login(),
         )
         return function(environment=found, **options)
 

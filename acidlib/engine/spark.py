@@ -21,6 +21,7 @@ from acidlib.engine.placed import other_queue
 from acidlib.engine.runner import Application, Done, Task, attempt
 from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT
+from acidlib.metastore.options import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, KerberosLogin
 from acidlib.planning.batches import SMALL_BYTES
 
 _CORES_UNKNOWN = 2
@@ -170,6 +171,23 @@ def driver_is_placed() -> bool:
         return False
     SparkContext._ensure_initialized()
     return SparkConf().get("spark.submit.deployMode", "client") == "cluster"
+
+
+def kerberos_login() -> KerberosLogin:
+    """Whom Spark was told to log in (`--principal`, `--keytab`); starts no context.
+
+    Where Spark does not run this, the command has told it by variables.
+    """
+    if _GATEWAY not in os.environ:
+        told = os.environ.get
+        return KerberosLogin(principal=told(PRINCIPAL_VARIABLE) or None, keytab=told(KEYTAB_VARIABLE) or None)
+    SparkContext._ensure_initialized()
+    conf = SparkConf()
+
+    def stated(name: str) -> str | None:
+        return conf.get(f"spark.kerberos.{name}") or conf.get(f"spark.yarn.{name}")  # its older name
+
+    return KerberosLogin(principal=stated("principal"), keytab=stated("keytab"))
 
 
 def hadoop_in_jvm() -> tuple[Any, Any]:

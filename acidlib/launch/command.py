@@ -21,8 +21,9 @@ from acidlib.errors import AcidError, RefusedError, UsageError
 from acidlib.jobs.table import JOBS, MASTER, Job, job_named
 from acidlib.launch.here import installation, queue_of_yarn, spark_options, start
 from acidlib.launch.logged import log_file, run_logged
-from acidlib.launch.spark_options import DEPLOY_MODE, split_words
+from acidlib.launch.spark_options import DEPLOY_MODE, SparkOptions, split_words
 from acidlib.launch.submission import submission
+from acidlib.metastore.options import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import one_line
 
@@ -102,15 +103,20 @@ class _Started(click.Command):
 
 def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> None:
     """Start a job; its help needs no Spark."""
-    if spark and not job.spark:
+    if not job.spark and not SparkOptions(tuple(spark)).is_login_alone:
         raise click.UsageError(f"{job.name} needs no Spark: {' '.join(spark)} means nothing before it")
     if "--help" not in words and not job.is_submitted:
         tell_starting(job.name)
-    if "--help" in words or not job.spark:
+    if "--help" in words:
         job.load().main(args=list(words), prog_name=name)  # which ends the process
-    here = installation(os.environ)
     # what starts Spark itself is a driver on this machine, whatever spark-defaults.conf says
     options = spark_options([*spark, *([DEPLOY_MODE, "client"] if job.inside else [])], os.environ)
+    if not job.is_submitted:
+        # Spark's own way to tell it needs spark-submit
+        os.environ |= {PRINCIPAL_VARIABLE: options.principal, KEYTAB_VARIABLE: options.keytab}
+    if not job.spark:
+        job.load().main(args=list(words), prog_name=name)  # which ends the process
+    here = installation(os.environ)
     if job.is_submitted:
         if options.driver_is_placed:
             check_words(job.load(), name, words)

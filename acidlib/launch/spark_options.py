@@ -11,6 +11,7 @@ PYTHON, DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 ENVIRONMENT = "environment"
 """What the archive of `acidlib pack` is called where it is unpacked."""
 QUEUE, YARN_QUEUE = "--queue", "spark.yarn.queue"
+PRINCIPAL, KEYTAB = "--principal", "--keytab"
 _CONF = ("--conf", "-c")
 # all others have a value behind them (org.apache.spark.launcher.SparkSubmitOptionParser)
 _SWITCHES = frozenset(("--supervise", "--verbose", "-v", "--usage-error", "--help", "-h", "--version"))
@@ -54,6 +55,21 @@ class SparkOptions:
         """Whether YARN starts the driver, in a queue that nobody names here."""
         on_yarn = self.master.startswith("yarn") and self.driver_is_placed
         return on_yarn and not self._value(QUEUE, YARN_QUEUE)
+
+    @property
+    def principal(self) -> str:
+        """Who logs in where Kerberos is asked for; empty: whoever has a ticket."""
+        return self._value(PRINCIPAL, "spark.kerberos.principal") or self.property("spark.yarn.principal")
+
+    @property
+    def keytab(self) -> str:
+        """The file with the keys of that principal; empty: it has a ticket."""
+        return self._value(KEYTAB, "spark.kerberos.keytab") or self.property("spark.yarn.keytab")
+
+    @property
+    def is_login_alone(self) -> bool:
+        """Whether nothing is said but who logs in."""
+        return all(option in (PRINCIPAL, KEYTAB) for option, _ in self._given())
 
     @property
     def archives(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -48,16 +49,41 @@ class TlsOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaslOptions:
-    """A SASL login. `mechanism` is PLAIN (user and password) or GSSAPI (Kerberos, with the ticket of this process).
+class KerberosLogin:
+    """Who logs in: `principal` with the keys in the file `keytab`; without them, whoever has a ticket in the cache.
 
-    `service` and `host` are the two parts of the server's principal; a `host` of None is the one connected to.
-    Instead of `password` a `password_file` may be given; its first line is the password.
+    `cache` is the cache as KRB5CCNAME names it, where that is known: it is told from there when a ticket ended.
+    """
+
+    principal: str | None = None
+    keytab: str | None = None
+    cache: str | None = None
+
+
+class Protection(Enum):
+    """What is done with messages after a login with Kerberos, by Hadoop's names: nothing, signed, encrypted."""
+
+    AUTHENTICATION = "authentication"
+    INTEGRITY = "integrity"
+    PRIVACY = "privacy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslOptions:
+    """A SASL login. `mechanism` is PLAIN (user and password) or GSSAPI (Kerberos, by `login`).
+
+    `service`, `host` and `realm` are the parts of the server's principal; a `host` of None is the one connected to, a
+    `realm` of None is found by Kerberos. `protection` is what may become of messages, the first one that the server
+    offers is taken; empty: what costs least. Instead of `password` a `password_file` may be given; its first line is
+    the password.
     """
 
     mechanism: str
     service: str = "hive"
     host: str | None = None
+    realm: str | None = None
+    login: KerberosLogin = KerberosLogin()
+    protection: tuple[Protection, ...] = ()
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     password_file: str | None = None
@@ -160,12 +186,16 @@ def _malformed(text: str, reason: str) -> RefusedError:
     return RefusedError(f"Cannot use the metastore URI {text!r}: because {reason}; it has to be thrift://host:port")
 
 
+_WITH_TICKET = KerberosLogin()
 _SCHEMES = ("thrift", "http", "https")
 
+PROTECTION = "hadoop.rpc.protection"
 CA_FILE = "acidlib.metastore.ca.file"
 PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a setting
 # as in Hive's client: the one way to hand it in
 TOKEN_VARIABLE = "HMS_JWT"  # noqa: S105 - the name of a variable
+# by which the command tells jobs that Spark does not run what was said to Spark
+PRINCIPAL_VARIABLE, KEYTAB_VARIABLE = "ACIDLIB_PRINCIPAL", "ACIDLIB_KEYTAB"
 
 _SECONDS = {
     "": 1.0, "ms": 0.001, "msec": 0.001, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9,
@@ -202,12 +232,17 @@ def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def options_from_settings(
-    values: Mapping[str, str], *, token: str | None = None, secrets: Secrets | None = None
+    values: Mapping[str, str],
+    *,
+    token: str | None = None,
+    secrets: Secrets | None = None,
+    login: KerberosLogin = _WITH_TICKET,
 ) -> ConnectionOptions:
     """The options that Hive's client would connect with.
 
     token    the JWT of who runs this, if there is one
     secrets  what Java keeps; asked where it is needed
+    login    for a metastore that asks for Kerberos
 
     Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol, Kerberos
     over HTTP; and what `secrets` raises.
@@ -223,7 +258,7 @@ def options_from_settings(
         timeout_seconds=600.0 if timeout is None else _seconds("hive.metastore.client.socket.timeout", timeout),
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
         tls=_tls(values, secrets) if _flag(values, "metastore.use.SSL") else None,
-        sasl=_sasl(values, secrets) if mode == "binary" else None,
+        sasl=_sasl(values, secrets, login) if mode == "binary" else None,
         http=_http(values, token, secrets) if mode == "http" else None,
         set_user=_flag(values, "metastore.execute.setugi", default=True),
         in_any_order=order == "random",
@@ -325,10 +360,10 @@ def _kept(values: Mapping[str, str], secrets: Secrets | None, *names: str) -> st
     return next(filter(None, stored), None) or _value(values, *names)
 
 
-def _sasl(values: Mapping[str, str], secrets: Secrets | None) -> SaslOptions | None:
+def _sasl(values: Mapping[str, str], secrets: Secrets | None, login: KerberosLogin) -> SaslOptions | None:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
-        return _kerberos(_value(values, "metastore.kerberos.principal"))
+        return _kerberos(values, login)
     if mode == "PLAIN":
         return _plain(values, secrets)
     if mode == "JWT":
@@ -358,15 +393,37 @@ def _plain(values: Mapping[str, str], secrets: Secrets | None) -> SaslOptions:
     return SaslOptions(mechanism="PLAIN", username=username, password=password)
 
 
-def _kerberos(principal: str | None) -> SaslOptions:
+def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
+    principal = _value(values, "metastore.kerberos.principal")
     service, slash, rest = (principal or "").partition("/")
-    host = rest.partition("@")[0]
+    host, _, realm = rest.partition("@")
     if not service or not slash or not host:
         raise RefusedError(
             f"Cannot log in to the metastore with Kerberos: because hive.metastore.kerberos.principal is "
             f"{principal or 'not set'}; it has to be service/_HOST@REALM"
         )
-    return SaslOptions(mechanism="GSSAPI", service=service, host=None if host.upper() == "_HOST" else host)
+    if login.keytab is not None and login.principal is None:
+        raise RefusedError(
+            f"Cannot log in to the metastore with Kerberos: because --keytab names {login.keytab}, and no --principal "
+            "says who of those in it logs in"
+        )
+    return SaslOptions(
+        mechanism="GSSAPI",
+        service=service,
+        host=None if host.upper() == "_HOST" else host,
+        realm=realm or None,
+        login=login,
+        protection=_protection(values.get(PROTECTION, "")),
+    )
+
+
+def _protection(text: str) -> tuple[Protection, ...]:
+    """What Hadoop's setting names, in its order."""
+    try:
+        return tuple(Protection(word) for part in text.split(",") if (word := part.strip().lower()))
+    except ValueError:
+        names = ", ".join(one.value for one in Protection)
+        raise RefusedError(f"Cannot use the setting {PROTECTION}: because {text!r} is none of {names}") from None
 
 
 def _value(values: Mapping[str, str], *names: str) -> str | None:

@@ -11,11 +11,14 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from puresasl import SASLError
 from puresasl.client import SASLClient
 
 from acidlib.errors import RefusedError
+from acidlib.metastore.kerberos import GssapiClient
+from acidlib.metastore.kerberos_errors import KerberosFailure
 from acidlib.metastore.options import ConnectionOptions, Endpoint, SaslOptions, TlsOptions
 
 _CHUNK = 1 << 16
@@ -23,6 +26,7 @@ _MAX_PACKET = 1 << 29
 # the status bytes of the SASL login
 _START, _OK, _BAD, _ERROR, _COMPLETE = 1, 2, 3, 4, 5
 _MAX_CHALLENGE = 1 << 20
+Login: TypeAlias = SASLClient | GssapiClient
 
 
 class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers decide on, not an error for users
@@ -31,6 +35,10 @@ class ConnectionLost(Exception):  # noqa: N818 - it is an event that callers dec
 
 class UnreadableAnswer(ConnectionLost):
     """What came back is no answer of a metastore."""
+
+
+class NobodyToAsk(ConnectionLost):
+    """The login needs somebody else, who does not answer."""
 
 
 class Transport:
@@ -49,7 +57,7 @@ class Transport:
         self._in = b""
         self._packets = options.framed or options.sasl is not None
         self._socket = open_socket(endpoint, options, options.tls)
-        self._sasl: SASLClient | None = None
+        self._sasl: Login | None = None
         if options.sasl is not None:
             try:
                 self._sasl = self._log_in(options.sasl, endpoint)
@@ -82,7 +90,8 @@ class Transport:
         if not data:
             return
         if self._packets:
-            data = bytes(self._sasl.wrap(data)) if self._sasl is not None else data
+            plain = data
+            data = self._protected(lambda sasl: sasl.wrap(plain)) if self._sasl is not None else data
             data = struct.pack(">I", len(data)) + data
         # from here on the server may have the message, even if an error comes back
         self.sent = True
@@ -116,7 +125,14 @@ class Transport:
         if length > _MAX_PACKET:
             raise ConnectionLost("the answer does not come in frames")
         data = self._receive_exactly(length)
-        return bytes(self._sasl.unwrap(data)) if self._sasl is not None else data
+        return self._protected(lambda sasl: sasl.unwrap(data)) if self._sasl is not None else data
+
+    def _protected(self, act: Callable[[Login], bytes]) -> bytes:
+        assert self._sasl is not None
+        try:
+            return bytes(act(self._sasl))
+        except KerberosFailure as failure:
+            raise ConnectionLost(str(failure)) from None
 
     def _receive(self, size: int) -> bytes:
         try:
@@ -144,11 +160,14 @@ class Transport:
         except OSError as error:
             raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
 
-    def _log_in(self, options: SaslOptions, endpoint: Endpoint) -> SASLClient:
+    def _log_in(self, options: SaslOptions, endpoint: Endpoint) -> Login:
         try:
             return login(options, endpoint.host, self._send, self._receive_exactly)
         except SaslFailure as failure:
             raise RefusedError(f"Cannot log in to the metastore {endpoint.uri}: because {failure}") from None
+        except ConnectionLost as reason:
+            hint = "" if isinstance(reason, NobodyToAsk) else " in the login (does the metastore ask for one, by SASL?)"
+            raise ConnectionLost(f"{reason}{hint}") from None
 
 
 def is_quiet(connection: socket.socket) -> bool:
@@ -224,17 +243,15 @@ class SaslFailure(Exception):  # noqa: N818 - Transport makes a RefusedError of 
     """The server refused the login, or does not speak SASL; the text says which."""
 
 
-def login(
-    options: SaslOptions, host: str, send: Callable[[bytes], None], receive: Callable[[int], bytes]
-) -> SASLClient:
+def login(options: SaslOptions, host: str, send: Callable[[bytes], None], receive: Callable[[int], bytes]) -> Login:
     """Logs in over an open connection; the result wraps and unwraps messages as was agreed (signed, encrypted, plain).
 
     `receive` gives exactly as many bytes as it is asked for.
 
     Raises RefusedError for a mechanism that cannot be used here, SaslFailure when the server says no.
     """
-    client = _client(options, host)
     try:
+        client = _client(options, host)
         _send(send, _START, options.mechanism.encode())
         _send(send, _OK, client.process())
         while True:
@@ -246,37 +263,24 @@ def login(
             if status != _OK:
                 raise SaslFailure(text.decode("utf-8", "replace").strip() or "the server refused it")
             _send(send, _OK, client.process(text))
-    except SASLError as error:
+    except (SASLError, KerberosFailure) as error:
+        if isinstance(error, KerberosFailure) and error.passes:
+            raise NobodyToAsk(str(error)) from None
         raise SaslFailure(str(error)) from None
-    except SaslFailure:
-        raise
-    except Exception as error:
-        # the Kerberos module raises classes of its own, which cannot be named here without importing it
-        if type(error).__module__.split(".")[0] not in ("kerberos", "winkerberos"):
-            raise
-        raise SaslFailure(" ".join(str(error).split())) from None
 
 
-def _client(options: SaslOptions, host: str) -> SASLClient:
-    name = options.host or host
+def _client(options: SaslOptions, host: str) -> Login:
     if options.mechanism == "PLAIN":
         if options.username is None:
             raise RefusedError("Cannot log in to the metastore with PLAIN: because no user name is given")
         return SASLClient(
-            name, service=options.service, mechanism="PLAIN", username=options.username, password=_password(options)
+            host, service=options.service, mechanism="PLAIN", username=options.username, password=_password(options)
         )
     if options.mechanism != "GSSAPI":
         raise RefusedError(
             f"Cannot log in to the metastore with {options.mechanism}: because only PLAIN and GSSAPI are"
         )
-    try:
-        import kerberos  # noqa: F401 - an extra: needed for this mechanism only, and by pure-sasl itself
-    except ImportError:
-        raise RefusedError(
-            "Cannot log in to the metastore with Kerberos: because the module kerberos is not installed; "
-            "pip install -e '.[kerberos]' in the project's folder installs it"
-        ) from None
-    return SASLClient(name, service=options.service, mechanism="GSSAPI")
+    return GssapiClient(options, host)
 
 
 def _password(options: SaslOptions) -> str:

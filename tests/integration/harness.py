@@ -29,6 +29,7 @@ from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.engine.spark import SparkRunner, SparkSession, hadoop_in_jvm
 from acidlib.jobs import cleaner, initiator, major_compact, minor_compact, show_compactions, show_place, status, undo
+from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage import rename_store
 
@@ -55,6 +56,7 @@ class Surroundings:
         self.clock: Callable[[], float] = time.time
         self.hadoop: Mapping[str, str] = {}
         self.placed = False
+        self.login = KerberosLogin()
         self.jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
         self.pause: Callable[[float], None] = time.sleep
 
@@ -69,6 +71,7 @@ IN_PROCESS = Machine(
     session=AROUND.session,
     hadoop=lambda: AROUND.hadoop,
     placed=lambda: AROUND.placed,
+    login=lambda: AROUND.login,
     jvm=lambda: AROUND.jvm(),
     clock=lambda: AROUND.clock(),
     pause=lambda seconds: AROUND.pause(seconds),

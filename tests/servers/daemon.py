@@ -59,10 +59,11 @@ class Daemon(Startable):
         heap: str,
         properties: Mapping[str, str],
         archived: bool = True,
+        java_options: Sequence[str] = (),
     ) -> None:
         """Starts nothing yet. ``main`` is the main class; ``properties`` win over those of ``properties``.
 
-        ``archived``: whether so many are started that an archive of its classes pays.
+        ``archived``: whether so many are started that an archive of its classes pays. ``java_options`` are added.
         """
         self.generation = generation
         self.port = free_port()
@@ -76,6 +77,7 @@ class Daemon(Startable):
         self._heap = heap
         self._given = dict(properties)
         self._archived = archived
+        self._java_options = tuple(java_options)
         self._process: ServerProcess | None = None
         self._archive: ClassArchive | None = None
 
@@ -148,6 +150,7 @@ class Daemon(Startable):
                 *(self._archive.arguments(self._classes) if self._archive is not None else ()),
                 *log_options(self.conf_dir),
                 f"-Djava.io.tmpdir={self.work_dir}",
+                *self._java_options,
             ),
             # the jars first, as those of the archive; they have no settings but those of the log
             class_path=[*jars, str(self.conf_dir)],

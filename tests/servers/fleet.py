@@ -47,6 +47,7 @@ class Servers:
         worker_threads: int = 0,
         txn_timeout_seconds: int = 300,
         properties: Mapping[str, str] | None = None,
+        realm: Kdc | None = None,
     ) -> Metastore:
         """Starts a metastore on a database of its own (see ``Metastore``). Raises ServerError."""
         metastore = Metastore(
@@ -59,6 +60,7 @@ class Servers:
             worker_threads=worker_threads,
             txn_timeout_seconds=txn_timeout_seconds,
             properties=properties,
+            realm=realm,
         )
         self._stack.callback(metastore.stop)
         metastore.start()

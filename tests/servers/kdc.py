@@ -36,7 +36,11 @@ class Kdc(Startable):
     @property
     def java_options(self) -> tuple[str, ...]:
         """What a Java server or client of this realm needs on its command line."""
-        return (f"-Djava.security.krb5.conf={self.krb5_conf}",)
+        return (
+            f"-Djava.security.krb5.conf={self.krb5_conf}",
+            # Hadoop 3.1 asks it for the realm
+            "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+        )
 
     def start(self) -> None:
         """Starts it, unless it runs. Raises ServerError with the end of its log."""
@@ -50,11 +54,13 @@ class Kdc(Startable):
             self._process.stop()
 
     def keytab(self, *principals: str) -> Path:
-        """A new keytab with the keys of new principals: ``anna``, ``hive/localhost``; the realm is added.
+        """A keytab with the keys of principals: ``anna``, ``hive/localhost``; the realm is added.
 
-        Raises ServerError when one of them is there already.
+        Asked for the same again, it is the same. Raises ServerError when one of them is in another keytab already.
         """
-        keytab = self._directory / f"{principals[0].replace('/', '-')}.keytab"
+        keytab = self._directory / f"{'+'.join(principals).replace('/', '-')}.keytab"
+        if keytab.exists():
+            return keytab
         body = "\n".join([str(keytab), *principals]).encode()
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{self._requests}/", body).close()

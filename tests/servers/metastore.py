@@ -9,9 +9,13 @@ from types import TracebackType
 from acidlib.model.generation import Generation
 from servers.daemon import Daemon
 from servers.jars import brought, hive_release
+from servers.kdc import HOST, Kdc
 from servers.postgres import USER, Postgres
+from servers.settings import write_site
 
 HEAP = "512m"
+SERVICE = f"hive/{HOST}"
+"""Whom clients with Kerberos log in to."""
 MAIN = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 # so that it looks every second for transactions and locks without a heartbeat
 _HOUSEKEEPING: Mapping[Generation, Mapping[str, str]] = {
@@ -42,11 +46,12 @@ class Metastore(Daemon):
         worker_threads: int = 0,
         txn_timeout_seconds: int = 300,
         properties: Mapping[str, str] | None = None,
+        realm: Kdc | None = None,
     ) -> None:
         """Starts nothing yet; ``directory`` is its own and gets the warehouse, the settings and the log.
 
         ``beside`` is another metastore, started before, whose database and warehouse this one shares. ``properties``
-        are added to hive-site.xml and win over all else.
+        are added to hive-site.xml and win over all else. With ``realm`` clients log in with Kerberos to ``SERVICE``.
         """
         if generation is Generation.HIVE3 and initiator_on != cleaner_on:
             raise ValueError("in Hive 3.1 one switch starts the initiator and the cleaner: give both the same value")
@@ -65,7 +70,10 @@ class Metastore(Daemon):
             main=[MAIN],
             heap=HEAP,
             properties=switches | dict(properties or {}),
+            java_options=() if realm is None else realm.java_options,
         )
+        self._realm = realm
+        self._keytab: Path | None = None
         self.warehouse: Path = directory / "warehouse" if beside is None else beside.warehouse
         self.database: str = "" if beside is None else beside.database
         """The name of its database in the cluster; empty before the first start."""
@@ -75,7 +83,7 @@ class Metastore(Daemon):
     @property
     def uri(self) -> str:
         """Where clients connect."""
-        return f"thrift://127.0.0.1:{self.port}"
+        return f"thrift://{'127.0.0.1' if self._realm is None else HOST}:{self.port}"
 
     @property
     def database_url(self) -> str:
@@ -112,7 +120,16 @@ class Metastore(Daemon):
         if self.generation is Generation.HIVE3:
             # or a second INSERT into a table that is not transactional fails
             found["hive.stats.column.autogather"] = "false"
+        if self._realm is not None:
+            found |= self._kerberos(self._realm)
         return found | self._given
+
+    def _kerberos(self, realm: Kdc) -> dict[str, str]:
+        return {
+            "hive.metastore.sasl.enabled": "true",
+            "hive.metastore.kerberos.principal": f"{SERVICE}@{realm.realm}",
+            "hive.metastore.kerberos.keytab.file": str(self._keytab),
+        }
 
     def _jars(self) -> list[str]:
         jars = super()._jars()
@@ -137,6 +154,11 @@ class Metastore(Daemon):
     def _prepare(self) -> None:
         self.warehouse.mkdir(parents=True, exist_ok=True)
         self.warehouse.with_name("external").mkdir(exist_ok=True)
+        if self._realm is not None:
+            self._keytab = self._realm.keytab(SERVICE)
+            # Hadoop's own login looks there alone
+            self.conf_dir.mkdir(exist_ok=True)
+            write_site(self.conf_dir / "core-site.xml", {"hadoop.security.authentication": "kerberos"})
         if not self.database:
             schema = hive_release(f"hive{self.generation.value}").schema
             self.database = self._postgres.new_database(schema)

@@ -10,7 +10,7 @@ from pyspark import SparkConf
 
 from acidlib.engine import spark
 from acidlib.engine.placed import other_queue
-from acidlib.engine.spark import SparkSession
+from acidlib.engine.spark import SparkSession, kerberos_login
 from acidlib.errors import RefusedError
 
 PATH = "spark.executorEnv.PYTHONPATH"
@@ -74,3 +74,21 @@ def test_an_application_is_shown_by_the_proxy_of_yarn(stated: dict[str, str], ur
     conf = SparkConf(loadDefaults=False).setAll(list(stated.items()))
     context = SimpleNamespace(getConf=lambda: conf, uiWebUrl="http://driver:4040")
     assert spark._tracking_url(context) == url  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("stated", "login"),
+    [
+        ({"spark.kerberos.principal": "a", "spark.kerberos.keytab": "/k", "spark.yarn.principal": "b"}, ("a", "/k")),
+        ({"spark.yarn.principal": "b", "spark.yarn.keytab": "/k"}, ("b", "/k")),
+        ({}, (None, None)),
+    ],
+)
+def test_who_logs_in_is_what_spark_was_told(
+    monkeypatch: pytest.MonkeyPatch, stated: dict[str, str], login: tuple[str | None, str | None]
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(spark.SparkContext, "_ensure_initialized", lambda: None)
+    monkeypatch.setattr(spark, "SparkConf", lambda: SparkConf(loadDefaults=False).setAll(list(stated.items())))
+    found = kerberos_login()
+    assert (found.principal, found.keytab) == login

@@ -16,10 +16,12 @@ from click.testing import CliRunner, Result
 
 from acidlib.documents import ROOT
 from acidlib.engine.placed import QUEUE_IN_A_FILE
+from acidlib.engine.spark import kerberos_login
 from acidlib.errors import RefusedError
-from acidlib.jobs.table import JOBS, MASTER
+from acidlib.jobs.table import JOBS, MASTER, Job
 from acidlib.launch import __main__, command
 from acidlib.launch.submission import Submission
+from acidlib.metastore.options import KerberosLogin
 
 ALONE = ("major-compact", "--location", "/t", "--all-committed")
 PLACED = ("--master", "yarn", "--deploy-mode", "cluster")
@@ -89,6 +91,18 @@ def test_what_needs_no_spark_takes_no_options_of_it() -> None:
     ran = called("--master", "yarn", "show")
     assert ran.exit_code == 2
     assert "show needs no Spark: --master yarn means nothing before it" in ran.output
+
+
+@pytest.mark.parametrize("name", ["show", "status"])
+def test_what_spark_does_not_run_is_told_who_logs_in(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    @click.command()
+    def stub() -> None:
+        click.echo(kerberos_login())
+
+    monkeypatch.setattr(Job, "load", lambda job: stub)
+    monkeypatch.setattr(os, "environ", {key: text for key, text in os.environ.items() if "GATEWAY" not in key})
+    ran = called("--principal", "anna@R", "--keytab=/k", name)
+    assert (ran.exit_code, ran.output) == (0, f"{KerberosLogin(principal='anna@R', keytab='/k')}\n")
 
 
 def test_a_job_that_is_none_is_refused() -> None:

@@ -62,3 +62,22 @@ def test_an_archive_is_the_environment_by_its_name() -> None:
 def test_properties_are_read_as_spark_reads_them() -> None:
     text = "# no\n! nor\n\nspark.master   yarn\nspark.a=b = c\n  spark.b: d e \nspark.c\n"
     assert read_properties(text) == {"spark.master": "yarn", "spark.a": "b = c", "spark.b": "d e", "spark.c": ""}
+
+
+@pytest.mark.parametrize(
+    ("given", "login"),
+    [
+        (options("--principal a --keytab=/k"), ("a", "/k")),
+        (options("", **{"kerberos.principal": "a", "yarn.principal": "b", "yarn.keytab": "/k"}), ("a", "/k")),
+        (options("--principal a -c spark.kerberos.keytab=/k", **{"kerberos.principal": "b"}), ("a", "/k")),
+        (options("--master yarn"), ("", "")),
+    ],
+)
+def test_who_logs_in_is_found_wherever_it_is_said(given: SparkOptions, login: tuple[str, str]) -> None:
+    assert (given.principal, given.keytab) == login
+
+
+def test_whether_nothing_else_is_said() -> None:
+    assert options("").is_login_alone
+    assert options("--principal a --keytab /k").is_login_alone
+    assert not options("--principal a --master yarn").is_login_alone

@@ -9,6 +9,8 @@ from acidlib.metastore.options import (
     ConnectionOptions,
     Endpoint,
     HttpOptions,
+    KerberosLogin,
+    Protection,
     SaslOptions,
     TlsOptions,
     options_from_settings,
@@ -225,10 +227,17 @@ SSL = {"hive.metastore.use.SSL": "true"}
         ),
         (SSL | {"metastore.truststore.path": "/t.PEM"}, ConnectionOptions(tls=TlsOptions(ca_file="/t.PEM"))),
         ({"hive.metastore.truststore.path": "/t.jks"}, ConnectionOptions()),
-        (KERBEROS, ConnectionOptions(sasl=SaslOptions(mechanism="GSSAPI", service="hms"))),
+        (KERBEROS, ConnectionOptions(sasl=SaslOptions(mechanism="GSSAPI", service="hms", realm="EXAMPLE.COM"))),
+        (
+            KERBEROS
+            | {"hive.metastore.kerberos.principal": "hive/_host", "hadoop.rpc.protection": "privacy,Integrity"},
+            ConnectionOptions(
+                sasl=SaslOptions(mechanism="GSSAPI", protection=(Protection.PRIVACY, Protection.INTEGRITY))
+            ),
+        ),
         (
             {"metastore.sasl.enabled": "true", "metastore.kerberos.principal": "hive/h.example@X"},
-            ConnectionOptions(sasl=SaslOptions(mechanism="GSSAPI", service="hive", host="h.example")),
+            ConnectionOptions(sasl=SaslOptions(mechanism="GSSAPI", service="hive", host="h.example", realm="X")),
         ),
         (
             {
@@ -255,6 +264,7 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
         ({"hive.metastore.client.socket.timeout": "5 eons"}, "because '5 eons' is not a duration"),
         ({"hive.metastore.sasl.enabled": "true"}, r"kerberos\.principal is not set"),
         (KERBEROS | {"hive.metastore.kerberos.principal": "hive"}, "is hive; it has to be service/_HOST@REALM"),
+        (KERBEROS | {"hadoop.rpc.protection": "privacy,none"}, "'privacy,none' is none of authentication, integrity"),
         ({"hive.metastore.thrift.compact.protocol.enabled": "true"}, "which is not supported"),
         ({"metastore.catalog.default": "a#b"}, "because 'a#b' is no name of a catalog"),
         ({"metastore.client.auth.mode": "PLAIN"}, r"hive\.metastore\.client\.plain\.username is not set"),
@@ -330,3 +340,13 @@ def test_tls_to_a_zookeeper() -> None:
     assert zookeeper_tls(on | {"hive.metastore.truststore.path": "/m.jks"}, kept) == TlsOptions()
     with pytest.raises(RefusedError, match=r"^Cannot use the keystore /k\.jks: because of keys only PEM files"):
         zookeeper_tls(on | {"hive.zookeeper.ssl.keystore.location": "/k.jks"}, kept)
+
+
+def test_who_logs_in_with_kerberos() -> None:
+    login = KerberosLogin(principal="anna", keytab="/k", cache="/c")
+    found = options_from_settings(KERBEROS, login=login).sasl
+    assert found is not None
+    assert found.login == login
+    assert options_from_settings({}, login=login).sasl is None
+    with pytest.raises(RefusedError, match=r"because --keytab names /k, and no --principal says who"):
+        options_from_settings(KERBEROS, login=KerberosLogin(keytab="/k"))

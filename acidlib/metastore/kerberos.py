@@ -1,0 +1,187 @@
+"""Logging in with Kerberos: tickets by a keytab or out of the caller's cache, and SASL's mechanism GSSAPI with them.
+
+Source: RFC 4752 for the messages, MIT Kerberos for how credentials are found. The module gssapi is an extra: it is
+loaded when somebody logs in.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acidlib.errors import RefusedError
+from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of, is_without_ticket, keytab_failure
+from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
+from acidlib.metastore.ticket_cache import end_of_tickets
+
+T = TypeVar("T")
+
+_LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
+_LARGEST_MESSAGE = (1 << 24) - 1
+# while the tickets of a keytab are fetched anew, nobody may look into their cache
+_ONE_AT_A_TIME = threading.Lock()
+
+
+class GssapiClient:
+    """One login, and the messages over the connection that it was for; its steps are those of pure-sasl's client."""
+
+    def __init__(self, options: SaslOptions, host: str) -> None:
+        """Finds the tickets, also that for the service.
+
+        Raises RefusedError where the module is missing, KerberosFailure.
+        """
+        self.complete = False
+        self._login = options.login
+        self._wanted = options.protection
+        self._layer = Protection.AUTHENTICATION
+        self._service = ""
+        with _ONE_AT_A_TIME:
+            self._context = self._try(lambda: self._new_context(options, host))
+            self._first = self._step(None)
+
+    def process(self, challenge: bytes | None = None) -> bytes:
+        """The answer to what the server said; without that, what begins the login. Raises KerberosFailure."""
+        if challenge is None:
+            return self._first
+        if not self._context.complete:
+            return self._step(challenge)
+        offer = self._try(lambda: bytes(self._context.unwrap(challenge).message))
+        if len(offer) != 4:
+            raise KerberosFailure("the server does not say how messages are to be protected")
+        self._layer = _chosen(offer[0], self._wanted)
+        largest = 0 if self._layer is Protection.AUTHENTICATION else _LARGEST_MESSAGE
+        choice = struct.pack(">I", _LAYERS[self._layer] << 24 | largest)
+        self.complete = True
+        return self._try(lambda: bytes(self._context.wrap(choice, False).message))
+
+    def wrap(self, data: bytes) -> bytes:
+        """A message as it is sent: as it is, signed, or encrypted. Raises KerberosFailure."""
+        if self._layer is Protection.AUTHENTICATION:
+            return data
+        return self._try(lambda: bytes(self._context.wrap(data, self._layer is Protection.PRIVACY).message))
+
+    def unwrap(self, data: bytes) -> bytes:
+        """A message as it was meant. Raises KerberosFailure for one that was changed on its way."""
+        if self._layer is Protection.AUTHENTICATION:
+            return data
+        found = self._try(lambda: self._context.unwrap(data))
+        if self._layer is Protection.PRIVACY and not found.encrypted:
+            raise KerberosFailure("the server sent a message that is not encrypted")
+        return bytes(found.message)
+
+    def _new_context(self, options: SaslOptions, host: str) -> Any:
+        gssapi = _module()
+        service = _service_name(options, host)
+        self._service = str(service)
+        flags = gssapi.RequirementFlag
+        return gssapi.SecurityContext(
+            name=service,
+            creds=_credentials(self._login),
+            usage="initiate",
+            mech=gssapi.MechType.kerberos,
+            flags=flags.mutual_authentication
+            | flags.out_of_sequence_detection
+            | flags.integrity
+            | flags.confidentiality,
+        )
+
+    def _step(self, challenge: bytes | None) -> bytes:
+        return self._try(lambda: bytes(self._context.step(challenge) or b""))
+
+    def _try(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except _module().exceptions.GSSError as error:
+            if is_without_ticket(error):
+                _look_into_keytab(self._login)
+            raise failure_of(
+                error, self._login, service=self._service, who=_owner(), ended=_end_of_tickets(self._login)
+            ) from None
+
+
+def _module() -> Any:
+    try:
+        import gssapi
+    except ImportError as error:
+        raise RefusedError(
+            f"Cannot log in to the metastore with Kerberos: because the module gssapi cannot be loaded: {error}; "
+            "pip install 'acidlib[kerberos]' brings it, where a compiler and the headers of Kerberos are installed"
+        ) from None
+    return gssapi
+
+
+def _credentials(login: KerberosLogin) -> Any:
+    """Those of the keytab, in a cache of this process, or those that Kerberos has by itself.
+
+    With a keytab each call fetches new tickets when half of the life of the old ones is over.
+    """
+    gssapi = _module()
+    name = None
+    if login.principal is not None:
+        name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    if login.keytab is None:
+        return gssapi.Credentials(usage="initiate", name=name)
+    cache = f"MEMORY:acidlib {login.principal} {login.keytab}"
+    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache}
+    return gssapi.Credentials(usage="initiate", name=name, store=store)
+
+
+def _look_into_keytab(login: KerberosLogin) -> None:
+    """Raises KerberosFailure where it cannot be used."""
+    if login.keytab is None or login.principal is None:
+        return
+    gssapi = _module()
+    try:
+        name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+        gssapi.Credentials(usage="accept", name=name, store={"keytab": f"FILE:{login.keytab}"})
+    except gssapi.exceptions.GSSError as error:
+        raise keytab_failure(error, login) from None
+
+
+def _owner() -> str:
+    """Whose tickets are in the cache; empty where there are none."""
+    gssapi = _module()
+    try:
+        return str(gssapi.Credentials(usage="initiate").name)
+    except gssapi.exceptions.GSSError:
+        return ""
+
+
+def _end_of_tickets(login: KerberosLogin) -> str:
+    """When those of the cache ended, in the time of this machine; empty where that cannot be known."""
+    kind, colon, path = (login.cache or f"/tmp/krb5cc_{os.getuid()}").rpartition(":")  # noqa: S108 - Kerberos' own
+    if colon and kind != "FILE":
+        return ""
+    try:
+        end = end_of_tickets(Path(path).read_bytes())
+    except OSError:
+        return ""
+    return "" if end is None else datetime.fromtimestamp(end).astimezone().isoformat(" ", "seconds")
+
+
+def _service_name(options: SaslOptions, host: str) -> Any:
+    """The principal of the metastore: what the setting says, or for `_HOST` as krb5.conf names the host."""
+    gssapi = _module()
+    if options.host is None:
+        found = gssapi.Name(f"{options.service}@{host}", gssapi.NameType.hostbased_service)
+        text = str(found.canonicalize(gssapi.MechType.kerberos))
+    else:
+        text = f"{options.service}/{options.host}"
+    plain, _, realm = text.partition("@")
+    realm = options.realm or realm
+    return gssapi.Name(f"{plain}@{realm}" if realm else plain, gssapi.NameType.kerberos_principal)
+
+
+def _chosen(offered: int, wanted: tuple[Protection, ...]) -> Protection:
+    """The first wanted protection that the server offers; where none is wanted, the cheapest one."""
+    for one in wanted or tuple(Protection):
+        if _LAYERS[one] & offered:
+            return one
+    names = ", ".join(one.value for one in Protection if _LAYERS[one] & offered) or "nothing"
+    stated = ",".join(one.value for one in wanted) or "not set"
+    raise KerberosFailure(f"the server offers {names}, and hadoop.rpc.protection is {stated} here")
