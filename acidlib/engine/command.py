@@ -184,7 +184,11 @@ class JobCommand(click.Command):
 def stores_of(environment: Environment) -> Stores:
     """What opens the stores of tables, by Hadoop's configuration and Spark's, which wins."""
     machine = Machine.current()
-    return Stores(configuration=environment.hadoop | about_stores(machine.hadoop()), hadoop=Hadoop(machine.jvm))
+    return Stores(
+        configuration=environment.hadoop | about_stores(machine.hadoop()),
+        hadoop=Hadoop(machine.jvm),
+        secrets=environment.secrets,
+    )
 
 
 @contextmanager

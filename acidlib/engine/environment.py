@@ -6,9 +6,10 @@ import getpass
 import os
 import random
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import RefusedError
@@ -25,10 +26,13 @@ from acidlib.metastore.options import (
     options_from_settings,
     parse_endpoints,
     uris_from_settings,
+    zookeeper_tls,
 )
 from acidlib.queue.sql import SqlQueue
+from acidlib.queue.url import with_password
 from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
+from acidlib.storage.jvm.secrets import JavaSecrets, about_providers
 
 _WITH_TICKET = KerberosLogin()
 SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
@@ -50,6 +54,7 @@ class Environment:
     site             what hive-site.xml and metastore-site.xml say, as text
     hadoop           what core-site.xml and hdfs-site.xml say about stores
     token            a JWT for the metastore
+    secrets          what Java keeps: Hadoop's credential providers, truststores
     login            who logs in where Kerberos is asked for
     user, host       who runs this, and where
     pool             of the metastore's requests (Hive 4); None = as settings say
@@ -67,6 +72,7 @@ class Environment:
     site: Mapping[str, str] = field(default_factory=dict)
     hadoop: dict[str, str] = field(default_factory=dict)
     token: str | None = field(default=None, repr=False)
+    secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
     login: KerberosLogin = _WITH_TICKET
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
@@ -93,11 +99,11 @@ class Environment:
         """The queue in a SQL database.
 
         Raises `RefusedError` for the file that is used by default, if Spark chose the machine: the next run would be on
-        another one, and not find what this one queued.
+        another one, and not find what this one queued; and what `JavaSecrets.password` raises.
         """
         if self.is_placed and not self.is_queue_named:
             raise RefusedError(QUEUE_IN_A_FILE)
-        return SqlQueue(self.queue_url)
+        return SqlQueue(with_password(self.queue_url, self.site, self.secrets.password))
 
     def connect(self) -> Hms:
         """A connection to the metastore; RetryError when none of its URIs answers."""
@@ -110,7 +116,12 @@ class Environment:
     def connection_options(self) -> ConnectionOptions:
         """How the metastore is spoken to, by its settings; RefusedError where that cannot be."""
         stated = {key: value for key, value in self.hadoop.items() if key == PROTECTION}
-        return options_from_settings(stated | dict(self.site), token=self.token, login=self.login)
+        options = options_from_settings(
+            stated | dict(self.site), token=self.token, secrets=self.secrets, login=self.login
+        )
+        if ensemble_of(self.metastore) is None:
+            return options
+        return replace(options, zookeeper_tls=zookeeper_tls(self.site, self.secrets))
 
     def with_setting(self, key: str, value: str) -> Environment:
         """The same with a setting that an option of its own stands for; RefusedError for a value that is none."""
@@ -142,12 +153,16 @@ def read_environment(
     assignments: Sequence[str],
     output: str,
     is_placed: bool = False,
+    jvm: Callable[[], tuple[Any, Any]] | None = None,
+    spark_hadoop: Callable[[], Mapping[str, str]] = dict,
     login: KerberosLogin = _WITH_TICKET,
 ) -> Environment:
     """The environment of a run: its options, what variables such as `HIVE_CONF_DIR` lead to, and acidlib.toml.
 
-    metastore  as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
-    login      who logs in where Kerberos is asked for, as Spark was told
+    metastore     as `stated_uris` has it; None takes that of hive-site.xml, by either of Hive's names
+    jvm           py4j's view of the JVM of Spark, and the configuration of Hadoop in it
+    spark_hadoop  what Spark's configuration says of Hadoop
+    login         who logs in where Kerberos is asked for, as Spark was told
 
     Raises as `read_settings` does.
     """
@@ -156,6 +171,7 @@ def read_environment(
     if hadoop_dir is None and is_placed and SHIPPED_BY_YARN.is_dir():
         hadoop_dir = SHIPPED_BY_YARN
     site = {} if conf_dir is None else site_values(conf_dir)
+    hadoop = {} if hadoop_dir is None else read_hadoop_configuration(hadoop_dir)
     return Environment(
         settings=settings,
         queue_url=queue_url or _default_queue_url(),
@@ -164,7 +180,8 @@ def read_environment(
         metastore=uris_from_settings(site) if metastore is None else metastore,
         names_metastore=bool(metastore),
         site=site,
-        hadoop={} if hadoop_dir is None else read_hadoop_configuration(hadoop_dir),
+        hadoop=hadoop,
+        secrets=JavaSecrets(jvm, about_providers(hadoop) | about_providers(spark_hadoop()) | about_providers(site)),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         login=replace(login, cache=os.environ.get("KRB5CCNAME") or None),
         output=output,

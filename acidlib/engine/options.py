@@ -118,13 +118,16 @@ def common_options(function: _Command) -> _Command:
         del debug, log_format  # JobCommand and `log_lines` have them
         with _usage():
             metastore = stated_uris(metastore_uri)
+        machine = Machine.current()
         found = read_environment(
             metastore=metastore,
             queue_url=queue_url,
             assignments=assignments,
             output=output,
-            is_placed=Machine.current().placed(),
-            login=Machine.current().login(),
+            is_placed=machine.placed(),
+            jvm=machine.jvm,
+            spark_hadoop=machine.hadoop,
+            login=machine.login(),
         )
         return function(environment=found, **options)
 

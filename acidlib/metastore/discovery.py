@@ -7,6 +7,8 @@ ephemeral node, whose data is `host:port`.
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.metastore.options import Endpoint, parse_endpoints
+from acidlib.metastore.options import Endpoint, TlsOptions, parse_endpoints
+from acidlib.metastore.transport import tls_context
 
 SCHEME = "zookeeper"
 _LONGEST_TOLD = 80
@@ -55,13 +58,15 @@ def ensemble_of(uris: Sequence[str]) -> Ensemble | None:
     return Ensemble(servers=tuple(dict.fromkeys(server for server, _ in found)), namespace=namespaces.pop())
 
 
-def registered(ensemble: Ensemble, *, timeout_seconds: float) -> tuple[Endpoint, ...]:
-    """The metastores that run now, in the order of the names of their nodes.
+def registered(ensemble: Ensemble, *, timeout_seconds: float, tls: TlsOptions | None = None) -> tuple[Endpoint, ...]:
+    """The metastores that run now, in the order of the names of their nodes. The servers of a ZooKeeper are one.
 
     Raises RetryError when the ZooKeeper does not answer in time or knows no metastore, RefusedError when there is no
-    such node, what is in it names no metastore, or the extra `zookeeper` is not installed.
+    such node, what is in it names no metastore, no server has a certificate that passes, or the extra `zookeeper` is
+    not installed.
     """
-    with _connected(ensemble, timeout_seconds) as client:
+    context = None if tls is None else tls_context(tls)
+    with _connected(ensemble, timeout_seconds, context) as client:
         texts = dict(_data(client, ensemble))
     if not texts:
         raise RetryError(f"Cannot find a metastore: because none is registered in the ZooKeeper {ensemble.name}")
@@ -91,22 +96,54 @@ def _malformed(text: str, reason: str) -> RefusedError:
     )
 
 
+class _Connecting:
+    """How kazoo makes its connections, in place of what it does by itself.
+
+    That gives one server all the time that there is for all of them, trusts the system's certificates besides those
+    that it is told, and does not say why TLS failed.
+    """
+
+    def __init__(self, timeout_seconds: float, context: ssl.SSLContext | None) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._context = context
+        self.untrusted: str | None = None
+        """Why a server was not trusted."""
+
+    def __call__(self, *, address: tuple[str, int], hostname: str, **_: object) -> socket.socket:
+        plain = socket.create_connection(address, self._timeout_seconds)
+        if self._context is None:
+            return plain
+        try:
+            return self._context.wrap_socket(plain, server_hostname=hostname)
+        except ssl.SSLCertVerificationError as error:
+            plain.close()
+            self.untrusted = f"the certificate of {hostname}:{address[1]} does not pass: {error.verify_message}"
+            raise
+        except OSError:
+            plain.close()
+            raise
+
+
 @contextmanager
-def _connected(ensemble: Ensemble, timeout_seconds: float) -> Iterator[Any]:
+def _connected(ensemble: Ensemble, timeout_seconds: float, context: ssl.SSLContext | None) -> Iterator[Any]:
     try:
         from kazoo.client import KazooClient  # an extra
         from kazoo.exceptions import KazooException
-        from kazoo.handlers.threading import KazooTimeoutError
+        from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
     except ImportError:
         raise RefusedError(
             "Cannot find the metastore: because the module kazoo is not installed, with which a ZooKeeper is asked; "
             "pip install 'acidlib[zookeeper]' installs it"
         ) from None
-    client = KazooClient(hosts=",".join(ensemble.servers), timeout=timeout_seconds, logger=_SILENT)
+    handler = SequentialThreadingHandler()
+    handler.create_connection = connecting = _Connecting(timeout_seconds / len(ensemble.servers) / 2, context)
+    client = KazooClient(hosts=",".join(ensemble.servers), timeout=timeout_seconds, handler=handler, logger=_SILENT)
     try:
         client.start(timeout=timeout_seconds)
         yield client
     except KazooTimeoutError:
+        if connecting.untrusted is not None:
+            raise RefusedError(f"Cannot trust the ZooKeeper {ensemble.name}: because {connecting.untrusted}") from None
         raise RetryError(
             f"Cannot find the metastore: because the ZooKeeper {', '.join(ensemble.servers)} did not answer within "
             f"{timeout_seconds:g} s"

@@ -71,7 +71,8 @@ def connect(
         if ensemble is None:
             endpoints = list(parse_endpoints(uris))
         else:
-            endpoints = list(registered(ensemble, timeout_seconds=options.connect_timeout_seconds))
+            seconds, tls = options.connect_timeout_seconds, options.zookeeper_tls
+            endpoints = list(registered(ensemble, timeout_seconds=seconds, tls=tls))
         if shuffle is not None and options.in_any_order:
             shuffle(endpoints)
         return tuple(endpoints)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from acidlib.errors import RefusedError
@@ -35,9 +36,16 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """TLS with a check of the server's certificate and name; `ca_file` is a PEM file, None the system's own."""
+    """TLS with a check of the server's certificate and name.
+
+    `ca_file` is a PEM file with the certificates to trust, `certificates` their text; without both it is the system's
+    own that count. `key_file` is one with our own key and certificate, for a server that asks who we are.
+    """
 
     ca_file: str | None = None
+    certificates: str | None = field(default=None, repr=False)
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +112,15 @@ class ConnectionOptions:
     answer over it may: a peer that speaks another protocol often just waits. `attempts` is how often a call that may
     be repeated is tried in all. With `set_user` the user's name is sent to the server, as Hive's client does without
     SASL; with `http` neither that nor frames nor SASL have a meaning. `in_any_order` says that the URIs are not to be
-    tried in the order in which they are given, `catalog` whose databases are meant.
+    tried in the order in which they are given, `catalog` whose databases are meant. `zookeeper_tls` is for a ZooKeeper
+    that is asked where they are.
     """
 
     timeout_seconds: float = 600.0
     connect_timeout_seconds: float = 10.0
     framed: bool = False
     tls: TlsOptions | None = None
+    zookeeper_tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
     http: HttpOptions | None = None
     attempts: int = 5
@@ -126,6 +136,20 @@ class ConnectionOptions:
         ):
             if value <= 0:
                 raise RefusedError(f"Cannot connect to a metastore: because the {name}, {value}, is not above 0")
+
+
+class Secrets(Protocol):
+    """What Java keeps; see `acidlib.storage.jvm.secrets`, which says what is raised."""
+
+    @property
+    def providers(self) -> str:
+        """Where Hadoop's credential providers are; empty where there are none."""
+
+    def password(self, name: str) -> str | None:
+        """The password of a name in them."""
+
+    def certificates(self, path: str, kind: str | None, password: str | None) -> str:
+        """The certificates of a truststore, as PEM."""
 
 
 def parse_endpoints(uris: Sequence[str]) -> tuple[Endpoint, ...]:
@@ -184,6 +208,7 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e]+")
 _PATH = re.compile(r"[0-9A-Za-z._~!$&'()*+,;=:@%/-]+")
 _CATALOG_NAME = re.compile(r"\w+")
 _TOKEN = re.compile(r"[0-9A-Za-z._~+/-]+=*")
+_ZOOKEEPER_TLS = ("metastore.zookeeper.ssl.", "hive.zookeeper.ssl.")
 _PEM_SUFFIXES = (".pem", ".crt", ".cer")
 
 
@@ -200,8 +225,6 @@ def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
         return given
     if mode.lower() != "zookeeper":
         raise _unsupported(f"metastore.service.discovery.mode is {mode}", "only zookeeper is")
-    if _flag(values, "metastore.zookeeper.ssl.client.enable", older="hive.zookeeper.ssl.client.enable"):
-        raise _unsupported("metastore.zookeeper.ssl.client.enable is true", "only a ZooKeeper without TLS is")
     port = _value(values, "metastore.zookeeper.client.port", "hive.zookeeper.client.port") or "2181"
     namespace = _value(values, "metastore.zookeeper.namespace", "hive.zookeeper.namespace") or "hive_metastore"
     servers = (server if ":" in server else f"{server}:{port}" for server in given)
@@ -209,14 +232,20 @@ def uris_from_settings(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def options_from_settings(
-    values: Mapping[str, str], *, token: str | None = None, login: KerberosLogin = _WITH_TICKET
+    values: Mapping[str, str],
+    *,
+    token: str | None = None,
+    secrets: Secrets | None = None,
+    login: KerberosLogin = _WITH_TICKET,
 ) -> ConnectionOptions:
-    """The options that Hive's client would connect with; `token` is the JWT of who runs this, if there is one.
+    """The options that Hive's client would connect with.
 
-    `login` is for a metastore that asks for Kerberos.
+    token    the JWT of who runs this, if there is one
+    secrets  what Java keeps; asked where it is needed
+    login    for a metastore that asks for Kerberos
 
-    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol, a Java
-    truststore, Kerberos over HTTP.
+    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol, Kerberos
+    over HTTP; and what `secrets` raises.
     """
     if _flag(values, "metastore.thrift.compact.protocol.enabled"):
         raise _unsupported("metastore.thrift.compact.protocol.enabled is true", "only the binary protocol is")
@@ -228,9 +257,9 @@ def options_from_settings(
     return ConnectionOptions(
         timeout_seconds=600.0 if timeout is None else _seconds("hive.metastore.client.socket.timeout", timeout),
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
-        tls=_tls(values) if _flag(values, "metastore.use.SSL") else None,
-        sasl=_sasl(values, login) if mode == "binary" else None,
-        http=_http(values, token) if mode == "http" else None,
+        tls=_tls(values, secrets) if _flag(values, "metastore.use.SSL") else None,
+        sasl=_sasl(values, secrets, login) if mode == "binary" else None,
+        http=_http(values, token, secrets) if mode == "http" else None,
         set_user=_flag(values, "metastore.execute.setugi", default=True),
         in_any_order=order == "random",
         catalog=catalog_from_settings(values),
@@ -245,7 +274,28 @@ def catalog_from_settings(values: Mapping[str, str]) -> str:
     return name
 
 
-def _http(values: Mapping[str, str], token: str | None) -> HttpOptions:
+def zookeeper_tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions | None:
+    """TLS to a ZooKeeper, as Hive's client has it; None without.
+
+    Raises RefusedError for a key in a file of Java's, and what `secrets` raises.
+    """
+    if not _flag(values, "metastore.zookeeper.ssl.client.enable", older="hive.zookeeper.ssl.client.enable"):
+        return None
+    key_file = _value(values, *(f"{prefix}keystore.location" for prefix in _ZOOKEEPER_TLS))
+    if key_file is not None and not key_file.lower().endswith(_PEM_SUFFIXES):
+        raise RefusedError(
+            f"Cannot use the keystore {key_file}: because of keys only PEM files are read; export key and certificate "
+            "into one, and name that in hive.zookeeper.ssl.keystore.location (ZooKeeper itself reads it, too)"
+        )
+    truststore = _value(values, *(f"{prefix}truststore.location" for prefix in _ZOOKEEPER_TLS))
+    trusting = _trusting(values, secrets, truststore, [f"{prefix}truststore." for prefix in _ZOOKEEPER_TLS])
+    if key_file is None:
+        return trusting
+    password = _kept(values, secrets, *(f"{prefix}keystore.password" for prefix in _ZOOKEEPER_TLS))
+    return replace(trusting, key_file=key_file, key_password=password)
+
+
+def _http(values: Mapping[str, str], token: str | None, secrets: Secrets | None) -> HttpOptions:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
         raise _unsupported("it is behind HTTP and asks for Kerberos (SPNEGO)", "over HTTP only a JWT or a user name is")
@@ -260,7 +310,7 @@ def _http(values: Mapping[str, str], token: str | None) -> HttpOptions:
         token=token if mode == "JWT" else None,
         username=_value(values, "metastore.client.plain.username"),
         headers=_headers(_value(values, "metastore.client.http.additional.headers") or ""),
-        https=TlsOptions(ca_file=values.get(CA_FILE, "").strip() or None),
+        https=_tls(values, secrets),
     )
 
 
@@ -284,37 +334,63 @@ def _headers(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _tls(values: Mapping[str, str]) -> TlsOptions:
-    ca_file = values.get(CA_FILE, "").strip() or None
-    truststore = _value(values, "metastore.truststore.path")
-    if ca_file is None and truststore:
-        if not truststore.lower().endswith(_PEM_SUFFIXES):
-            raise RefusedError(
-                f"Cannot use the truststore {truststore}: because only Java reads such files; export its certificates "
-                f"as PEM (keytool -exportcert -rfc) and name that file in {CA_FILE}"
-            )
-        ca_file = truststore
-    return TlsOptions(ca_file=ca_file)
+def _tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOptions:
+    ca_file = values.get(CA_FILE, "").strip()
+    if ca_file:
+        return TlsOptions(ca_file=ca_file)
+    return _trusting(values, secrets, _value(values, "metastore.truststore.path"), ("metastore.truststore.",))
 
 
-def _sasl(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions | None:
+def _trusting(
+    values: Mapping[str, str], secrets: Secrets | None, truststore: str | None, prefixes: Sequence[str]
+) -> TlsOptions:
+    """What a truststore has; the names of the settings with its type and its password begin with the prefixes."""
+    if truststore is None or truststore.lower().endswith(_PEM_SUFFIXES):
+        return TlsOptions(ca_file=truststore)
+    if secrets is None:
+        raise RefusedError(f"Cannot use the truststore {truststore}: because there is no Java here, which reads such")
+    kind = _value(values, *(f"{prefix}type" for prefix in prefixes))
+    password = _kept(values, secrets, *(f"{prefix}password" for prefix in prefixes))
+    return TlsOptions(certificates=secrets.certificates(truststore, kind, password))
+
+
+def _kept(values: Mapping[str, str], secrets: Secrets | None, *names: str) -> str | None:
+    """A password: that of a credential provider, else what the settings say."""
+    stored = () if secrets is None else map(secrets.password, _spellings(names))
+    return next(filter(None, stored), None) or _value(values, *names)
+
+
+def _sasl(values: Mapping[str, str], secrets: Secrets | None, login: KerberosLogin) -> SaslOptions | None:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
     if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
         return _kerberos(values, login)
     if mode == "PLAIN":
-        password_file = values.get(PASSWORD_FILE, "").strip()
-        username = _value(values, "metastore.client.plain.username")
-        if not password_file or not username:
-            raise RefusedError(
-                "Cannot log in to the metastore with PLAIN: because hive.metastore.client.plain.username or "
-                f"{PASSWORD_FILE} is not set (the password in a Hadoop credential store can only be read by Java)"
-            )
-        return SaslOptions(mechanism="PLAIN", username=username, password_file=password_file)
+        return _plain(values, secrets)
     if mode == "JWT":
         raise _unsupported("metastore.client.auth.mode is JWT without HTTP", "a JWT is sent over HTTP only")
     if mode != "NOSASL":
         raise _unsupported(f"metastore.client.auth.mode is {mode}", "only NOSASL, PLAIN and KERBEROS are")
     return None
+
+
+def _plain(values: Mapping[str, str], secrets: Secrets | None) -> SaslOptions:
+    """With the password of a file of ours, or as Hive's client has it: that of the user's name, in a provider."""
+    username = _value(values, "metastore.client.plain.username")
+    password_file = values.get(PASSWORD_FILE, "").strip()
+    failed = "Cannot log in to the metastore with PLAIN: because"
+    if not username:
+        raise RefusedError(f"{failed} hive.metastore.client.plain.username is not set")
+    if password_file:
+        return SaslOptions(mechanism="PLAIN", username=username, password_file=password_file)
+    if secrets is None or not secrets.providers:
+        raise RefusedError(
+            f"{failed} neither hadoop.security.credential.provider.path, where Hive's client finds the password by the "
+            f"user's name, nor {PASSWORD_FILE} is set"
+        )
+    password = secrets.password(username)
+    if password is None:
+        raise RefusedError(f"{failed} there is no {username} in {secrets.providers}, or no such file")
+    return SaslOptions(mechanism="PLAIN", username=username, password=password)
 
 
 def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
@@ -352,8 +428,11 @@ def _protection(text: str) -> tuple[Protection, ...]:
 
 def _value(values: Mapping[str, str], *names: str) -> str | None:
     """The first of the names that is set, or else its older spelling with `hive.` in front; blank counts as not set."""
-    spellings = [*names, *(f"hive.{name}" for name in names if not name.startswith("hive."))]
-    return next((text for name in spellings if (text := values.get(name, "").strip())), None)
+    return next((text for name in _spellings(names) if (text := values.get(name, "").strip())), None)
+
+
+def _spellings(names: Sequence[str]) -> list[str]:
+    return [*names, *(f"hive.{name}" for name in names if not name.startswith("hive."))]
 
 
 def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *, older: str | None = None) -> str:

@@ -187,7 +187,7 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
 
     Raises ConnectionLost, and RefusedError for a certificate that does not pass.
     """
-    context = _tls_context(tls) if tls is not None else None
+    context = tls_context(tls) if tls is not None else None
     try:
         plain = socket.create_connection((endpoint.host, endpoint.port), timeout=options.connect_timeout_seconds)
     except TimeoutError:
@@ -210,13 +210,27 @@ def open_socket(endpoint: Endpoint, options: ConnectionOptions, tls: TlsOptions 
         raise ConnectionLost(f"TLS could not be started: {reason_of(error)}") from None
 
 
-def _tls_context(tls: TlsOptions) -> ssl.SSLContext:
+def tls_context(tls: TlsOptions) -> ssl.SSLContext:
+    """How a server's certificate is checked, and what we show of our own; RefusedError for files that are no PEM."""
     try:
-        return ssl.create_default_context(cafile=tls.ca_file)
+        context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.certificates)
     except OSError as error:
+        where = tls.ca_file or "the truststore"
         raise RefusedError(
-            f"Cannot use the certificates in {tls.ca_file}: because they cannot be read as PEM: {reason_of(error)}"
+            f"Cannot use the certificates in {where}: because they cannot be read as PEM: {reason_of(error)}"
         ) from None
+    if tls.certificates is not None:  # Java trusts whatever is in a truststore, also what another one has signed
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if tls.key_file is not None:
+        try:
+            # asked for a password that is not there, it would read one from the terminal
+            context.load_cert_chain(tls.key_file, password=tls.key_password or "")
+        except (OSError, ValueError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            raise RefusedError(
+                f"Cannot use the key in {tls.key_file}: because it cannot be read as PEM with its certificate: {reason}"
+            ) from None
+    return context
 
 
 def reason_of(error: OSError) -> str:

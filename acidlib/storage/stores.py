@@ -17,6 +17,7 @@ from acidlib.storage.hdfs.filesystem import HdfsFileSystem
 from acidlib.storage.hdfs.store import HdfsStore
 from acidlib.storage.jvm.filesystem import JvmFileSystem
 from acidlib.storage.jvm.hadoop import Hadoop
+from acidlib.storage.jvm.secrets import JavaSecrets
 from acidlib.storage.jvm.store import ListedOnlyStore, refusal
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.mounts import behind_mounts
@@ -41,11 +42,13 @@ class Stores:
     configuration  Hadoop's properties, as core-site.xml, hdfs-site.xml and Spark tell them
     unanswered     the servers that were waited for in vain
     hadoop         Hadoop itself, for what nothing else can open; the driver's alone
+    secrets        Hadoop's credential providers, where keys of buckets may be
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
     unanswered: Unanswered = field(default_factory=Unanswered, compare=False, repr=False)
     hadoop: Hadoop = field(default_factory=Hadoop, compare=False, repr=False)
+    secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
 
     def locate(self, uri: str) -> Location:
         """The location of a URI or a bare path, which is local; RefusedError for one that cannot be opened.
@@ -141,13 +144,14 @@ class Stores:
             from acidlib.storage.s3.client import Bucket
             from acidlib.storage.s3.data import S3DataFiles
             from acidlib.storage.s3.files import S3FileSystem
-            from acidlib.storage.s3.options import bucket_options
+            from acidlib.storage.s3.options import bucket_options, with_stored_keys
             from acidlib.storage.s3.store import S3Store
         except ModuleNotFoundError as error:
             raise RefusedError(
                 f"Cannot open {location}: because {error.name} is not installed; pip install 'acidlib[s3]' brings it"
             ) from error
-        bucket = Bucket(bucket_options(location.authority, self.configuration), self.unanswered)
+        properties = with_stored_keys(location.authority, self.configuration, self.secrets.passwords)
+        bucket = Bucket(bucket_options(location.authority, properties), self.unanswered)
         return _Opened(fs=S3FileSystem(bucket), store=S3Store(bucket), data=S3DataFiles(bucket))
 
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
 from servers.java import java_home
 
 
@@ -18,3 +25,16 @@ def keystore(directory: Path) -> Path:
     exported = ["-exportcert", "-rfc", "-alias", "m", "-file", str(store.with_name("ca.pem"))]
     subprocess.run([*keytool, *exported], check=True, capture_output=True)
     return store
+
+
+def key_as_pem(store: Path, password: str | None) -> Path:
+    """A file beside a keystore with its key, encrypted where there is a password, and its certificate."""
+    key, certificate, _ = pkcs12.load_key_and_certificates(store.read_bytes(), b"changeit")
+    assert key is not None
+    assert certificate is not None
+    encryption = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+    file = store.with_name(f"key-{password}.pem")
+    file.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption) + certificate.public_bytes(Encoding.PEM)
+    )
+    return file

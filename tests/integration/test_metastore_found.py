@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from long_runs import LONG, amount
 from servers.fleet import Servers
 from servers.metastore import Metastore
 from servers.process import free_port
-from servers.zookeeper import ZooKeeper
+from servers.zookeeper import ZooKeeper, ensemble
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.discovery import Ensemble, registered
@@ -32,7 +33,7 @@ from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, settle, wait_for
 from integration.hive4_model import Lake
 from integration.hive4_proxy import Proxy
-from integration.keystore import keystore
+from integration.keystore import key_as_pem, keystore
 
 pytestmark = pytest.mark.live
 HTTP = {
@@ -46,8 +47,13 @@ OPTIONS = HttpOptions(path="/some/path/*")
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as made:
+def zookeepers_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return keystore(tmp_path_factory.mktemp("keystore"))
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory, zookeepers_store: Path) -> Iterator[ZooKeeper]:
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper"), keystore=zookeepers_store) as made:
         yield made
 
 
@@ -244,6 +250,70 @@ def test_what_is_no_metastore_there(zookeeper: ZooKeeper, client: KazooClient, t
             RefusedError, match=r"^Cannot find the metastore: because the node /some/b of .* is not host"
         ):
             found("some")
+
+
+def test_a_zookeeper_over_tls(
+    zookeeper: ZooKeeper, client: KazooClient, zookeepers_store: Path, tmp_path: Path
+) -> None:
+    client.create("/secure", makepath=True)
+    client.create("/secure/a", b"host1:9083")
+
+    def found(tls: TlsOptions, *, server: str = zookeeper.secure_server, seconds: float = 10) -> list[str]:
+        ensemble = Ensemble(servers=(server,), namespace="secure")
+        return [one.uri for one in registered(ensemble, timeout_seconds=seconds, tls=tls)]
+
+    ca_file = str(zookeepers_store.with_name("ca.pem"))
+    trusting = TlsOptions(ca_file=ca_file)
+    for password in (None, "s3cret"):
+        key = {"key_file": str(key_as_pem(zookeepers_store, password)), "key_password": password}
+        assert found(replace(trusting, **key)) == ["thrift://host1:9083"]
+    with pytest.raises(RefusedError, match=r"^Cannot use the key in .*key-s3cret\.pem: because it cannot be read"):
+        found(replace(trusting, **key | {"key_password": None}))
+    # it does not say whom it asks for a certificate, and to whom it speaks without TLS
+    for tls, server in ((trusting, zookeeper.secure_server), (replace(trusting, **key), zookeeper.server)):
+        with pytest.raises(RetryError, match=r"^Cannot find the metastore: because the ZooKeeper .* did not answer"):
+            found(tls, server=server, seconds=1)
+    with pytest.raises(RefusedError) as caught:
+        found(replace(trusting, ca_file=None, **key), seconds=1)
+    assert str(caught.value) == (
+        f"Cannot trust the ZooKeeper {zookeeper.secure_server} below /secure: because the certificate of "
+        f"{zookeeper.secure_server} does not pass: self-signed certificate"
+    )
+
+
+@pytest.mark.skipif(not LONG, reason="three servers of its own: tests/run long")
+def test_a_zookeeper_of_several_servers_of_which_one_dies(
+    hive4_metastore: Metastore, jobs: Jobs, tmp_path: Path
+) -> None:
+    """It dies in the middle of a run, together with the metastore that the run speaks to."""
+    made = ensemble(tmp_path)
+    whole = Ensemble(servers=tuple(one.server for one in made), namespace="several")
+    with ExitStack() as stack:
+        for one in made:
+            stack.enter_context(one)
+        client = KazooClient(hosts=",".join(whole.servers))
+        client.start()
+        stack.callback(client.close)
+        stack.callback(client.stop)
+        lake = stack.enter_context(Lake(hive4_metastore))
+        table = lake.table("several")
+        lake.request(table)
+        proxy = Proxy(hive4_metastore)
+        client.create("/several/one", proxy.uri.removeprefix("thrift://").encode(), makepath=True)
+
+        def end() -> None:
+            client.create("/several/two", f"127.0.0.1:{hive4_metastore.port}".encode())
+            made[1].kill()  # the first two were most of them, so this is their leader
+            threading.Thread(target=proxy.close).start()
+
+        proxy.after("update_compactor_state", end)
+        uri = ",".join(f"zookeeper://{server}/several" for server in whole.servers)
+        ran = Service(jobs=jobs, uri=uri).good("major_compact")
+        assert proxy.happened == ["after update_compactor_state"]
+        assert ran.states == ["ready for cleaning"]
+        made[0].kill()  # of three, one is not enough
+        with pytest.raises(RetryError, match=r"^Cannot find the metastore: because the ZooKeeper .* did not answer"):
+            registered(whole, timeout_seconds=3)
 
 
 def test_a_zookeeper_that_does_not_answer(jobs: Jobs) -> None:

@@ -10,16 +10,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from credential_store import PROVIDERS, credential_store
 from long_runs import amount
 from servers.fleet import Servers
 from servers.metastore import Metastore
 from servers.process import free_port
 
+from acidlib.engine.spark import hadoop_in_jvm
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import ConnectionOptions, SaslOptions, TlsOptions
+from acidlib.metastore.options import ConnectionOptions, TlsOptions, options_from_settings
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
+from acidlib.storage.jvm.secrets import JavaSecrets
 from integration.keystore import keystore
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
 
@@ -246,25 +249,42 @@ def test_tls_at_a_server_without(metastore: Metastore) -> None:
         reach(metastore.uri, ConnectionOptions(tls=TlsOptions(), connect_timeout_seconds=3, attempts=1))
 
 
-def test_a_login_with_a_password(servers: Servers, tmp_path: Path) -> None:
-    properties = {
+def test_a_login_with_a_password_over_tls(servers: Servers, tmp_path: Path) -> None:
+    """By the settings of Hive's client: the password is in a credential provider, the certificates in a truststore."""
+    store = keystore(tmp_path)
+    tls = {"metastore.use.SSL": "true"}
+    properties = tls | {
+        "metastore.keystore.path": str(store),
+        "metastore.keystore.password": "changeit",
         "metastore.authentication": "CONFIG",
         "metastore.authentication.config.username": "joe",
         "metastore.authentication.config.password": "secret word",
         "metastore.execute.setugi": "false",
     }
+    login = {"metastore.client.auth.mode": "PLAIN", "metastore.client.plain.username": "joe"}
+    trusting = tls | {"metastore.truststore.path": str(store)}
     password_file = tmp_path / "password"
     password_file.write_text("secret word\n")
+
+    def options(passwords: dict[str, str], settings: dict[str, str]) -> ConnectionOptions:
+        file = tmp_path / "passwords.jceks"
+        file.unlink(missing_ok=True)
+        secrets = JavaSecrets(hadoop_in_jvm, {PROVIDERS: credential_store(file, passwords)})
+        found = options_from_settings(settings, secrets=secrets)
+        assert not any(password in repr(found) for password in passwords.values())
+        return found
+
+    truststore = {"metastore.truststore.password": "changeit"}
     with servers.metastore(Generation.HIVE4, properties=properties) as metastore:
-        for given in ({"password": "secret word"}, {"password_file": str(password_file)}):
-            sasl = SaslOptions(mechanism="PLAIN", username="joe", **given)
-            assert works(reach(metastore.uri, ConnectionOptions(sasl=sasl)))
-        wrong = SaslOptions(mechanism="PLAIN", username="joe", password="guess")
+        assert works(reach(metastore.uri, options({"joe": "secret word"} | truststore, login | trusting)))
+        by_files = {"acidlib.metastore.password.file": str(password_file)}
+        by_files["acidlib.metastore.ca.file"] = str(store.with_name("ca.pem"))
+        assert works(reach(metastore.uri, options_from_settings(login | tls | by_files)))
         with pytest.raises(RefusedError, match=rf"^Cannot log in to the metastore {metastore.uri}: because ") as caught:
-            reach(metastore.uri, ConnectionOptions(sasl=wrong))
+            reach(metastore.uri, options({"joe": "guess"} | truststore, login | trusting))
         assert "guess" not in str(caught.value)
         with pytest.raises((RefusedError, RetryError)):
-            reach(metastore.uri)
+            reach(metastore.uri, options_from_settings(tls | by_files))
 
 
 @HIVE3_AND_4

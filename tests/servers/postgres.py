@@ -25,6 +25,7 @@ from servers.guard import GUARD
 from servers.process import ServerProcess, free_port
 
 USER = "hive"
+GUARDED = "guarded"
 # nothing here survives the session, so nothing needs to reach the disk
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -43,7 +44,10 @@ OTHER_USERS = ("postgres", "nobody")
 
 
 class Postgres:
-    """One cluster on a free port of 127.0.0.1, without passwords; the user ``hive`` may do everything."""
+    """One cluster on a free port of 127.0.0.1; the user ``hive`` may do everything.
+
+    Nobody needs a password but a user of the name `GUARDED`, whom a test may make.
+    """
 
     def __init__(self) -> None:
         """Starts nothing yet."""
@@ -147,6 +151,8 @@ class Postgres:
         )
         if made.returncode:
             raise ServerError(f"Cannot make a PostgreSQL cluster: because initdb says: {made.stderr.strip()[-1000:]}")
+        rules = data / "pg_hba.conf"
+        rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
         self.port = free_port()
         server = ServerProcess(
             "PostgreSQL",

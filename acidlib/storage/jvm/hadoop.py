@@ -93,7 +93,7 @@ class Hadoop:
                 self._opened[server] = files
             return question(InHadoop(jvm, files, path))
         except Py4JError as error:
-            name, says = _said(error)
+            name, says = said(error)
             if unanswered is not None and name in _AWAY:
                 unanswered.note(server, f"{server} does not answer ({name}: {says})")
             raise _as_acid_error(name, says, f"Cannot {action} {uri}: because", uri, missing) from error
@@ -112,7 +112,7 @@ def _server(uri: str) -> str:
     return f"{scheme}://{rest[2:].partition('/')[0] if rest.startswith('//') else ''}"
 
 
-def _said(error: Py4JError) -> tuple[str, str]:
+def said(error: Py4JError) -> tuple[str, str]:
     """The simple name of the Java exception and the first line of its message; py4j's own where it lost the JVM."""
     try:
         if isinstance(error, Py4JJavaError):

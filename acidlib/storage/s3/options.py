@@ -8,7 +8,7 @@ known here is refused by its name: going on without it would fail later, or writ
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -60,6 +60,9 @@ _REFUSED = (
     "signing-algorithm",
 )
 _REFUSED_IF_TRUE = ("requester.pays.enabled", "encryption.cse.v1.compatibility.enabled", "accesspoint.required")
+_STORED = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
+"""What S3A looks up in Hadoop's credential providers before it goes by the properties."""
+_PROVIDER_PATH = "security.credential.provider.path"
 _UNITS = {"": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _ENCRYPTION = {"AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 
@@ -141,6 +144,25 @@ def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
     )
 
 
+def with_stored_keys(
+    bucket: str,
+    properties: Mapping[str, str],
+    stored: Callable[[Sequence[str], str], Mapping[str, str]],
+) -> Mapping[str, str]:
+    """The properties with those keys of a bucket that are kept in credential providers, which win.
+
+    stored  those of some names that are kept in the providers of a path
+    """
+    providers = _providers(_Given(bucket, properties))
+    names = [f"{prefix}{name}" for prefix in (f"{PREFIX}bucket.{bucket}.", PREFIX) for name in _STORED]
+    return {**properties, **stored(names, providers)} if providers else properties
+
+
+def _providers(given: _Given) -> str:
+    """The path of all providers: those of S3A, or of the bucket, stand before Hadoop's."""
+    return ",".join(filter(None, (given.text(_PROVIDER_PATH), given.plain(f"hadoop.{_PROVIDER_PATH}"))))
+
+
 class _Given:
     """The properties that hold for one bucket."""
 
@@ -199,10 +221,7 @@ def _credentials(given: _Given, *, has_keys: bool) -> tuple[tuple[Credentials, .
         if not found and not unknown:
             raise given.refused("aws.credentials.provider", "wants keys, and none are given")
         return tuple(found), unknown
-    store = given.text("security.credential.provider.path") or given.plain("hadoop.security.credential.provider.path")
-    if has_keys:
-        return (Credentials.GIVEN,), ""
-    return (Credentials.CHAIN,), f"a credential store ({store})" if store else ""
+    return (Credentials.GIVEN if has_keys else Credentials.CHAIN,), ""
 
 
 def _endpoint(text: str, *, secure: bool) -> str | None:

@@ -16,6 +16,7 @@ from acidlib.metastore.options import (
     options_from_settings,
     parse_endpoints,
     uris_from_settings,
+    zookeeper_tls,
 )
 
 
@@ -118,14 +119,8 @@ def test_uris_of_a_zookeeper(settings: dict[str, str], expected: tuple[str, ...]
     assert uris_from_settings(ZOOKEEPER | settings) == expected
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"metastore.service.discovery.mode": "dns"},
-        ZOOKEEPER | {"hive.zookeeper.ssl.client.enable": "true"},
-    ],
-)
-def test_other_ways_to_find_metastores_are_refused(settings: dict[str, str]) -> None:
+def test_other_ways_to_find_metastores_are_refused() -> None:
+    settings = {"metastore.service.discovery.mode": "dns"}
     with pytest.raises(RefusedError, match=r"^Cannot connect to the metastore: because .*, which is not supported"):
         uris_from_settings(settings)
 
@@ -204,6 +199,7 @@ def test_an_order_that_there_is_not() -> None:
 
 
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hms/_HOST@EXAMPLE.COM"}
+PLAIN = {"metastore.client.auth.mode": "PLAIN", "hive.metastore.client.plain.username": "joe"}
 SSL = {"hive.metastore.use.SSL": "true"}
 
 
@@ -262,10 +258,7 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (
-            SSL | {"hive.metastore.truststore.path": "/t.jks"},
-            r"truststore /t\.jks: .*PEM.*acidlib\.metastore\.ca\.file",
-        ),
+        (SSL | {"hive.metastore.truststore.path": "/t.jks"}, r"truststore /t\.jks: because there is no Java here"),
         ({"hive.metastore.use.SSL": "yes"}, r"setting metastore\.use\.SSL: because 'yes' is neither"),
         ({"hive.metastore.client.socket.timeout": "soon"}, r"socket\.timeout: because 'soon' is not a duration"),
         ({"hive.metastore.client.socket.timeout": "5 eons"}, "because '5 eons' is not a duration"),
@@ -274,13 +267,79 @@ def test_options_of_settings(settings: dict[str, str], expected: ConnectionOptio
         (KERBEROS | {"hadoop.rpc.protection": "privacy,none"}, "'privacy,none' is none of authentication, integrity"),
         ({"hive.metastore.thrift.compact.protocol.enabled": "true"}, "which is not supported"),
         ({"metastore.catalog.default": "a#b"}, "because 'a#b' is no name of a catalog"),
-        ({"metastore.client.auth.mode": "PLAIN"}, r"acidlib\.metastore\.password\.file is not set"),
+        ({"metastore.client.auth.mode": "PLAIN"}, r"hive\.metastore\.client\.plain\.username is not set"),
+        (PLAIN, r"neither hadoop\.security\.credential.*nor acidlib\.metastore\.password\.file is set"),
         ({"metastore.client.auth.mode": "CUSTOM"}, "is CUSTOM, which is not supported"),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, str], told: str) -> None:
     with pytest.raises(RefusedError, match=told):
         options_from_settings(settings)
+
+
+class Kept:
+    """What Java keeps, without Java."""
+
+    def __init__(self, providers: str = "jceks://file/p", **passwords: str) -> None:
+        self.providers = providers
+        self._passwords = {name.replace("_", "."): password for name, password in passwords.items()}
+
+    def password(self, name: str) -> str | None:
+        return self._passwords.get(name)
+
+    def certificates(self, path: str, kind: str | None, password: str | None) -> str:
+        return f"{path} {kind} {password}"
+
+
+def test_the_password_of_a_user_in_a_credential_provider() -> None:
+    found = options_from_settings(PLAIN, secrets=Kept(joe="secret")).sasl
+    assert found == SaslOptions(mechanism="PLAIN", username="joe", password="secret")
+    of_a_file = PLAIN | {"acidlib.metastore.password.file": "/p"}
+    found = options_from_settings(of_a_file, secrets=Kept(joe="secret")).sasl
+    assert found == SaslOptions(mechanism="PLAIN", username="joe", password_file="/p")
+    with pytest.raises(RefusedError, match="because there is no joe in jceks://file/p, or no such file"):
+        options_from_settings(PLAIN, secrets=Kept(jim="secret"))
+    with pytest.raises(RefusedError, match=r"neither hadoop\.security\.credential\.provider\.path"):
+        options_from_settings(PLAIN, secrets=Kept(""))
+
+
+@pytest.mark.parametrize(
+    ("more", "kept", "expected"),
+    [
+        ({}, Kept(), "/t.jks None None"),
+        ({"hive.metastore.truststore.password": "plain"}, Kept(), "/t.jks None plain"),
+        (
+            {"metastore.truststore.password": "plain", "hive.metastore.truststore.type": "JCEKS"},
+            Kept(hive_metastore_truststore_password="kept"),
+            "/t.jks JCEKS kept",
+        ),
+        ({}, Kept(metastore_truststore_password="kept"), "/t.jks None kept"),
+    ],
+)
+def test_certificates_of_a_truststore(more: dict[str, str], kept: Kept, expected: str) -> None:
+    store = {"hive.metastore.truststore.path": "/t.jks"}
+    trusted = TlsOptions(certificates=expected)
+    assert options_from_settings(SSL | store | more, secrets=kept).tls == trusted
+    http = options_from_settings(HTTP | store | more, secrets=kept).http
+    assert http is not None
+    assert http.https == trusted
+    assert expected not in repr(trusted)
+
+
+def test_tls_to_a_zookeeper() -> None:
+    on = {"hive.zookeeper.ssl.client.enable": "true"}
+    assert zookeeper_tls({}, Kept()) is None
+    assert zookeeper_tls(on, Kept()) == TlsOptions()
+    key = {"metastore.zookeeper.ssl.keystore.location": "/key.pem"}
+    store = {"hive.zookeeper.ssl.truststore.location": "/t.jks", "hive.zookeeper.ssl.truststore.type": "JKS"}
+    kept = Kept(hive_zookeeper_ssl_keystore_password="kept", metastore_zookeeper_ssl_truststore_password="too")
+    found = zookeeper_tls(on | key | store, kept)
+    assert found == TlsOptions(certificates="/t.jks JKS too", key_file="/key.pem", key_password="kept")
+    assert "kept" not in repr(found)
+    # that of the metastore is another one
+    assert zookeeper_tls(on | {"hive.metastore.truststore.path": "/m.jks"}, kept) == TlsOptions()
+    with pytest.raises(RefusedError, match=r"^Cannot use the keystore /k\.jks: because of keys only PEM files"):
+        zookeeper_tls(on | {"hive.zookeeper.ssl.keystore.location": "/k.jks"}, kept)
 
 
 def test_who_logs_in_with_kerberos() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.storage.s3.options import BucketOptions, Credentials, bucket_options
+from acidlib.storage.s3.options import BucketOptions, Credentials, bucket_options, with_stored_keys
 
 KEYS = {"fs.s3a.access.key": "public", "fs.s3a.secret.key": "hidden"}
 
@@ -65,10 +66,28 @@ def test_a_role_is_assumed_with_its_arn_only() -> None:
         bucket_options("b", provider)
 
 
-def test_a_store_of_secrets_is_not_passed_over_in_silence() -> None:
-    store = {"hadoop.security.credential.provider.path": "jceks://hdfs/keys"}
-    assert "jceks://hdfs/keys" in bucket_options("b", store).unknown_provider
-    assert not bucket_options("b", store | KEYS).unknown_provider
+def test_keys_in_credential_providers_win_and_those_of_the_bucket_before_all() -> None:
+    kept = {
+        ("jceks://b", "fs.s3a.bucket.b.secret.key"): "of b",
+        ("jceks://b", "fs.s3a.access.key"): "kept",
+        ("jceks://b", "fs.s3a.endpoint"): "no secret",
+    }
+
+    def stored(names: Sequence[str], providers: str) -> dict[str, str]:
+        assert providers == "jceks://b,jceks://hdfs"
+        first = providers.partition(",")[0]
+        return {name: kept[first, name] for name in names if (first, name) in kept}
+
+    paths = {
+        "hadoop.security.credential.provider.path": "jceks://hdfs",
+        "fs.s3a.security.credential.provider.path": "jceks://all",
+        "fs.s3a.bucket.b.security.credential.provider.path": "jceks://b",
+    }
+    found = bucket_options("b", with_stored_keys("b", KEYS | paths, stored))
+    assert (found.access_key, found.secret_key, found.endpoint) == ("kept", "of b", None)
+    assert found.credentials == (Credentials.GIVEN,)
+    # nobody is asked where there are no providers
+    assert with_stored_keys("b", KEYS, stored) == KEYS
 
 
 def test_what_objects_are_made_with() -> None:
