@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from large_pages import use_large_pages
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -118,6 +119,26 @@ def no_queue_waits_for_the_disk() -> Iterator[None]:
     event.listen(Engine, "connect", _without_syncs)
     yield
     event.remove(Engine, "connect", _without_syncs)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_are_compiled_once() -> Iterator[None]:
+    """Every job in this process opens its queue anew; what SQLAlchemy made of a statement for SQLite is kept for all.
+
+    It is kept for each dialect; of those of SQLite one is like another.
+    """
+    kept: dict[Any, Any] = {}
+
+    def use_kept(connection: Connection) -> None:
+        if isinstance(connection.dialect, SQLiteDialect_pysqlite):
+            connection.execution_options(compiled_cache=kept)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, other: type(one) is type(other))
+        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda one: hash(type(one)))
+        event.listen(Engine, "engine_connect", use_kept)
+        yield
+        event.remove(Engine, "engine_connect", use_kept)
 
 
 def _looked_at_only(descriptor: int) -> None:

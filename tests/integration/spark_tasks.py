@@ -1,8 +1,13 @@
-"""What tests run on Spark's workers in place of the unit task; each leaves marks beside the staging directory."""
+"""What tests run on Spark's workers in place of the unit task; each leaves marks beside the staging directory.
+
+It imports little: each worker that is made anew imports it, and there are many where tests kill them.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +16,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from acidlib.engine.tasks import UnitTask, run_unit_task
+from acidlib.errors import RetryError
 from acidlib.model.units import UnitResult
 from acidlib.points import Point
 from acidlib.rewrite import parts, unit
@@ -89,3 +95,27 @@ def never_done(task: UnitTask, attempt: str) -> UnitResult:
 
     with in_the_middle(stay):
         return run_unit_task(task, attempt)
+
+
+# --- of their own, without a unit -------------------------------------------------------------------------------------
+
+
+def fatal(item: int, attempt: str) -> int:
+    """The worker process dies of odd numbers."""
+    if item % 2:
+        os.kill(os.getpid(), 9)
+    return item
+
+
+def broken(item: int, attempt: str) -> str:
+    """Says which item it was, and by which attempt; with some it fails."""
+    if item == 3:
+        raise RetryError(f"Cannot do {item}: because of the test")
+    if item == 4:
+        raise IndexError(item)
+    return f"{item * 2} {attempt}"
+
+
+def what_was_loaded(item: int, attempt: str) -> tuple[bool, bool]:
+    """Whether the worker process knew all before it was made, and whether garbage collections pass over that."""
+    return "acidlib.rewrite.warm" in sys.modules, gc.get_freeze_count() > 0

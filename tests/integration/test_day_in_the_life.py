@@ -20,6 +20,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from long_runs import amount
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from store_tables import StoreTables
@@ -44,7 +45,7 @@ JOBS = (
     ("cleaner", "--retention", "0s"),
 )
 COMPACTED = (State.READY_FOR_CLEANING, State.SUCCEEDED)
-PAUSE_SECONDS = 2.0
+PAUSE_SECONDS = amount(4.0, long=2.0)
 JOBS_SECONDS = 10.0
 CHANGES_PER_ABORT = 6
 

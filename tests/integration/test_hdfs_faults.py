@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from filesystem_behaviour import names, put
 from hdfs_native import Client, FileReader
+from long_runs import amount
 from servers.hdfs import SUPERUSER, Hdfs
 from servers.process import free_port
 
@@ -221,7 +222,7 @@ class TestNameNode:
         workers = [threading.Thread(target=worker, args=[number]) for number in range(count)]
         for thread in workers:
             thread.start()
-        for _ in range(3):
+        for _ in range(amount(1, long=3)):
             wait_for_more()
             whole.kill_name_node()
             whole.start()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from long_runs import in_a_long_run
 from servers.hdfs import SUPERUSER, Hdfs
 
-pytestmark = pytest.mark.live
+# the faults of HDFS would not come about otherwise
+pytestmark = [pytest.mark.live, in_a_long_run]
 
 
 def test_what_was_written_is_there_after_the_name_node_was_killed(hdfs: Hdfs) -> None:

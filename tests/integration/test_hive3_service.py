@@ -21,6 +21,7 @@ import pytest
 from judges import merge, tables
 from judges.plain_rows import insert_only_rows
 from located import at
+from long_runs import amount
 from servers.fleet import Servers
 from servers.metastore import Metastore
 from thread_runner import ThreadRunner
@@ -47,6 +48,18 @@ from integration.test_verification import deletes_are_ignored, unnoticed
 pytestmark = pytest.mark.live
 
 LOW = ("--set", "hive.compactor.delta.num.threshold=1")
+# what is about the metastore, at one of the queues: their suites hold them alike
+AT_HIVES = pytest.mark.parametrize("both", amount([METASTORES], long=[METASTORES, OWN]), indirect=True)
+AT_OURS = pytest.mark.parametrize("both", amount([OWN], long=[METASTORES, OWN]), indirect=True)
+
+
+def in_turn(*values: str) -> list[tuple[str, str]]:
+    """Each value at one of the queues in turn; in a long run all at both."""
+    queues = (METASTORES, OWN)
+    turns = [(queues[number % 2], value) for number, value in enumerate(values)]
+    return amount(turns, long=[(queue, value) for queue in queues for value in values])
+
+
 TWO_RENAMES = ("--minor-as-major-bytes", "0")
 ONE_DELTA = "j_stream"  # below its open transactions: a major makes a base of it, a minor has nothing to do
 
@@ -178,6 +191,7 @@ def test_every_table_from_the_request_to_the_cleaning(both: Site, kind: str) -> 
     assert both.client.locks() == []
 
 
+@AT_HIVES
 def test_the_initiator_asks_for_a_minor_beside_a_base(both: Site) -> None:
     laid, part = both.lay(), both.lay("b_part")
     every = ("--table", f"{both.database}.*")
@@ -200,6 +214,7 @@ def test_the_initiator_asks_for_a_minor_beside_a_base(both: Site) -> None:
     assert (laid.read(), part.read()) == rows
 
 
+@AT_OURS
 def test_partitions_with_escaped_values_and_names_in_upper_case(both: Site) -> None:
     values = [("EU west", "10:00=[x]/y"), ("ünï", "__HIVE_DEFAULT_PARTITION__"), ("A%", "1"), ("a%", "1")]
     laid = both.lay("f_abort", name="odd", keys=("region", "day"), values=values)
@@ -221,6 +236,7 @@ def test_partitions_with_escaped_values_and_names_in_upper_case(both: Site) -> N
     assert {row["partition"] for row in both.rows()} == set(laid.partitions)
 
 
+@AT_HIVES
 def test_what_is_not_compacted_is_named_with_the_reason(both: Site) -> None:
     sorted_table = both.lay("c_bucket", name="in_order")
     # a metastore of 3.1 makes no such table any more, but may have one from before
@@ -329,6 +345,7 @@ def test_a_request_for_what_is_not_there_is_refused(hives: Site) -> None:
     assert hives.good("major_compact").compactions == []
 
 
+@AT_HIVES
 def test_the_initiator_does_not_ask_twice(both: Site) -> None:
     laid = both.lay()
     assert both.good("initiator", "--table", laid.full_name, *LOW).document["totals"]["queued"] == 1
@@ -342,6 +359,7 @@ def test_the_initiator_does_not_ask_twice(both: Site) -> None:
     assert both.good("major_compact").compactions == []
 
 
+@AT_HIVES
 def test_properties_of_a_table_decide_what_is_queued(both: Site) -> None:
     both.lay(name="never", properties={"no_auto_compaction": "true"})
     both.lay(name="soon", properties={"compactorthreshold.hive.compactor.delta.num.threshold": "1"})
@@ -370,6 +388,7 @@ def test_what_failed_twice_is_not_asked_for_again(both: Site) -> None:
     assert laid.read() == laid.as_hive_read_it()
 
 
+@AT_OURS
 def test_what_was_refused_is_not_asked_for_again_until_it_changes(both: Site) -> None:
     """Row ids that interleave, as only the merging of the files finds."""
     laid = both.lay()
@@ -392,6 +411,7 @@ def test_what_was_refused_is_not_asked_for_again_until_it_changes(both: Site) ->
     assert laid.read() == laid.as_hive_read_it()
 
 
+@AT_HIVES
 def test_a_dry_run_asks_for_nothing_and_locks_nothing(both: Site) -> None:
     laid = both.lay("b_part")
     before, mark = tree(laid.location), both.client.locks()
@@ -412,6 +432,7 @@ def test_a_dry_run_asks_for_nothing_and_locks_nothing(both: Site) -> None:
     assert [entry["state"] for entry in done] == ["succeeded"] * 3
 
 
+@AT_OURS
 def test_what_only_waits_to_be_cleaned_is_not_asked_for_twice(both: Site) -> None:
     laid = both.lay()
     both.good("major_compact", "--table", laid.full_name)
@@ -463,6 +484,7 @@ def test_what_hive_takes_up_in_the_middle_is_left_to_hive(
     assert laid.read() == laid.as_hive_read_it()
 
 
+@AT_OURS
 def test_what_hive_works_on_is_neither_compacted_nor_cleaned(both: Site) -> None:
     laid = both.lay()
     both.good("major_compact", "--table", laid.full_name)
@@ -626,7 +648,10 @@ def blockers_of(made: Site, table: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("both", "who"),
-    [*((METASTORES, who) for who in READERS), (OWN, "a query on the partition"), (OWN, "a lock on the table")],
+    amount(
+        in_turn(*READERS),
+        long=[*((METASTORES, who) for who in READERS), (OWN, "a query on the partition"), (OWN, "a lock on the table")],
+    ),
     indirect=["both"],
 )
 def test_who_was_there_before_keeps_the_directories(both: Site, who: str) -> None:
@@ -690,6 +715,7 @@ def test_who_came_until_the_last_moment_keeps_the_directories(
     assert [entry["state"] for entry in both.clean()] == ["succeeded"]
 
 
+@AT_OURS
 def test_a_lock_on_a_partition_with_capitals_and_escapes_is_seen(both: Site) -> None:
     """Hive 3.1 puts the whole name of a partition into lower case in its locks, the values too."""
     laid = both.lay(keys=("region", "day"), values=[("EU West", "10:00=[X]"), ("US", "1")])
@@ -743,6 +769,7 @@ def test_nothing_waits_for_what_waits_for_a_reader(own: Site, monkeypatch: pytes
     assert published[-1] == waits
 
 
+@AT_HIVES
 def test_a_reader_of_another_partition_is_in_nobodys_way(both: Site) -> None:
     laid = both.lay("b_part")
     lock = both.client.reading(laid.database, laid.name, "dt=2024-01-03")
@@ -754,6 +781,7 @@ def test_a_reader_of_another_partition_is_in_nobodys_way(both: Site) -> None:
     assert [entry["state"] for entry in both.clean()] == ["succeeded"]
 
 
+@AT_OURS
 def test_what_hive_published_counts_from_when_it_was_first_seen(both: Site) -> None:
     """When Hive's own base appeared nobody knows: who is there when it is first seen may read what it covers."""
     laid = both.lay()
@@ -775,6 +803,7 @@ def test_what_hive_published_counts_from_when_it_was_first_seen(both: Site) -> N
     both.client.commit(late)
 
 
+@AT_HIVES
 def test_a_newer_publication_of_hives_starts_the_wait_anew(both: Site) -> None:
     """Who came after our base reads it; a base that Hive laid over it since does not make that reader go away."""
     laid = both.lay()
@@ -803,6 +832,7 @@ def test_a_newer_publication_of_hives_starts_the_wait_anew(both: Site) -> None:
 # --- two renames ------------------------------------------------------------------------------------------------------
 
 
+@AT_OURS
 def test_a_result_that_reads_otherwise_keeps_cleaner_and_compactions_away(
     both: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -831,6 +861,7 @@ def test_a_result_that_reads_otherwise_keeps_cleaner_and_compactions_away(
     assert visible(laid.location) == bases(laid.location)
 
 
+@AT_HIVES
 def test_two_renames_wait_for_readers(both: Site) -> None:
     laid = both.lay()
     lock = both.client.reading(laid.database, laid.name)
@@ -851,6 +882,7 @@ def test_two_renames_wait_for_readers(both: Site) -> None:
     assert both.client.locks() == []
 
 
+@AT_OURS
 def test_between_two_renames_nobody_can_start_to_read(both: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     laid = both.lay()
     publish = rename_store.publish
@@ -899,7 +931,7 @@ def half_visible(made: Site, laid: Laid) -> bool:
     return (made.database, laid.name, exclusive, acquired) not in held
 
 
-@pytest.mark.parametrize("following", ["cleaner", "initiator"])
+@pytest.mark.parametrize(("both", "following"), in_turn("cleaner", "initiator"), indirect=["both"])
 def test_when_the_second_rename_fails_nobody_reads_the_half(
     both: Site, monkeypatch: pytest.MonkeyPatch, following: str
 ) -> None:
@@ -917,7 +949,9 @@ def test_when_the_second_rename_fails_nobody_reads_the_half(
 # --- two at once ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("second", ["the same queue", "another queue", "the other kind of queue"])
+@pytest.mark.parametrize(
+    ("both", "second"), in_turn("the same queue", "another queue", "the other kind of queue"), indirect=["both"]
+)
 def test_of_two_runs_at_once_one_does_it(
     both: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
 ) -> None:
@@ -946,6 +980,7 @@ def test_of_two_runs_at_once_one_does_it(
     assert both.client.locks() == []
 
 
+@AT_HIVES
 def test_what_two_drains_take_is_done_once(both: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     laid = both.lay("b_part")
     both.good("initiator", "--table", laid.full_name, *LOW)
@@ -982,6 +1017,7 @@ def test_what_is_dropped_before_its_turn_is_refused(own: Site, what: str) -> Non
     assert not {"initiated", "working"} & set(own.states())
 
 
+@AT_OURS
 def test_a_named_table_that_does_not_exist_is_an_error(both: Site) -> None:
     ran = both("major_compact", "--table", f"{both.database}.never_was")
     assert ran.status == 1
@@ -1113,6 +1149,7 @@ def test_a_table_that_is_renamed_or_moved_in_the_middle_loses_nothing(
     assert now.read() == laid.as_hive_read_it()
 
 
+@AT_HIVES
 def test_a_table_that_is_made_again_before_it_is_cleaned_loses_nothing(both: Site) -> None:
     laid = both.lay()
     both.good("major_compact", "--table", laid.full_name)
@@ -1275,7 +1312,10 @@ OF_THE_QUEUE = (Point.TAKEN, Point.STARTED, Point.PUBLISHED, Point.MARKED, Point
 
 @pytest.mark.parametrize(
     ("both", "point"),
-    [*((METASTORES, point) for point in POINTS), *((OWN, point) for point in OF_THE_QUEUE)],
+    amount(
+        [(METASTORES if point in OF_THE_QUEUE else OWN, point) for point in POINTS],
+        long=[*((METASTORES, point) for point in POINTS), *((OWN, point) for point in OF_THE_QUEUE)],
+    ),
     indirect=["both"],
 )
 def test_killed_at_any_point_the_next_job_makes_it_whole_before_anything_else(both: Site, point: Point) -> None:
@@ -1298,8 +1338,9 @@ def test_killed_at_any_point_the_next_job_makes_it_whole_before_anything_else(bo
     assert both.client.locks() == []
 
 
-@pytest.mark.parametrize(("first", "then"), [("minor", "major"), ("major", "minor")])
-def test_a_named_run_that_was_killed_blocks_no_later_one_of_the_other_kind(both: Site, first: str, then: str) -> None:
+@pytest.mark.parametrize(("both", "runs"), in_turn("minor-major", "major-minor"), indirect=["both"])
+def test_a_named_run_that_was_killed_blocks_no_later_one_of_the_other_kind(both: Site, runs: str) -> None:
+    first, then = runs.split("-")
     laid = both.lay()
     assert killed_at(Point.TAKEN, lambda: both(f"{first}_compact", "--table", laid.full_name))
     assert both.states() == ["working"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from long_runs import amount
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 
@@ -67,7 +68,7 @@ def test_hive_reads_the_same_before_and_after(jobs: Jobs, hive4_metastore: Metas
     before = answers(hiveserver)
     assert len(before["true"][0]) == 5
     assert all(before["true"])
-    assert before["true"] == before["false"]
+    assert before["true"][: len(before["false"])] == before["false"]
     service = Service(jobs=jobs, uri=hive4_metastore.uri)
     ran = service.good("major_compact", "--table", "default.changed")
     (entry,) = ran.compactions
@@ -84,9 +85,9 @@ def test_hive_reads_the_same_before_and_after(jobs: Jobs, hive4_metastore: Metas
 
 
 def answers(hiveserver: HiveServer) -> dict[str, list[list[str]]]:
-    """What Hive says to each question, by batches and row by row."""
+    """What Hive says to each question, by batches and row by row; to some by batches only."""
     found = {}
-    for vectorized in ("true", "false"):
+    for vectorized, questions in (("true", QUESTIONS), ("false", amount(QUESTIONS[:1], long=QUESTIONS))):
         with hiveserver.hive.session({"hive.vectorized.execution.enabled": vectorized}) as session:
-            found[vectorized] = [[repr(row) for row in session.run(question)] for question in QUESTIONS]
+            found[vectorized] = [[repr(row) for row in session.run(question)] for question in questions]
     return found

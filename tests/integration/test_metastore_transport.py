@@ -107,7 +107,7 @@ def test_a_restart_between_two_calls_is_not_noticed(metastore: Metastore) -> Non
             hms.abort_txn(txn_id, TxnType.DEFAULT)
 
 
-@HIVE3_AND_4
+@SECURE
 def test_a_metastore_that_is_gone(metastore: Metastore) -> None:
     with reach(metastore.uri) as hms:
         metastore.kill()

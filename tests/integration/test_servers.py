@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from long_runs import amount
+from long_runs import in_a_long_run
 from servers import jars, java
 from servers.errors import ServerError
 from servers.fleet import Servers
@@ -45,7 +45,8 @@ def is_gone(pid: int) -> bool:
 
 @pytest.mark.live
 # that of Hive 3.1 does so below
-@pytest.mark.parametrize("name", amount(["hive4_metastore"], long=["hive3_metastore", "hive4_metastore"]))
+@in_a_long_run  # others need it
+@pytest.mark.parametrize("name", ["hive3_metastore", "hive4_metastore"])
 def test_a_metastore_comes_back_on_its_port(name: str, request: pytest.FixtureRequest) -> None:
     metastore: Metastore = request.getfixturevalue(name)
     uri, pid = metastore.uri, metastore.pid
@@ -61,6 +62,7 @@ def test_a_metastore_comes_back_on_its_port(name: str, request: pytest.FixtureRe
 
 
 @pytest.mark.live
+@in_a_long_run  # others need it
 def test_changes_of_a_transactional_table_and_its_requests(hiveserver: HiveServer) -> None:
     with hiveserver.hive.session() as hive:
         hive.run("CREATE TABLE changed (k int, v string) STORED AS orc TBLPROPERTIES ('transactional' = 'true')")
@@ -123,6 +125,7 @@ def test_settings_last_for_a_session(hiveserver: HiveServer) -> None:
 
 
 @pytest.mark.live
+@in_a_long_run  # others need it
 def test_two_metastores_share_a_database(servers: Servers, hive3_metastore: Metastore) -> None:
     with servers.metastore(Generation.HIVE3, beside=hive3_metastore) as second:
         assert second.uri != hive3_metastore.uri

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,6 @@ from judges import merge
 from acidlib.engine import units
 from acidlib.engine.runner import Task
 from acidlib.engine.spark import SparkRunner
-from acidlib.errors import RetryError
 from integration import spark_tasks
 from integration.harness import (
     ROOT,
@@ -122,16 +119,11 @@ def test_what_spark_gives_up_takes_nothing_else_with_it(
     assert list(part.glob("*/_*")) == []
 
 
-def fatal(item: int, attempt: str) -> int:
-    if item % 2:
-        os.kill(os.getpid(), 9)
-    return item
-
-
 def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acidlib.engine.spark._MOST_GIVEN_UP", 1)
-    done = runner.run([[Task(fatal, 1, 0), Task(fatal, 2, 0)], [Task(fatal, 3, 0)]], group="test")
-    assert [[one.error is not None for one in batch] for batch in done] == [[True] * 2, [True]]
+    one, two, three = (Task(spark_tasks.fatal, number, 0) for number in (1, 2, 3))
+    done = runner.run([[one, two], [three]], group="test")
+    assert [[it.error is not None for it in batch] for batch in done] == [[True] * 2, [True]]
 
 
 def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,16 +135,8 @@ def test_the_job_is_called_by_what_it_compacts(spark_jobs: Jobs, crud: Path, mon
     assert pool == "acidlib-small"
 
 
-def broken(item: int, attempt: str) -> str:
-    if item == 3:
-        raise RetryError(f"Cannot do {item}: because of the test")
-    if item == 4:
-        raise IndexError(item)
-    return f"{item * 2} {attempt}"
-
-
 def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) -> None:
-    tasks = [Task(broken, item, 0) for item in range(40)]
+    tasks = [Task(spark_tasks.broken, item, 0) for item in range(40)]
     found = runner.run([tasks[start : start + 3] for start in range(0, 40, 3)], group="test")
     assert [len(batch) for batch in found] == [3] * 13 + [1]
     done = [one for batch in found for one in batch]
@@ -164,13 +148,9 @@ def test_results_come_back_in_order_and_errors_as_values(runner: SparkRunner) ->
     assert runner.run([], group="nothing") == []
 
 
-def what_was_loaded(item: int, attempt: str) -> tuple[bool, bool]:
-    return "acidlib.rewrite.warm" in sys.modules, gc.get_freeze_count() > 0
-
-
 def test_workers_are_forked_with_all_loaded(runner: SparkRunner) -> None:
     """And what was loaded before the fork no garbage collection looks at."""
-    ((done,),) = runner.run([[Task(what_was_loaded, 0, 0)]], group="test")
+    ((done,),) = runner.run([[Task(spark_tasks.what_was_loaded, 0, 0)]], group="test")
     assert done.get() == (True, True)
 
 

@@ -19,12 +19,12 @@ import pytest
 from hdfs_tables import downloaded, uploaded
 from installed import build, environment, outside, packed
 from judges import merge
-from long_runs import amount
+from long_runs import LONG, amount
 from servers.hdfs import Hdfs
 from servers.java import SMALL
 from servers.spark import SparkCluster
 
-from acidlib.engine import units
+from acidlib.engine import spark, units
 from acidlib.engine.spark import SparkRunner
 from acidlib.storage.staging import ATTEMPTS
 from integration import cluster_tasks
@@ -271,6 +271,8 @@ def test_executors_are_killed_until_spark_gives_up(
     before, executors = tree(place), set(cluster.executors())
     with monkeypatch.context() as patch:
         patch.setattr(units, "run_unit_task", cluster_tasks.executor_killed)
+        if not LONG:  # each try costs two executors, and that it is tried in halves needs no cluster
+            patch.setattr(spark, "_MOST_GIVEN_UP", 0)
         ran = spark_jobs("major_compact", *NAMED, place, text=True)
     assert ran.status == 1
     assert "because Spark gave it up: SparkException: Job aborted" in " ".join(ran.out.split())

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from acidlib.model.generation import Generation
-from servers.class_archive import ClassArchive
 from servers.errors import ServerError
 from servers.jars import brought, hive_release
 from servers.java import java_command
@@ -58,12 +57,11 @@ class Daemon(Startable):
         main: Sequence[str],
         heap: str,
         properties: Mapping[str, str],
-        archived: bool = True,
         java_options: Sequence[str] = (),
     ) -> None:
         """Starts nothing yet. ``main`` is the main class; ``properties`` win over those of ``properties``.
 
-        ``archived``: whether so many are started that an archive of its classes pays. ``java_options`` are added.
+        ``java_options`` are added.
         """
         self.generation = generation
         self.port = free_port()
@@ -76,10 +74,8 @@ class Daemon(Startable):
         self._main = list(main)
         self._heap = heap
         self._given = dict(properties)
-        self._archived = archived
         self._java_options = tuple(java_options)
         self._process: ServerProcess | None = None
-        self._archive: ClassArchive | None = None
 
     @property
     @abc.abstractmethod
@@ -115,8 +111,6 @@ class Daemon(Startable):
         """Ends it in an orderly way."""
         if self._process is not None:
             self._process.stop()
-        if self._archive is not None:
-            self._archive.make(self._classes)
 
     def kill(self) -> None:
         """Ends it as a crash would."""
@@ -134,26 +128,17 @@ class Daemon(Startable):
             raise ServerError(f"Cannot measure {self._name}: because it was not started")
         return self._process.memory_mb()
 
-    @property
-    def _classes(self) -> Path:
-        return self._directory / "classes"
-
     def _new_process(self) -> ServerProcess:
-        jars = self._jars()
-        if self._archived:
-            kind = f"{self._main[0].rpartition('.')[2]}-{self.generation.value}"
-            self._archive = ClassArchive(kind, jars, _JVM_OPTIONS)
         java = java_command(
             heap=self._heap,
             options=(
                 *_JVM_OPTIONS,
-                *(self._archive.arguments(self._classes) if self._archive is not None else ()),
                 *log_options(self.conf_dir),
                 f"-Djava.io.tmpdir={self.work_dir}",
                 *self._java_options,
             ),
-            # the jars first, as those of the archive; they have no settings but those of the log
-            class_path=[*jars, str(self.conf_dir)],
+            # the jars first: they have no settings but those of the log
+            class_path=[*self._jars(), str(self.conf_dir)],
             arguments=self._directory / "class-path",
         )
         return ServerProcess(

@@ -53,6 +53,7 @@ class Hdfs(Startable):
         self._name_node: ServerProcess | None = None
         self._data_nodes: tuple[ServerProcess, ...] = ()
         self._made = 0
+        self._limited: set[tuple[str, str]] = set()
 
     @property
     def authority(self) -> str:
@@ -157,8 +158,13 @@ class Hdfs(Startable):
 
     def set_quota(self, path: str, *, names: int | None = None, space: int | None = None) -> None:
         """Limits the names below a directory (itself included) and its bytes, all replicas counted; None: no limit."""
-        self.admin(*(["-clrQuota"] if names is None else ["-setQuota", str(names)]), path)
-        self.admin(*(["-clrSpaceQuota"] if space is None else ["-setSpaceQuota", str(space)]), path)
+        for what, limit in (("Quota", names), ("SpaceQuota", space)):
+            if limit is not None:
+                self.admin(f"-set{what}", str(limit), path)
+                self._limited.add((path, what))
+            elif (path, what) in self._limited:  # each command starts a virtual machine
+                self.admin(f"-clr{what}", path)
+                self._limited.discard((path, what))
 
     def admin(self, *arguments: str) -> str:
         """``hdfs dfsadmin``; what it printed. Raises ServerError when it fails. It takes some 2 s."""

@@ -45,7 +45,6 @@ class HiveServer(Daemon):
             directory=directory,
             main=[MAIN],
             heap=HEAP,
-            archived=False,  # to make one takes more processor time than a few starts without it
             properties={
                 "hive.metastore.runworker.in": "hs2",
                 "hive.compactor.worker.threads": str(worker_threads),

@@ -61,10 +61,7 @@ def brought(name: str) -> Path:
 
 
 def compiled(source: Path, jars: Sequence[str]) -> Path:
-    """A jar with the classes of one Java source, compiled once per checkout. Raises ServerError.
-
-    No directory with them: the virtual machine makes no class archive where one is on the class path.
-    """
+    """A jar with the classes of one Java source, compiled once per checkout. Raises ServerError."""
     jar = CACHE / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.jar"
     with locked(CACHE / f"{source.stem}.lock"):
         if not jar.is_file():
