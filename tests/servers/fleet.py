@@ -86,9 +86,11 @@ class Servers:
         server.start()
         return server
 
-    def hdfs(self, *, data_nodes: int = 2, properties: Mapping[str, str] | None = None) -> Hdfs:
+    def hdfs(
+        self, *, data_nodes: int = 2, properties: Mapping[str, str] | None = None, realm: Kdc | None = None
+    ) -> Hdfs:
         """Starts a cluster of HDFS (see ``Hdfs``). Raises ServerError."""
-        cluster = Hdfs(self._new_directory("hdfs"), data_nodes=data_nodes, properties=properties)
+        cluster = Hdfs(self._new_directory("hdfs"), data_nodes=data_nodes, properties=properties, realm=realm)
         self._stack.callback(cluster.stop)
         cluster.start()
         return cluster
