@@ -103,8 +103,8 @@ class Servers:
         return realm
 
     def yarn(self, hdfs: Hdfs) -> Yarn:
-        """Starts YARN on a cluster of HDFS (see ``Yarn``). Raises ServerError."""
-        cluster = Yarn(self._new_directory("yarn"), hdfs.configuration)
+        """Starts YARN on a cluster of HDFS (see ``Yarn``), with its realm if it has one. Raises ServerError."""
+        cluster = Yarn(self._new_directory("yarn"), hdfs.configuration, realm=hdfs.realm)
         self._stack.callback(cluster.stop)
         cluster.start()
         return cluster

@@ -1,7 +1,8 @@
-"""Delegation tokens of HDFS, as Spark has them in the JVM of the driver, or obtained there.
+"""Delegation tokens of HDFS, obtained in the JVM of the driver with its ticket; without one, those that it was given.
 
-Source: Hadoop `UserGroupInformation`, `FileSystem.addDelegationTokens`, `Credentials`; Spark
-`HadoopDelegationTokenManager`, which puts new ones into the credentials of the driver's user in time.
+A driver that YARN has started without a keytab has only tokens, and nobody gets new ones by them.
+
+Source: Hadoop `UserGroupInformation`, `FileSystem.addDelegationTokens`, `Credentials`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from acidlib.errors import RetryError
 from acidlib.storage.jvm.hadoop import said
 
 _KEPT_SECONDS = 30.0
+_GIVEN_SECONDS = 3600.0
+"""For about so long one that was given is handed on before it is tried again whether there is a ticket by now."""
 _SHARE_OF_LIFE = 0.5
 """After so much of the life of a token of ours a new one is obtained: a task that gets the old one has the rest."""
 
@@ -64,31 +67,37 @@ class DelegationTokens:
         jvm, configuration = self._start()
         hadoop = jvm.org.apache.hadoop
         user = hadoop.security.UserGroupInformation.getCurrentUser()
-        spark, handed = user.getCredentials(), hadoop.security.Credentials()
+        given, handed = user.getCredentials(), hadoop.security.Credentials()
         for authority in authorities:
             files = hadoop.fs.FileSystem.get(hadoop.fs.Path(f"hdfs://{authority}/").toUri(), configuration)
             service = files.getCanonicalServiceName()
-            token = spark.getToken(hadoop.io.Text(service))
-            if token is None:
-                token = self._owned(jvm, files, service, user, configuration)
+            token = self._token(jvm, files, service, user.getShortUserName(), given)
             # hdfs-native looks for the name by which it connects, where Hadoop has an address
             wanted = hadoop.io.Text(service if service.startswith("ha-hdfs:") else authority)
-            handed_token = token.copyToken()
-            handed_token.setService(wanted)
-            handed.addToken(wanted, handed_token)
-        bytes_out = jvm.java.io.ByteArrayOutputStream()
-        stream = jvm.java.io.DataOutputStream(bytes_out)
+            renamed = token.copyToken()
+            renamed.setService(wanted)
+            handed.addToken(wanted, renamed)
+        data = jvm.java.io.ByteArrayOutputStream()
+        stream = jvm.java.io.DataOutputStream(data)
         handed.writeTokenStorageToStream(stream)
         stream.flush()
-        return bytes(bytes_out.toByteArray())
+        return bytes(data.toByteArray())
 
-    def _owned(self, jvm: Any, files: Any, service: str, user: Any, configuration: Any) -> Any:
+    def _token(self, jvm: Any, files: Any, service: str, renewer: str, given: Any) -> Any:
         own = self._own.get(service)
-        if own is None or self._clock() > own.until:
-            fresh = jvm.org.apache.hadoop.security.Credentials()
-            files.addDelegationTokens(user.getShortUserName(), fresh)
-            token = fresh.getToken(jvm.org.apache.hadoop.io.Text(service))
-            # when it ends is known to whom renews it alone
-            life = token.renew(configuration) / 1000 - self._clock()
-            own = self._own[service] = _Own(token, self._clock() + life * _SHARE_OF_LIFE)
-        return own.token
+        if own is not None and self._clock() < own.until:
+            return own.token
+        name = jvm.org.apache.hadoop.io.Text(service)
+        fresh = jvm.org.apache.hadoop.security.Credentials()
+        try:
+            files.addDelegationTokens(renewer, fresh)
+            token = fresh.getToken(name)
+            # when it ends is told only to whom renews it
+            life = token.renew(files.getConf()) / 1000 - self._clock()
+        except Py4JError:
+            token = given.getToken(name)
+            if token is None:
+                raise
+            life = _GIVEN_SECONDS
+        self._own[service] = _Own(token, self._clock() + life * _SHARE_OF_LIFE)
+        return token
