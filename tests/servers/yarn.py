@@ -194,7 +194,7 @@ class Yarn(Startable):
         return found | {"yarn.nodemanager.principal": f"{SERVICE}@{self._realm.realm}"}
 
 
-_OF_OTHERS = ("HIVE_", "HADOOP_", "YARN_", "SPARK_", "PYSPARK_", "PYTHON", "ACIDLIB_")
+_OF_OTHERS = ("HIVE_", "HADOOP_", "YARN_", "SPARK_", "PYSPARK_", "PYTHON", "ACIDLIB_", "KRB5")
 """Containers inherit little of the node manager, and none of these."""
 _SITE = {
     **{
