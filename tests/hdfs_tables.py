@@ -13,9 +13,9 @@ _VIEW = "viewfs://view/some/where"
 """Where the directory of all tests is in a mount table."""
 
 
-def uploaded(hdfs: Hdfs, source: Path, name: str = "t") -> Location:
-    """A copy of a directory, below a new one."""
-    client, root = hdfs.client(), parse_location(f"{hdfs.new_directory()}/{name}")
+def uploaded(hdfs: Hdfs, source: Path, name: str = "t", *, below: str | None = None) -> Location:
+    """A copy of a directory, below a new one, or below one that is given."""
+    client, root = hdfs.client(), parse_location(f"{below or hdfs.new_directory()}/{name}")
     client.mkdirs(root.path, create_parent=True)
     for path in sorted(source.rglob("*")):
         target = root.child(path.relative_to(source).as_posix()).path

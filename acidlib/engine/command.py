@@ -23,6 +23,7 @@ from acidlib.engine.runner import Application, Runner
 from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.spark import SparkSession, driver_is_placed, hadoop_in_jvm, hadoop_properties, kerberos_login
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
+from acidlib.metastore.kerberos import keep_logged_in
 from acidlib.metastore.options import KerberosLogin
 from acidlib.report.log import ERROR, NOTE, WARNING, LogFormat, LogLines
 from acidlib.report.page.documents import page_of
@@ -35,7 +36,9 @@ from acidlib.report.text import json_text
 from acidlib.settings import Layer
 from acidlib.storage.hadoop import about_stores
 from acidlib.storage.jvm.hadoop import Hadoop
+from acidlib.storage.jvm.tokens import DelegationTokens
 from acidlib.storage.stores import Stores
+from acidlib.storage.tokens import HandedTokens, asks_for_kerberos
 
 Result = TypeVar("Result")
 _RUN = "acidlib.run"
@@ -184,11 +187,12 @@ class JobCommand(click.Command):
 def stores_of(environment: Environment) -> Stores:
     """What opens the stores of tables, by Hadoop's configuration and Spark's, which wins."""
     machine = Machine.current()
-    return Stores(
-        configuration=environment.hadoop | about_stores(machine.hadoop()),
-        hadoop=Hadoop(machine.jvm),
-        secrets=environment.secrets,
-    )
+    configuration = environment.hadoop | about_stores(machine.hadoop())
+    tokens = HandedTokens()
+    if asks_for_kerberos(configuration):
+        keep_logged_in(environment.login)
+        tokens = HandedTokens(DelegationTokens(machine.jvm, machine.clock))
+    return Stores(configuration=configuration, hadoop=Hadoop(machine.jvm), secrets=environment.secrets, tokens=tokens)
 
 
 @contextmanager

@@ -199,11 +199,19 @@ def hadoop_in_jvm() -> tuple[Any, Any]:
         SparkContext._ensure_initialized()
         jvm: Any = SparkContext._jvm
         configuration = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(SparkConf()._jconf)
+        _log_in(jvm, kerberos_login())
     except Exception as error:
         raise RetryError(
             f"Cannot ask Hadoop: because Spark's JVM could not be started: {_first_line(error)}"
         ) from error
     return jvm, configuration
+
+
+def _log_in(jvm: Any, login: KerberosLogin) -> None:
+    """With a keytab, as spark-submit has done it where it has started the JVM."""
+    users = jvm.org.apache.hadoop.security.UserGroupInformation
+    if login.principal and login.keytab and users.isSecurityEnabled() and not users.isLoginKeytabBased():
+        users.loginUserFromKeytab(login.principal, login.keytab)
 
 
 class SparkSession:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from acidlib.errors import RefusedError
+from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of, is_without_ticket, keytab_failure
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
 from acidlib.metastore.ticket_cache import end_of_tickets
@@ -104,6 +104,33 @@ class GssapiClient:
             ) from None
 
 
+def keep_logged_in(login: KerberosLogin) -> None:
+    """With a keytab: has its tickets where all of this process that speaks Kerberos finds them, and new ones in time.
+
+    They are in a cache of this process. Raises RefusedError for a keytab that cannot be used and where the module is
+    missing, RetryError where there are no tickets to be had.
+    """
+    if login.keytab is None or login.principal is None:
+        return
+    gssapi = _module()
+    try:
+        with _ONE_AT_A_TIME:
+            _ = _credentials(login).lifetime  # which fetches them
+    except gssapi.exceptions.GSSError as error:
+        failed = f"Cannot log in with Kerberos as {login.principal}: because"
+        try:
+            _look_into_keytab(login)
+        except KerberosFailure as failure:
+            raise RefusedError(f"{failed} {failure}") from None
+        why = failure_of(error, login, service="", who="", ended="")
+        raise RetryError(f"{failed} {why}") from None
+    os.environ |= {"KRB5CCNAME": _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
+
+
+def _cache(login: KerberosLogin) -> str:
+    return f"MEMORY:acidlib {login.principal} {login.keytab}"
+
+
 def _module() -> Any:
     try:
         import gssapi
@@ -126,8 +153,7 @@ def _credentials(login: KerberosLogin) -> Any:
         name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     if login.keytab is None:
         return gssapi.Credentials(usage="initiate", name=name)
-    cache = f"MEMORY:acidlib {login.principal} {login.keytab}"
-    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache}
+    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": _cache(login)}
     return gssapi.Credentials(usage="initiate", name=name, store=store)
 
 

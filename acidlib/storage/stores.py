@@ -23,6 +23,7 @@ from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.mounts import behind_mounts
 from acidlib.storage.rename_store import RenameStore
 from acidlib.storage.store import Store, TaskFiles
+from acidlib.storage.tokens import HandedTokens
 from acidlib.storage.unanswered import Unanswered
 
 
@@ -43,12 +44,14 @@ class Stores:
     unanswered     the servers that were waited for in vain
     hadoop         Hadoop itself, for what nothing else can open; the driver's alone
     secrets        Hadoop's credential providers, where keys of buckets may be
+    tokens         what tasks show to name nodes that ask for Kerberos
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
     unanswered: Unanswered = field(default_factory=Unanswered, compare=False, repr=False)
     hadoop: Hadoop = field(default_factory=Hadoop, compare=False, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
+    tokens: HandedTokens = field(default_factory=HandedTokens, compare=False, repr=False)
 
     def locate(self, uri: str) -> Location:
         """The location of a URI or a bare path, which is local; RefusedError for one that cannot be opened.
@@ -123,6 +126,7 @@ class Stores:
 
     def _hdfs(self, location: Location) -> HdfsFileSystem:
         require_no_view(location, self.configuration)
+        self.tokens.use(location.authority)
         return HdfsFileSystem(location.authority, about_hdfs(self.configuration), self.unanswered)
 
     def _opened(self, location: Location) -> _Opened:

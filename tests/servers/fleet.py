@@ -86,9 +86,11 @@ class Servers:
         server.start()
         return server
 
-    def hdfs(self, *, data_nodes: int = 2, properties: Mapping[str, str] | None = None) -> Hdfs:
+    def hdfs(
+        self, *, data_nodes: int = 2, properties: Mapping[str, str] | None = None, realm: Kdc | None = None
+    ) -> Hdfs:
         """Starts a cluster of HDFS (see ``Hdfs``). Raises ServerError."""
-        cluster = Hdfs(self._new_directory("hdfs"), data_nodes=data_nodes, properties=properties)
+        cluster = Hdfs(self._new_directory("hdfs"), data_nodes=data_nodes, properties=properties, realm=realm)
         self._stack.callback(cluster.stop)
         cluster.start()
         return cluster
@@ -101,8 +103,8 @@ class Servers:
         return realm
 
     def yarn(self, hdfs: Hdfs) -> Yarn:
-        """Starts YARN on a cluster of HDFS (see ``Yarn``). Raises ServerError."""
-        cluster = Yarn(self._new_directory("yarn"), hdfs.configuration)
+        """Starts YARN on a cluster of HDFS (see ``Yarn``), with its realm if it has one. Raises ServerError."""
+        cluster = Yarn(self._new_directory("yarn"), hdfs.configuration, realm=hdfs.realm)
         self._stack.callback(cluster.stop)
         cluster.start()
         return cluster

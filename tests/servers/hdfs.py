@@ -17,6 +17,7 @@ from hdfs_native import Client
 from servers.errors import ServerError
 from servers.jars import brought
 from servers.java import java_command
+from servers.kdc import HOST, Kdc
 from servers.process import POLL_SECONDS, START_SECONDS, ServerProcess, Startable, free_port, last_lines, listens
 from servers.settings import write_site
 
@@ -27,6 +28,9 @@ SHELL = "org.apache.hadoop.fs.FsShell"
 TRASH_INTERVAL = "fs.trash.interval"
 SUPERUSER = getpass.getuser()
 """Who may do everything: the user of the name node, who runs the tests."""
+SERVICE = f"hdfs/{HOST}"
+"""With Kerberos: the principal of all nodes, and the superuser."""
+WEB = f"HTTP/{HOST}"
 _GROUPS = f"{SUPERUSER}=supergroup;etl=etl,hive;anna=anna,hive;bob=bob"
 _HEAP = "192m"
 # they look for the pages of their web server, of which the jars for small clusters have none
@@ -41,9 +45,21 @@ class Hdfs(Startable):
     works below a directory of its own (`new_directory`), and leaves the cluster whole: `start`, out of safe mode.
     """
 
-    def __init__(self, directory: Path, *, data_nodes: int = 2, properties: Mapping[str, str] | None = None) -> None:
-        """Starts nothing yet; ``directory`` is its own. ``properties`` win over all else in hdfs-site.xml."""
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        data_nodes: int = 2,
+        properties: Mapping[str, str] | None = None,
+        realm: Kdc | None = None,
+    ) -> None:
+        """Starts nothing yet; ``directory`` is its own. ``properties`` win over all else in hdfs-site.xml.
+
+        With ``realm`` users are who their tickets say they are, and `SERVICE` is the superuser: whoever makes a
+        directory needs a ticket of his.
+        """
         self.port = free_port()
+        self.realm = realm
         self.conf_dir = directory / "conf"
         """Holds core-site.xml and hdfs-site.xml, as HADOOP_CONF_DIR does."""
         self._directory = directory
@@ -73,6 +89,7 @@ class Hdfs(Startable):
             "dfs.replication": str(min(2, len(self._ports))),
             # or it takes minutes until a name node is said to be away
             "dfs.client.failover.max.attempts": "4",
+            **({} if self.realm is None else self._secure(self.realm)),
         }
 
     @property
@@ -216,6 +233,7 @@ class Hdfs(Startable):
         return java_command(
             heap=_HEAP,
             options=(
+                *(() if self.realm is None else self.realm.java_options),
                 f"-Djava.io.tmpdir={self._directory / 'tmp'}",
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                 "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -249,6 +267,30 @@ class Hdfs(Startable):
             "dfs.datanode.http.address": "127.0.0.1:0",
             "dfs.datanode.ipc.address": "127.0.0.1:0",
             "dfs.namenode.handler.count": "4",
+            **({} if self.realm is None else self._keys(self.realm)),
+        }
+
+    def _secure(self, realm: Kdc) -> dict[str, str]:
+        """What clients know of a cluster with Kerberos."""
+        return {
+            "hadoop.security.authentication": "kerberos",
+            "dfs.namenode.kerberos.principal": f"{SERVICE}@{realm.realm}",
+            "dfs.data.transfer.protection": "authentication",
+        }
+
+    def _keys(self, realm: Kdc) -> dict[str, str]:
+        keytab, web = str(realm.keytab(SERVICE, WEB)), f"{WEB}@{realm.realm}"
+        return {
+            "dfs.namenode.keytab.file": keytab,
+            "dfs.datanode.keytab.file": keytab,
+            "dfs.datanode.kerberos.principal": f"{SERVICE}@{realm.realm}",
+            "dfs.web.authentication.kerberos.principal": web,
+            "dfs.web.authentication.kerberos.keytab": keytab,
+            "dfs.namenode.kerberos.internal.spnego.principal": web,
+            "dfs.block.access.token.enable": "true",
+            "dfs.namenode.delegation.token.always-use": "true",
+            # neither ports of root nor certificates
+            "ignore.secure.ports.for.testing": "true",
         }
 
 

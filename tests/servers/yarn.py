@@ -17,6 +17,7 @@ from typing import Any
 from servers.errors import ServerError
 from servers.jars import brought
 from servers.java import java_command, java_home
+from servers.kdc import HOST, Kdc
 from servers.process import POLL_SECONDS, ServerProcess, Startable, free_port, marked_processes
 from servers.settings import write_site
 
@@ -24,6 +25,8 @@ QUEUES = ("default", "compaction")
 RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
 CLIENT = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
 NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
+SERVICE = f"yarn/{HOST}"
+"""With Kerberos: the principal of both."""
 _HEAP = "192m"
 _MARK = "ACIDLIB_TEST_YARN"
 """In the environment of all containers: those that have lost the node manager are found by it."""
@@ -51,8 +54,12 @@ class Application:
 class Yarn(Startable):
     """A cluster on 127.0.0.1 with two queues, whose containers run as the user who runs the tests."""
 
-    def __init__(self, directory: Path, core: Mapping[str, str]) -> None:
-        """Starts nothing yet; ``directory`` is its own. ``core`` is what core-site.xml says of the file system."""
+    def __init__(self, directory: Path, core: Mapping[str, str], *, realm: Kdc | None = None) -> None:
+        """Starts nothing yet; ``directory`` is its own. ``core`` is what core-site.xml says of the file system.
+
+        With ``realm`` it asks for Kerberos.
+        """
+        self._realm = realm
         self.conf_dir = directory / "conf"
         """Holds core-site.xml and yarn-site.xml, as YARN_CONF_DIR and HADOOP_CONF_DIR do."""
         self._directory = directory
@@ -135,7 +142,7 @@ class Yarn(Startable):
             write_site(place / "core-site.xml", self._core)
         places = {f"yarn.nodemanager.{name}-dirs": str(self._directory / name) for name in ("local", "log")}
         write_site(self.conf_dir / "yarn-site.xml", self._client())
-        write_site(own / "yarn-site.xml", self._client() | _SITE | places)
+        write_site(own / "yarn-site.xml", self._client() | _SITE | places | self._keys())
         write_site(own / "capacity-scheduler.xml", _SCHEDULER)
         (own / "log4j.properties").write_text(_LOG4J)
         return (
@@ -157,7 +164,11 @@ class Yarn(Startable):
         jars = sorted(str(jar) for jar in (brought("yarn") / "lib").glob("*.jar"))
         return java_command(
             heap=_HEAP,
-            options=(*_OPENED, f"-Djava.io.tmpdir={self._directory}"),
+            options=(
+                *_OPENED,
+                *(() if self._realm is None else self._realm.java_options),
+                f"-Djava.io.tmpdir={self._directory}",
+            ),
             class_path=[str(conf), *jars],
             arguments=self._directory / f"{name}.class-path",
         )
@@ -172,10 +183,18 @@ class Yarn(Startable):
             # or what has lost the resource manager looks for it for a quarter of an hour
             "yarn.resourcemanager.connect.max-wait.ms": "10000",
             "yarn.resourcemanager.connect.retry-interval.ms": "500",
+            **({} if self._realm is None else {"yarn.resourcemanager.principal": f"{SERVICE}@{self._realm.realm}"}),
         }
 
+    def _keys(self) -> dict[str, str]:
+        if self._realm is None:
+            return {}
+        keytab = str(self._realm.keytab(SERVICE))
+        found = {f"yarn.{name}.keytab": keytab for name in ("resourcemanager", "nodemanager")}
+        return found | {"yarn.nodemanager.principal": f"{SERVICE}@{self._realm.realm}"}
 
-_OF_OTHERS = ("HIVE_", "HADOOP_", "YARN_", "SPARK_", "PYSPARK_", "PYTHON", "ACIDLIB_")
+
+_OF_OTHERS = ("HIVE_", "HADOOP_", "YARN_", "SPARK_", "PYSPARK_", "PYTHON", "ACIDLIB_", "KRB5")
 """Containers inherit little of the node manager, and none of these."""
 _SITE = {
     **{

@@ -13,6 +13,7 @@ from acidlib.errors import RetryError
 from acidlib.storage.hdfs.configuration import block_size, client_uri, new_mode, replication
 from acidlib.storage.hdfs.deadline import NoAnswerError, in_time
 from acidlib.storage.hdfs.errors import FINAL, NotAskedError, raising_acid_errors
+from acidlib.storage.tokens import asks_for_kerberos
 
 _Answer = TypeVar("_Answer")
 Configuration = tuple[tuple[str, str], ...]
@@ -68,7 +69,7 @@ def client(authority: str, configuration: Configuration) -> Client:
         with raising_acid_errors("open", f"hdfs://{authority}"):
             made = Client(uri, settings)
         if host is not None:
-            _require_answer(made, host)
+            _require_answer(made, host, settings)
         found = _CLIENTS.setdefault(key, made)
     return found
 
@@ -119,7 +120,7 @@ def _known_host(uri: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def _require_answer(made: Client, host: tuple[str, int]) -> None:
+def _require_answer(made: Client, host: tuple[str, int], settings: Mapping[str, str]) -> None:
     """Raises `NotAskedError` unless something answers; one that refuses connections may be starting, and has time."""
     name = f"{host[0]}:{host[1]}"
     try:
@@ -144,7 +145,8 @@ def _require_answer(made: Client, host: tuple[str, int]) -> None:
     if asking.is_alive():
         raise NotAskedError(f"{name} takes connections and gives no answer within {_ANSWER_SECONDS:g} s")
     if failed:
-        raise NotAskedError(f"{name} does not answer as a name node does: {failed[0]}") from failed[0]
+        hint = "" if asks_for_kerberos(settings) else "; does it ask for Kerberos, of which core-site.xml says nothing?"
+        raise NotAskedError(f"{name} does not answer as a name node does: {failed[0]}{hint}") from failed[0]
 
 
 def _wait_after_fork() -> None:

@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 
 _ANSWER = re.compile(r'(\w+)\("((?:[^"\\]|\\.)*)"(?:, "((?:[^"\\]|\\.)*)")?')
+_GSSAPI = re.compile(r'GSSAPIError\(.*, "((?:[^"\\]|\\.)*)"\)')
+"""The text comes last; it begins with words for the major code, which say nothing more."""
 _RPC = ("RPCError", "FatalRPCError")
 _NOT_SENT = ("Connection refused", "failed to lookup address")
 _QUOTAS = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException"})
 _NAMES = frozenset({"InvalidPathException", "FSLimitException$PathComponentTooLongException"})
 _LINKS = frozenset({"UnresolvedPathException", "UnresolvedLinkException"})
-_LOGIN = frozenset({"SASLError", "GSSAPIError", "NoSASLMechanism"})
+_LOGIN = frozenset({"SASLError", "NoSASLMechanism"})
 
 FINAL = (FileNotFoundError, FileExistsError, IsADirectoryError, NotImplementedError, RuntimeError)
 """What the name node answered, as opposed to an answer that did not come; some of these are an `OSError`, too."""
@@ -133,6 +135,8 @@ def _of_name_node(name: str, text: str, start: str, missing: type[AcidError]) ->
 def _of_client(kind: str, text: str, start: str) -> AcidError:
     if kind == "InvalidArgument" and "No NameNode hosts" in text:
         return RefusedError(f"{start} dfs.nameservices does not name its name nodes")
+    if kind == "GSSAPIError":
+        return RetryError(f"{start} there was no log-in with Kerberos ({text})")
     if kind in _LOGIN:
         return RetryError(f"{start} the name node did not take the log-in ({text})")
     if kind in ("UrlParseError", "InvalidArgument", "InvalidPath", "UnsupportedErasureCodingPolicy"):
@@ -146,7 +150,11 @@ def _of_client(kind: str, text: str, start: str) -> AcidError:
 
 def _parsed(error: BaseException) -> tuple[str, str, str]:
     """Kind, first and second text of the Rust value in a `RuntimeError`; all empty where there is none."""
-    match = _ANSWER.match(str(error)) if isinstance(error, RuntimeError) else None
+    if not isinstance(error, RuntimeError):
+        return "", "", ""
+    if (login := _GSSAPI.search(str(error))) is not None:
+        return "GSSAPIError", login[1].rpartition("inaccessible: ")[2].rpartition("more information: ")[2], ""
+    match = _ANSWER.match(str(error))
     return ("", "", "") if match is None else (match[1], match[2], match[3] or "")
 
 

@@ -15,6 +15,12 @@ def rpc(name: str, message: str = "it did not work", kind: str = "RPCError") -> 
     return RuntimeError(f'{kind}("{name}", "{message}{TRACE}")')
 
 
+GSSAPI = (
+    'GSSAPIError(GssMajorCodes { raw: "0x00070000", routine_error: "GSS_S_NO_CRED" }, 2529639053, "No credentials were '
+    'supplied, or the credentials were unavailable or inaccessible: No Kerberos credentials available (x: y)")'
+)
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
@@ -74,6 +80,11 @@ def rpc(name: str, message: str = "it did not work", kind: str = "RPCError") -> 
         (RuntimeError('DataTransferError("All DataNodes failed: []")'), RetryError, "no data node has, or takes,"),
         (RuntimeError("ChecksumError"), CorruptError, "do not match their checksum"),
         (RuntimeError('SASLError("no ticket")'), RetryError, "did not take the log-in (no ticket)"),
+        (
+            RuntimeError(GSSAPI),
+            RetryError,
+            "there was no log-in with Kerberos (No Kerberos credentials available (x: y))",
+        ),
         (RuntimeError("NoSASLMechanism"), RetryError, "NoSASLMechanism"),
         (RuntimeError('InvalidArgument("No NameNode hosts found")'), RefusedError, "dfs.nameservices"),
         (RuntimeError('UnsupportedErasureCodingPolicy("XOR")'), RefusedError, "UnsupportedErasureCodingPolicy: XOR"),
