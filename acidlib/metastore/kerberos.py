@@ -10,14 +10,13 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from acidlib.errors import RefusedError
 from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of, is_without_ticket, keytab_failure
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
-from acidlib.metastore.ticket_cache import end_of_tickets
+from acidlib.metastore.ticket_cache import Tickets, tickets_in
 
 T = TypeVar("T")
 
@@ -99,9 +98,7 @@ class GssapiClient:
         except _module().exceptions.GSSError as error:
             if is_without_ticket(error):
                 _look_into_keytab(self._login)
-            raise failure_of(
-                error, self._login, service=self._service, who=_owner(), ended=_end_of_tickets(self._login)
-            ) from None
+            raise failure_of(error, self._login, service=self._service, cached=_cached(self._login)) from None
 
 
 def _module() -> Any:
@@ -143,25 +140,15 @@ def _look_into_keytab(login: KerberosLogin) -> None:
         raise keytab_failure(error, login) from None
 
 
-def _owner() -> str:
-    """Whose tickets are in the cache; empty where there are none."""
-    gssapi = _module()
-    try:
-        return str(gssapi.Credentials(usage="initiate").name)
-    except gssapi.exceptions.GSSError:
-        return ""
-
-
-def _end_of_tickets(login: KerberosLogin) -> str:
-    """When those of the cache ended, in the time of this machine; empty where that cannot be known."""
+def _cached(login: KerberosLogin) -> Tickets | None:
+    """What is in the cache, where that is a file."""
     kind, colon, path = (login.cache or f"/tmp/krb5cc_{os.getuid()}").rpartition(":")  # noqa: S108 - Kerberos' own
     if colon and kind != "FILE":
-        return ""
+        return None
     try:
-        end = end_of_tickets(Path(path).read_bytes())
+        return tickets_in(Path(path).read_bytes())
     except OSError:
-        return ""
-    return "" if end is None else datetime.fromtimestamp(end).astimezone().isoformat(" ", "seconds")
+        return None
 
 
 def _service_name(options: SaslOptions, host: str) -> Any:
