@@ -44,6 +44,6 @@ def test_the_ticket_for_tickets_counts() -> None:
     assert tickets_in(HEAD) == Tickets("anna/admin@R", None)
 
 
-@pytest.mark.parametrize("data", [b"", b"junk", HEAD, CACHE[:-1], b"\5\3" + CACHE[2:], HEAD + b"\xff" * 40])
+@pytest.mark.parametrize("data", [b"", b"junk", HEAD[:-1], CACHE[:-1], b"\5\3" + CACHE[2:], HEAD + b"\xff" * 40])
 def test_what_is_no_such_cache_says_nothing(data: bytes) -> None:
     assert tickets_in(data) is None
