@@ -6,6 +6,7 @@ loaded when somebody logs in.
 
 from __future__ import annotations
 
+import base64
 import os
 import struct
 import threading
@@ -21,6 +22,7 @@ from acidlib.metastore.ticket_cache import Tickets, tickets_in
 T = TypeVar("T")
 
 _LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
+_SPNEGO = "1.3.6.1.5.5.2"
 _LARGEST_MESSAGE = (1 << 24) - 1
 # while the tickets of a keytab are fetched anew, nobody may look into their cache
 _ONE_AT_A_TIME = threading.Lock()
@@ -93,12 +95,35 @@ class GssapiClient:
         return self._try(lambda: bytes(self._context.step(challenge) or b""))
 
     def _try(self, act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except _module().exceptions.GSSError as error:
-            if is_without_ticket(error):
-                _look_into_keytab(self._login)
-            raise failure_of(error, self._login, service=self._service, cached=_cached(self._login)) from None
+        return _tried(act, self._login, self._service)
+
+
+def negotiated(login: KerberosLogin, host: str) -> str:
+    """What the header Authorization says to a server behind HTTP that asks for Kerberos (RFC 4559, RFC 4178).
+
+    Good for one request. Raises as `GssapiClient` does.
+    """
+    gssapi = _module()
+    service = f"HTTP/{host}"
+
+    def token() -> bytes:
+        name = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
+        mechanism = gssapi.OID.from_int_seq(_SPNEGO)
+        context = gssapi.SecurityContext(name=name, creds=_credentials(login), usage="initiate", mech=mechanism)
+        return bytes(context.step() or b"")
+
+    with _ONE_AT_A_TIME:
+        return f"Negotiate {base64.b64encode(_tried(token, login, service)).decode()}"
+
+
+def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
+    """What `act` returns; KerberosFailure for what Kerberos says against it."""
+    try:
+        return act()
+    except _module().exceptions.GSSError as error:
+        if is_without_ticket(error):
+            _look_into_keytab(login)
+        raise failure_of(error, login, service=service, cached=_cached(login)) from None
 
 
 def _module() -> Any:

@@ -86,12 +86,14 @@ class HttpOptions:
     """Thrift over HTTP: each message is one POST to `path`.
 
     `token`, a JWT, says who asks; without one it is a header with `username`, or with the name of who runs this.
-    `headers` are sent besides. `https` is for URIs that begin so.
+    With `login` somebody logs in with Kerberos where the server asks for it. `headers` are sent besides. `https` is for
+    URIs that begin so.
     """
 
     path: str = "/metastore/*"
     token: str | None = field(default=None, repr=False)
     username: str | None = None
+    login: KerberosLogin | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     https: TlsOptions = TlsOptions()
 
@@ -216,7 +218,7 @@ def options_from_settings(
     `login` is for a metastore that asks for Kerberos.
 
     Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol, a Java
-    truststore, Kerberos over HTTP.
+    truststore.
     """
     if _flag(values, "metastore.thrift.compact.protocol.enabled"):
         raise _unsupported("metastore.thrift.compact.protocol.enabled is true", "only the binary protocol is")
@@ -230,7 +232,7 @@ def options_from_settings(
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
         tls=_tls(values) if _flag(values, "metastore.use.SSL") else None,
         sasl=_sasl(values, login) if mode == "binary" else None,
-        http=_http(values, token) if mode == "http" else None,
+        http=_http(values, token, login) if mode == "http" else None,
         set_user=_flag(values, "metastore.execute.setugi", default=True),
         in_any_order=order == "random",
         catalog=catalog_from_settings(values),
@@ -245,10 +247,9 @@ def catalog_from_settings(values: Mapping[str, str]) -> str:
     return name
 
 
-def _http(values: Mapping[str, str], token: str | None) -> HttpOptions:
+def _http(values: Mapping[str, str], token: str | None, login: KerberosLogin) -> HttpOptions:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
-    if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
-        raise _unsupported("it is behind HTTP and asks for Kerberos (SPNEGO)", "over HTTP only a JWT or a user name is")
+    by_kerberos = mode != "JWT" and (_flag(values, "metastore.sasl.enabled") or mode == "KERBEROS")
     if mode == "JWT" and not token:
         raise RefusedError(
             f"Cannot log in to the metastore with a JWT: because the variable {TOKEN_VARIABLE} is not set"
@@ -259,6 +260,7 @@ def _http(values: Mapping[str, str], token: str | None) -> HttpOptions:
         path=_http_path(_value(values, "metastore.client.thrift.http.path") or "metastore"),
         token=token if mode == "JWT" else None,
         username=_value(values, "metastore.client.plain.username"),
+        login=_checked(login) if by_kerberos else None,
         headers=_headers(_value(values, "metastore.client.http.additional.headers") or ""),
         https=TlsOptions(ca_file=values.get(CA_FILE, "").strip() or None),
     )
@@ -326,19 +328,23 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
             f"Cannot log in to the metastore with Kerberos: because hive.metastore.kerberos.principal is "
             f"{principal or 'not set'}; it has to be service/_HOST@REALM"
         )
-    if login.keytab is not None and login.principal is None:
-        raise RefusedError(
-            f"Cannot log in to the metastore with Kerberos: because --keytab names {login.keytab}, and no --principal "
-            "says who of those in it logs in"
-        )
     return SaslOptions(
         mechanism="GSSAPI",
         service=service,
         host=None if host.upper() == "_HOST" else host,
         realm=realm or None,
-        login=login,
+        login=_checked(login),
         protection=_protection(values.get(PROTECTION, "")),
     )
+
+
+def _checked(login: KerberosLogin) -> KerberosLogin:
+    if login.keytab is not None and login.principal is None:
+        raise RefusedError(
+            f"Cannot log in to the metastore with Kerberos: because --keytab names {login.keytab}, and no --principal "
+            "says who of those in it logs in"
+        )
+    return login
 
 
 def _protection(text: str) -> tuple[Protection, ...]:

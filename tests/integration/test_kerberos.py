@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
+import subprocess
+import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +26,10 @@ from servers.metastore import SERVICE, Metastore
 from acidlib.engine.runner import Done, LocalRunner, Task
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection, SaslOptions
+from acidlib.metastore.options import ConnectionOptions, HttpOptions, KerberosLogin, Protection, SaslOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
-from integration.harness import AROUND, Jobs
+from integration.harness import AROUND, ROOT, Jobs
 from integration.hive4_jobs import Service, only_line
 from integration.hive4_model import Lake
 
@@ -213,6 +219,111 @@ def test_a_job_logs_in_as_spark_was_told(
     assert service.compact(made).states == ["ready for cleaning"]
     lake.check(made)
     assert service.good("show_compactions").compactions
+
+
+@pytest.mark.skipif(not LONG, reason="starts Spark")
+@pytest.mark.spark
+def test_what_stands_before_the_command_logs_in(
+    lake: Lake, metastore: Metastore, anna: KerberosLogin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By spark-submit, by a session of the command's own, and without Spark."""
+    monkeypatch.setenv("HIVE_CONF_DIR", str(metastore.conf_dir))
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'none'}")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    made = lake.table("submitted")
+
+    def command(*words: str, login: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        start = [sys.executable, "-P", "-c", "from acidlib.launch.command import main; main()"]
+        queue = f"sqlite:///{tmp_path / 'queue.db'}"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            [*start, *login, *words, "--queue-url", queue], capture_output=True, text=True, env=environment, check=False
+        )
+
+    given = ["--principal", anna.principal or "", "--keytab", anna.keytab or ""]
+    for login in (["--master", "local[1]", *given], []):
+        ran = command("major-compact", "--table", made.full, login=login)
+        assert ran.returncode == (0 if login else 1), ran.stderr
+        assert "Traceback" not in ran.stderr
+        assert ("because there is no ticket; run kinit" in ran.stderr) == (not login)
+    assert lake.states(made) == ["ready for cleaning"]
+    for job in (("show",), ("status",), ("doctor",)):
+        ran = command(*job, login=given)
+        assert "Kerberos" not in ran.stdout + ran.stderr, ran.stderr
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert "because there is no ticket; run kinit" in (ran := command(*job)).stdout + ran.stderr
+
+
+class Gateway(ThreadingHTTPServer):
+    """Stands before a metastore behind HTTP and lets nobody in without Kerberos; `users` are those it let in."""
+
+    def __init__(self, metastore: Metastore, keytab: Path) -> None:
+        super().__init__(("127.0.0.1", 0), GatewayHandler)
+        self.metastore = metastore
+        self.keytab = keytab
+        self.users: list[str] = []
+
+
+class GatewayHandler(BaseHTTPRequestHandler):
+    server: Gateway
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        _, _, token = self.headers.get("Authorization", "").partition("Negotiate ")
+        if not token:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", "Negotiate")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        held = gssapi.Credentials(usage="accept", store={"keytab": f"FILE:{self.server.keytab}"})
+        context = gssapi.SecurityContext(usage="accept", creds=held)
+        context.step(base64.b64decode(token))
+        user = str(context.initiator_name)
+        self.server.users.append(user)
+        behind = HTTPConnection("127.0.0.1", self.server.metastore.port)
+        headers = {"Content-Type": "application/x-thrift", "x-actor-username": user.partition("@")[0]}
+        behind.request("POST", self.path, body=body, headers=headers)
+        answer = behind.getresponse()
+        data = answer.read()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", "application/x-thrift")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+        behind.close()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.skipif(not LONG, reason="a metastore of its own")
+def test_http_behind_a_gateway_that_asks_for_kerberos(
+    servers: Servers, realm: Kdc, anna: KerberosLogin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'none'}")
+    settings = {"metastore.server.thrift.transport.mode": "http", "metastore.server.thrift.http.path": "metastore"}
+    with servers.metastore(Generation.HIVE4, realm=realm, properties=settings) as made:
+        # the metastore itself asks for nothing, though it has a realm
+        options = ConnectionOptions(connect_timeout_seconds=30, attempts=1, http=HttpOptions(login=anna))
+        with connect([made.uri], options, user="anna", host="here", sleep=time.sleep) as hms:
+            assert "default" in hms.database_names()
+        gateway = Gateway(made, realm.keytab("HTTP/localhost"))
+        thread = threading.Thread(target=gateway.serve_forever)
+        thread.start()
+        uri = f"http://localhost:{gateway.server_port}"
+        try:
+            with connect([uri], options, user="anna", host="here", sleep=time.sleep) as hms:
+                hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "gateway"), TxnType.DEFAULT)
+            assert set(gateway.users) == {f"anna@{realm.realm}"}
+            told = rf"^Cannot use the metastore {uri}: because it asks for Kerberos, and there is no ticket; run kinit"
+            with pytest.raises(RefusedError, match=told):
+                connect([uri], replace(options, http=HttpOptions(login=KerberosLogin())), user="x", host="here")
+        finally:
+            gateway.shutdown()
+            gateway.server_close()
+            thread.join()
 
 
 class SlowRunner(LocalRunner):
