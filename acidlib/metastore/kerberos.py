@@ -167,8 +167,9 @@ def _look_into_keytab(login: KerberosLogin) -> None:
 
 def _cached(login: KerberosLogin) -> Tickets | None:
     """What is in the cache, where that is a file."""
-    kind, colon, path = (login.cache or f"/tmp/krb5cc_{os.getuid()}").rpartition(":")  # noqa: S108 - Kerberos' own
-    if colon and kind != "FILE":
+    name = login.cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - Kerberos' own
+    path = name.removeprefix("FILE:")
+    if not path.startswith("/"):
         return None
     try:
         return tickets_in(Path(path).read_bytes())

@@ -23,8 +23,9 @@ _KINIT = "run kinit, or give --principal and --keytab"
 
 
 class GssError(Protocol):
-    """What the module gssapi raises: among others the number that Kerberos gives it, and its text."""
+    """What the module gssapi raises: its number in GSSAPI, the one that Kerberos gives it (0: none), and their texts."""
 
+    maj_code: int
     min_code: int
 
     def get_all_statuses(self, code: int, is_maj: bool, /) -> list[str]:  # noqa: FBT001 - gssapi's
@@ -97,5 +98,6 @@ def _ended(cached: Tickets | None) -> str:
 
 def _said(error: GssError) -> str:
     """Kerberos' own words."""
-    words = " ".join(" ".join(error.get_all_statuses(error.min_code, False)).split())
+    texts = error.get_all_statuses(error.min_code or error.maj_code, not error.min_code)
+    words = " ".join(" ".join(texts).split())
     return f" (Kerberos says: {words})" if words else ""

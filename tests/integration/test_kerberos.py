@@ -27,6 +27,7 @@ from acidlib.engine.runner import Done, LocalRunner, Task
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, KerberosLogin, Protection, SaslOptions
+from acidlib.metastore.transport import Transport
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from integration.harness import AROUND, ROOT, Jobs
@@ -132,6 +133,20 @@ def test_who_is_let_in(
             names = [("default", f"{'long' * 30}{number}") for number in range(600)]
             assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 600
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "kerberos test"), TxnType.DEFAULT)
+            # the metastore offers all of them, and the first one wanted is used
+            assert _protection_of(hms) is (options.protection or (Protection.AUTHENTICATION,))[0]
+
+
+def _protection_of(hms: Hms) -> Protection:
+    """By what becomes of a message."""
+    connection = hms._client._line.connection
+    assert connection is not None
+    assert isinstance(connection._transport, Transport)
+    assert connection._transport._sasl is not None
+    sent = connection._transport._sasl.wrap(b"plain text")
+    if b"plain text" not in sent:
+        return Protection.PRIVACY
+    return Protection.AUTHENTICATION if sent == b"plain text" else Protection.INTEGRITY
 
 
 def test_a_line_for_each_wrong_setting(

@@ -19,11 +19,12 @@ class GssapiError(Exception):
     """As the module gssapi has it."""
 
     def __init__(self, min_code: int, text: str = "The text") -> None:
+        self.maj_code = 851968
         self.min_code = min_code
         self.text = text
 
     def get_all_statuses(self, code: int, is_maj: bool, /) -> list[str]:
-        assert (code, is_maj) == (self.min_code, False)
+        assert (code, is_maj) == ((self.min_code, False) if self.min_code else (self.maj_code, True))
         return [self.text] if self.text else []
 
 
@@ -56,6 +57,7 @@ class GssapiError(Exception):
         (156, TICKET, "no KDC of the realm answers"),
         (224, TICKET, "krb5.conf names no default_realm; KRB5_CONFIG says which file is read"),
         (60, TICKET, "Kerberos failed"),
+        (-FIRST, TICKET, "Kerberos failed"),
     ],
 )
 def test_what_helps(number: int, login: KerberosLogin, told: str) -> None:
