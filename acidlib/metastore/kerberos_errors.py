@@ -23,7 +23,7 @@ _KINIT = "run kinit, or give --principal and --keytab"
 
 
 class GssError(Protocol):
-    """What the module gssapi raises: its number in GSSAPI, the one that Kerberos gives it (0: none), and their texts."""
+    """What the module gssapi raises: its number, the one that Kerberos gives it (0: none), and their texts."""
 
     maj_code: int
     min_code: int
