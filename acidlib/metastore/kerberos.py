@@ -10,6 +10,7 @@ import base64
 import os
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,8 @@ _SPNEGO = "1.3.6.1.5.5.2"
 _LARGEST_MESSAGE = (1 << 24) - 1
 # while the tickets of a keytab are fetched anew, nobody may look into their cache
 _ONE_AT_A_TIME = threading.Lock()
+# how often the cache of a keytab was given up for another one
+_renewals: Counter[KerberosLogin] = Counter()
 
 
 class GssapiClient:
@@ -41,9 +44,12 @@ class GssapiClient:
         self._wanted = options.protection
         self._layer = Protection.AUTHENTICATION
         self._service = ""
-        with _ONE_AT_A_TIME:
+
+        def begin() -> bytes:
             self._context = self._try(lambda: self._new_context(options, host))
-            self._first = self._step(None)
+            return self._step(None)
+
+        self._first = _begun(begin, self._login)
 
     def process(self, challenge: bytes | None = None) -> bytes:
         """The answer to what the server said; without that, what begins the login. Raises KerberosFailure."""
@@ -112,8 +118,23 @@ def negotiated(login: KerberosLogin, host: str) -> str:
         context = gssapi.SecurityContext(name=name, creds=_credentials(login), usage="initiate", mech=mechanism)
         return bytes(context.step() or b"")
 
+    made = _begun(lambda: _tried(token, login, service), login)
+    return f"Negotiate {base64.b64encode(made).decode()}"
+
+
+def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
+    """What begins a login. With a keytab whose tickets have ended the KDC is asked for new ones, or says why not.
+
+    By itself Kerberos goes on with what it has when the KDC does not answer, and asks again half a minute later.
+    """
     with _ONE_AT_A_TIME:
-        return f"Negotiate {base64.b64encode(_tried(token, login, service)).decode()}"
+        try:
+            return begin()
+        except KerberosFailure as failure:
+            if login.keytab is None or not failure.has_ended:
+                raise
+        _renewals[login] += 1
+        return begin()
 
 
 def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
@@ -148,7 +169,7 @@ def _credentials(login: KerberosLogin) -> Any:
         name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     if login.keytab is None:
         return gssapi.Credentials(usage="initiate", name=name)
-    cache = f"MEMORY:acidlib {login.principal} {login.keytab}"
+    cache = f"MEMORY:acidlib {_renewals[login]} {login.principal} {login.keytab}"
     store = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache}
     return gssapi.Credentials(usage="initiate", name=name, store=store)
 
