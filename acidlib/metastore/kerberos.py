@@ -6,25 +6,30 @@ loaded when somebody logs in.
 
 from __future__ import annotations
 
+import base64
 import os
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of, is_without_ticket, keytab_failure
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
-from acidlib.metastore.ticket_cache import end_of_tickets
+from acidlib.metastore.ticket_cache import Tickets, tickets_in
 
 T = TypeVar("T")
 
 _LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
+_SPNEGO = "1.3.6.1.5.5.2"
 _LARGEST_MESSAGE = (1 << 24) - 1
+_CACHE_VARIABLE = "KRB5CCNAME"
 # while the tickets of a keytab are fetched anew, nobody may look into their cache
 _ONE_AT_A_TIME = threading.Lock()
+# how often the cache of a keytab was given up for another one
+_renewals: Counter[KerberosLogin] = Counter()
 
 
 class GssapiClient:
@@ -40,9 +45,12 @@ class GssapiClient:
         self._wanted = options.protection
         self._layer = Protection.AUTHENTICATION
         self._service = ""
-        with _ONE_AT_A_TIME:
+
+        def begin() -> bytes:
             self._context = self._try(lambda: self._new_context(options, host))
-            self._first = self._step(None)
+            return self._step(None)
+
+        self._first = _begun(begin, self._login)
 
     def process(self, challenge: bytes | None = None) -> bytes:
         """The answer to what the server said; without that, what begins the login. Raises KerberosFailure."""
@@ -94,14 +102,50 @@ class GssapiClient:
         return self._try(lambda: bytes(self._context.step(challenge) or b""))
 
     def _try(self, act: Callable[[], T]) -> T:
+        return _tried(act, self._login, self._service)
+
+
+def negotiated(login: KerberosLogin, host: str) -> str:
+    """What the header Authorization says to a server behind HTTP that asks for Kerberos (RFC 4559, RFC 4178).
+
+    Good for one request. Raises as `GssapiClient` does.
+    """
+    gssapi = _module()
+    service = f"HTTP/{host}"
+
+    def token() -> bytes:
+        name = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
+        mechanism = gssapi.OID.from_int_seq(_SPNEGO)
+        context = gssapi.SecurityContext(name=name, creds=_credentials(login), usage="initiate", mech=mechanism)
+        return bytes(context.step() or b"")
+
+    made = _begun(lambda: _tried(token, login, service), login)
+    return f"Negotiate {base64.b64encode(made).decode()}"
+
+
+def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
+    """What begins a login. With a keytab whose tickets have ended the KDC is asked for new ones, or says why not.
+
+    By itself Kerberos goes on with what it has when the KDC does not answer, and asks again half a minute later.
+    """
+    with _ONE_AT_A_TIME:
         try:
-            return act()
-        except _module().exceptions.GSSError as error:
-            if is_without_ticket(error):
-                _look_into_keytab(self._login)
-            raise failure_of(
-                error, self._login, service=self._service, who=_owner(), ended=_end_of_tickets(self._login)
-            ) from None
+            return begin()
+        except KerberosFailure as failure:
+            if login.keytab is None or not failure.has_ended:
+                raise
+        _renew(login)
+        return begin()
+
+
+def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
+    """What `act` returns; KerberosFailure for what Kerberos says against it."""
+    try:
+        return act()
+    except _module().exceptions.GSSError as error:
+        if is_without_ticket(error):
+            _look_into_keytab(login)
+        raise failure_of(error, login, service=service, cached=_cached(login)) from None
 
 
 def keep_logged_in(login: KerberosLogin) -> None:
@@ -122,13 +166,22 @@ def keep_logged_in(login: KerberosLogin) -> None:
             _look_into_keytab(login)
         except KerberosFailure as failure:
             raise RefusedError(f"{failed} {failure}") from None
-        why = failure_of(error, login, service="", who="", ended="")
+        why = failure_of(error, login, service="", cached=_cached(login))
         raise RetryError(f"{failed} {why}") from None
-    os.environ |= {"KRB5CCNAME": _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
+    os.environ |= {_CACHE_VARIABLE: _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
 
 
 def _cache(login: KerberosLogin) -> str:
-    return f"MEMORY:acidlib {login.principal} {login.keytab}"
+    """The name of a cache of this process, another one after each renewal."""
+    return f"MEMORY:acidlib {_renewals[login]} {login.principal} {login.keytab}"
+
+
+def _renew(login: KerberosLogin) -> None:
+    """Have the next tickets fetched into a new cache, for all of this process that uses the old one."""
+    before = _cache(login)
+    _renewals[login] += 1
+    if os.environ.get(_CACHE_VARIABLE) == before:
+        os.environ[_CACHE_VARIABLE] = _cache(login)
 
 
 def _module() -> Any:
@@ -169,25 +222,16 @@ def _look_into_keytab(login: KerberosLogin) -> None:
         raise keytab_failure(error, login) from None
 
 
-def _owner() -> str:
-    """Whose tickets are in the cache; empty where there are none."""
-    gssapi = _module()
+def _cached(login: KerberosLogin) -> Tickets | None:
+    """What is in the cache, where that is a file."""
+    name = login.cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - Kerberos' own
+    path = name.removeprefix("FILE:")
+    if not path.startswith("/"):
+        return None
     try:
-        return str(gssapi.Credentials(usage="initiate").name)
-    except gssapi.exceptions.GSSError:
-        return ""
-
-
-def _end_of_tickets(login: KerberosLogin) -> str:
-    """When those of the cache ended, in the time of this machine; empty where that cannot be known."""
-    kind, colon, path = (login.cache or f"/tmp/krb5cc_{os.getuid()}").rpartition(":")  # noqa: S108 - Kerberos' own
-    if colon and kind != "FILE":
-        return ""
-    try:
-        end = end_of_tickets(Path(path).read_bytes())
+        return tickets_in(Path(path).read_bytes())
     except OSError:
-        return ""
-    return "" if end is None else datetime.fromtimestamp(end).astimezone().isoformat(" ", "seconds")
+        return None
 
 
 def _service_name(options: SaslOptions, host: str) -> Any:
