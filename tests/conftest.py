@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import os
 import sqlite3
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from large_pages import use_large_pages
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -123,22 +126,34 @@ def no_queue_waits_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def statements_are_compiled_once() -> Iterator[None]:
-    """Every job in this process opens its queue anew; what SQLAlchemy made of a statement for SQLite is kept for all.
+    """Every job in this process opens its queue anew; what SQLAlchemy made of a statement is kept for all of them.
 
-    It is kept for each dialect; of those of SQLite one is like another.
+    It is kept for each dialect, of which those of the tests' own servers are all alike.
     """
+    alike = (SQLiteDialect_pysqlite, PGDialect_psycopg)
     kept: dict[Any, Any] = {}
 
     def use_kept(connection: Connection) -> None:
-        if isinstance(connection.dialect, SQLiteDialect_pysqlite):
+        if isinstance(connection.dialect, alike):
             connection.execution_options(compiled_cache=kept)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, other: type(one) is type(other))
-        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda one: hash(type(one)))
+        for dialect in alike:
+            patch.setattr(dialect, "__eq__", lambda one, other: type(one) is type(other))
+            patch.setattr(dialect, "__hash__", lambda one: hash(type(one)))
         event.listen(Engine, "engine_connect", use_kept)
         yield
         event.remove(Engine, "engine_connect", use_kept)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_of_s3_are_read_once() -> Iterator[None]:
+    """Every job in this process makes a client of its own, which reads a megabyte of JSON."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", functools.cache(JSONFileLoader.load_file))
+        patch.setattr(JSONFileLoader, "__eq__", lambda one, other: type(one) is type(other))
+        patch.setattr(JSONFileLoader, "__hash__", lambda one: hash(type(one)))
+        yield
 
 
 def _looked_at_only(descriptor: int) -> None:
