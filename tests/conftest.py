@@ -37,11 +37,8 @@ TOGETHER = {
         *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
         *("hdfs_trash", "through_hadoop", "spark_cluster"),
     ),
-    "HiveServer2": (
-        *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),
-        *("hive4_type_changes", "servers", "hiveserver_stores"),
-    ),
-    "Hive 4's cases": ("hive4_tables",),
+    "HiveServer2": ("day_in_the_life", "hiveserver_stores", "hive4_service", "hive4_faults", "servers"),
+    "Hive 4's own tables": ("hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes"),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
         *("metastore_contract", "metastore_behaviour", "metastore_calls"),
