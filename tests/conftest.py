@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from botocore.loaders import JSONFileLoader
 from large_pages import use_large_pages
+from long_runs import LONG as LONG_RUN
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
@@ -85,8 +86,13 @@ def pytest_collection_finish() -> None:
     use_large_pages()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order of FIRST."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The order of FIRST; in a usual run without half of the combinations marked `pairs`."""
+    odd = [] if LONG_RUN else [item for item in items if item.get_closest_marker("pairs") and _is_odd(item)]
+    if odd:
+        config.hook.pytest_deselected(items=odd)
+        left_out = set(odd)
+        items[:] = [item for item in items if item not in left_out]
     places = {file: place for place, file in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
 
@@ -151,6 +157,12 @@ def models_of_s3_are_read_once() -> Iterator[None]:
         patch.setattr(JSONFileLoader, "__eq__", lambda one, other: type(one) is type(other))
         patch.setattr(JSONFileLoader, "__hash__", lambda one: hash(type(one)))
         yield
+
+
+def _is_odd(item: pytest.Item) -> bool:
+    """Of a combination, by the places of its values among those of their parameters."""
+    assert isinstance(item, pytest.Function)
+    return sum(item.callspec.indices.values()) % 2 == 1
 
 
 def _looked_at_only(descriptor: int) -> None:
