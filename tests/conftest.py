@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import os
 import sqlite3
@@ -14,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from large_pages import use_large_pages
+from long_runs import LONG as LONG_RUN
 from mounts import NO_FLAG, WAYS, fuse_mount, refuse_flag
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -34,11 +38,8 @@ TOGETHER = {
         *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
         *("hdfs_trash", "through_hadoop", "spark_cluster"),
     ),
-    "HiveServer2": (
-        *("day_in_the_life", "hive4_faults", "hive4_service", "columns_of_metastore", "hive4_insert_only"),
-        *("hive4_type_changes", "servers", "hiveserver_stores"),
-    ),
-    "Hive 4's cases": ("hive4_tables",),
+    "HiveServer2": ("day_in_the_life", "hiveserver_stores", "hive4_service", "hive4_faults", "servers"),
+    "Hive 4's own tables": ("hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes"),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
         *("metastore_contract", "metastore_behaviour", "metastore_calls", "kerberos"),
@@ -85,8 +86,13 @@ def pytest_collection_finish() -> None:
     use_large_pages()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order of FIRST."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The order of FIRST; in a usual run without half of the combinations marked `pairs`."""
+    odd = [] if LONG_RUN else [item for item in items if item.get_closest_marker("pairs") and _is_odd(item)]
+    if odd:
+        config.hook.pytest_deselected(items=odd)
+        left_out = set(odd)
+        items[:] = [item for item in items if item not in left_out]
     places = {file: place for place, file in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
 
@@ -123,22 +129,40 @@ def no_queue_waits_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def statements_are_compiled_once() -> Iterator[None]:
-    """Every job in this process opens its queue anew; what SQLAlchemy made of a statement for SQLite is kept for all.
+    """Every job in this process opens its queue anew; what SQLAlchemy made of a statement is kept for all of them.
 
-    It is kept for each dialect; of those of SQLite one is like another.
+    It is kept for each dialect, of which those of the tests' own servers are all alike.
     """
+    alike = (SQLiteDialect_pysqlite, PGDialect_psycopg)
     kept: dict[Any, Any] = {}
 
     def use_kept(connection: Connection) -> None:
-        if isinstance(connection.dialect, SQLiteDialect_pysqlite):
+        if isinstance(connection.dialect, alike):
             connection.execution_options(compiled_cache=kept)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, other: type(one) is type(other))
-        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda one: hash(type(one)))
+        for dialect in alike:
+            patch.setattr(dialect, "__eq__", lambda one, other: type(one) is type(other))
+            patch.setattr(dialect, "__hash__", lambda one: hash(type(one)))
         event.listen(Engine, "engine_connect", use_kept)
         yield
         event.remove(Engine, "engine_connect", use_kept)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_of_s3_are_read_once() -> Iterator[None]:
+    """Every job in this process makes a client of its own, which reads a megabyte of JSON."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", functools.cache(JSONFileLoader.load_file))
+        patch.setattr(JSONFileLoader, "__eq__", lambda one, other: type(one) is type(other))
+        patch.setattr(JSONFileLoader, "__hash__", lambda one: hash(type(one)))
+        yield
+
+
+def _is_odd(item: pytest.Item) -> bool:
+    """Of a combination, by the places of its values among those of their parameters."""
+    assert isinstance(item, pytest.Function)
+    return sum(item.callspec.indices.values()) % 2 == 1
 
 
 def _looked_at_only(descriptor: int) -> None:

@@ -45,6 +45,7 @@ def lay(location: Path) -> None:
     tables.write_dir(location, tables.delta_name(3, 3, delete=True), TEXT, tables.deletes(3, gone), LAYOUT)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("vectorized", [False, True], ids=["rows", "batches"])
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("settings", [COPY, RECODE], ids=["copy", "recode"])
@@ -66,6 +67,7 @@ def test_a_search_argument_loses_no_row(
         assert len(found) <= 2000 < len(before), predicate
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("vectorized", [False, True], ids=["rows", "batches"])
 @pytest.mark.parametrize("generation", [3, 4])
 def test_stripes_that_are_copied_with_moved_columns_are_read_and_searched(

@@ -105,6 +105,7 @@ def test_the_tables_are_what_they_are_called(made: MakeTable) -> None:
     assert base("proleptic").footer[11] == [2]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", [pytest.param(COPY, id="copy"), pytest.param(RECODE, id="recode")])
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("kind", [MAJOR, MINOR], ids=["major", "minor"])

@@ -118,6 +118,7 @@ def test_java_reads_the_odd_files(what: str, java: JavaOrc, tmp_path: Path) -> N
         assert java.rows(path) == java.rows(tmp_path / "plain" / path.parent.name / path.name)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,6 +180,7 @@ PADDED = Options(
 
 
 @pytest.mark.java
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_stripes_that_java_padded_to_blocks(
@@ -196,6 +198,7 @@ def test_stripes_that_java_padded_to_blocks(
 
 
 @pytest.mark.java
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_of_version_0_11_beside_newer_ones(

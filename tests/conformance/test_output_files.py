@@ -11,6 +11,7 @@ from compaction import MAJOR, MINOR, bucket_files, compact_directory
 from judges import merge, tables
 from judges import orc_tail as o
 from judges.java_orc import JavaOrc
+from long_runs import in_a_long_run
 
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
@@ -96,7 +97,7 @@ def wide_table(location: Path, codec: str) -> None:
     ("generation", "codec", "settings"),
     [
         # by what becomes of the stripes; the generation decides nothing there
-        pytest.param(3, "zlib", RewriteSettings(copy_bytes=0), id="3-some-copied"),
+        pytest.param(3, "zlib", RewriteSettings(copy_bytes=0), id="3-some-copied", marks=in_a_long_run),
         pytest.param(4, "zlib", RewriteSettings(copy_bytes=0), id="4-some-copied"),
         pytest.param(3, "zlib", RewriteSettings(copy_bytes=1 << 40), id="3-joined"),
         pytest.param(4, "zstd", RewriteSettings(copy_bytes=1 << 40, stripe_bytes=60_000), id="4-some-joined"),

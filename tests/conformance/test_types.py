@@ -168,6 +168,7 @@ def extreme_table(location: Path, codec: str) -> str:
     return "default.extremes:7:9223372036854775807::"
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("settings", [pytest.param(REWRITE_ALL, id="rewrite"), pytest.param(COPY_ALL, id="copy")])
 @pytest.mark.parametrize("generation", [3, 4])
 @pytest.mark.parametrize("kind", KINDS)

@@ -38,6 +38,7 @@ HIVESERVER = {
     HIVE_POOL: "1",
     "hive.compactor.worker.sleep.time": "1s",
     "hive.compactor.worker.max.sleep.time": "1s",
+    "tez.counters.max": "2000",  # a query of many tables has many
 }
 
 
@@ -75,7 +76,10 @@ def shared_hive3(servers: Servers) -> Metastore:
 @pytest.fixture(scope="session")
 def shared_hive4(servers: Servers, unstarted_s3: S3Server) -> Metastore:
     """The one metastore of Hive 4.0.1 of this process, for `hive4_metastore`; it is told where `s3_server` answers."""
-    return started(lambda: servers.metastore(Generation.HIVE4, properties=unstarted_s3.properties()))
+    # a transaction that a test leaves open for a while has no heartbeats
+    return started(
+        lambda: servers.metastore(Generation.HIVE4, txn_timeout_seconds=3600, properties=unstarted_s3.properties())
+    )
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from long_runs import amount
+
 TWIN = "twin"
 """The copy that is never compacted."""
 ACID = "stored as orc tblproperties('transactional'='true')"
@@ -446,7 +448,9 @@ TRUNCATED = Case(
     ),
 )
 
+# what each of these is about, two of the others have one each
+PAIRED: tuple[Case, ...] = (LOADED_OVER, BUCKETED_ORIGINALS, RENAMED)
 CASES: tuple[Case, ...] = (
     WRITERS, TYPES, PARTITIONS, BUCKETS, CRUD, ORIGINALS, EVOLUTION, MERGED, OVERWRITTEN, ABORTED, OPEN, LOADED,
-    LOADED_OVER, STATEMENTS, EVOLVED_PARTITIONS, BUCKETED_ORIGINALS, EMPTIED_BUCKET, RENAMED, ALL_DELETED, TRUNCATED,
+    STATEMENTS, EVOLVED_PARTITIONS, EMPTIED_BUCKET, ALL_DELETED, TRUNCATED, *amount((), long=PAIRED),
 )  # fmt: skip

@@ -17,15 +17,13 @@ from typing import Any, TypeVar
 
 import pytest
 from long_runs import LONG
-from servers.fleet import Servers
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.sql import Row, Session
 
 from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.model.generation import Generation
-from integration.conftest import started
+from integration.conftest import HIVE_POOL
 from integration.harness import Jobs, Ran
 from integration.hive4_cases import OPEN, TWIN, Case
 from integration.hive4_compare import (
@@ -52,15 +50,6 @@ from integration.hive4_making import (
 from integration.metastore_writes import Writes
 
 Result = TypeVar("Result")
-# Hive's own compactor has this pool, the default one is ours; Hive 4.0.1 calls a pool like the setting of its size
-HIVE_POOL = "hive.compactor.worker.hive.threads"
-SERVER_SETTINGS = {
-    "hive.in.test": "true",  # or hive.test.rollbacktxn does nothing
-    HIVE_POOL: "2",
-    "hive.compactor.worker.sleep.time": "500ms",
-    "hive.compactor.worker.max.sleep.time": "500ms",
-    "tez.counters.max": "2000",  # a query of many tables has many
-}
 SESSIONS = 3
 SESSION_SETTINGS = {
     "use:database": DATABASE,
@@ -130,22 +119,17 @@ class ByHive:
 
 
 @contextmanager
-def live_course(servers: Servers, home: Path, cases: tuple[Case, ...]) -> Iterator[Course]:
-    """Cases on servers of their own, so that the queue is theirs and no other transaction is open."""
+def live_course(metastore: Metastore, hiveserver: HiveServer, home: Path, cases: tuple[Case, ...]) -> Iterator[Course]:
+    """Cases on servers that nobody else uses meanwhile: the queue is theirs and no other transaction is open."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ACIDLIB_HOME", str(home))
-        patch.setenv("LC_ALL", "C.UTF-8")  # or Java makes other names of what is not ASCII
         for name in ("HIVE_CONF_DIR", "ACIDLIB_QUEUE_URL"):
             patch.delenv(name, raising=False)
-        # the transaction that is open for a while has no heartbeats
-        metastore = started(lambda: servers.metastore(Generation.HIVE4, txn_timeout_seconds=3600))
-        hiveserver = started(lambda: servers.hiveserver(metastore, worker_threads=2, properties=SERVER_SETTINGS))
-        with metastore, hiveserver:
-            course = Course(metastore, hiveserver, Jobs(queue_url=f"sqlite:///{home / 'queue.db'}"), cases)
-            try:
-                yield course
-            finally:
-                course.close()
+        course = Course(metastore, hiveserver, Jobs(queue_url=f"sqlite:///{home / 'queue.db'}"), cases)
+        try:
+            yield course
+        finally:
+            course.close()
 
 
 class Course:

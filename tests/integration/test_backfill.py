@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from judges import merge
 from located import at
+from long_runs import amount
 
 from acidlib.engine import selection, turns
 from acidlib.model.request_facts import RequestFacts
@@ -57,8 +58,16 @@ def another_at_work(place: Path) -> Claim:
     return claim(LocalFileSystem(), at(place), owner="another", token="t")
 
 
-@pytest.mark.parametrize("order", ["name", "bytes", "deltas", "age"])
-@pytest.mark.parametrize("cleaned", [True, False])
+ORDERS = ("name", "bytes", "deltas", "age")
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "order"),
+    amount(
+        [(number % 2 == 0, order) for number, order in enumerate(ORDERS)],
+        long=[(cleaned, order) for cleaned in (True, False) for order in ORDERS],
+    ),
+)
 def test_a_backfill_gets_further_until_nothing_is_left(jobs: Jobs, tmp_path: Path, order: str, cleaned: bool) -> None:
     """Of twenty places five are done already and three always fail; each run may start five."""
     places = Places(tmp_path / "t", 20)

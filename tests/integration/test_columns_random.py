@@ -26,7 +26,7 @@ from integration.harness import Jobs
 
 pytestmark = pytest.mark.slow
 
-TABLES, WITHOUT_HIVE = amount(24, long=200), amount(12, long=100)
+TABLES, WITHOUT_HIVE = amount(12, long=200), amount(12, long=100)
 NAMES = "abcdef"
 FIELDS = {"x": ("int", "bigint"), "y": ("string",), "z": ("int",)}
 WAYS = (("3", False, ()), ("4", True, ()), ("4", False, ("--set", f"{POSITIONAL}=false")))

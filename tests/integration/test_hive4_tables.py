@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from long_runs import amount
-from servers.fleet import Servers
+from servers.hiveserver import HiveServer
+from servers.metastore import Metastore
 
 from integration.hive4_cases import ALL_DELETED, CASES, OPEN, TWIN, Case
 from integration.hive4_compare import Directory, Picture, Rows
@@ -37,9 +38,11 @@ each_written = pytest.mark.parametrize(("case", "copy"), WRITTEN, ids=[f"{case}-
 
 
 @pytest.fixture(scope="module")
-def course(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Course]:
-    """All cases on servers of their own."""
-    with live_course(servers, tmp_path_factory.mktemp("hive4_tables"), CASES) as stages:
+def course(
+    hive4_metastore: Metastore, hiveserver: HiveServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Course]:
+    """All cases."""
+    with live_course(hive4_metastore, hiveserver, tmp_path_factory.mktemp("hive4_tables"), CASES) as stages:
         yield stages
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from installed import build, environment, outside
 from judges import merge
-from long_runs import LONG
+from long_runs import LONG, amount
 
 from integration.children import NOBODY, open_to_others
 from integration.harness import COMMANDS, ROOT, SMALL_SPARK, fixture
@@ -183,9 +183,12 @@ def test_the_command_of_another_user(built: Built, installation: Installation, w
     assert "because ACIDLIB_CONF_DIR names no directory there" in gone.stderr
 
 
-@pytest.mark.parametrize("home", [NOWHERE, {"HOME": ""}], ids=["no home", "an empty one"])
-def test_another_user_compiles_nothing(installation: Installation, work: Path, home: dict[str, str]) -> None:
-    assert installation.use(EVERY_KERNEL, work, **home) == Used(0, "", "")
+HOMES = {"no home": NOWHERE, "an empty one": {"HOME": ""}}
+
+
+@pytest.mark.parametrize("home", amount(["an empty one"], long=list(HOMES)))
+def test_another_user_compiles_nothing(installation: Installation, work: Path, home: str) -> None:
+    assert installation.use(EVERY_KERNEL, work, **HOMES[home]) == Used(0, "", "")
 
 
 def test_every_kernel_is_compiled_ahead(installation: Installation, work: Path) -> None:
@@ -195,7 +198,7 @@ def test_every_kernel_is_compiled_ahead(installation: Installation, work: Path) 
     assert set(names) - {path.name.rpartition("-")[0] for path in compiled} == set()
 
 
-@pytest.mark.parametrize("job", ["major_compact", "minor_compact"])
+@pytest.mark.parametrize("job", amount(["minor_compact"], long=["major_compact", "minor_compact"]))
 def test_the_first_job_of_another_user_compiles_nothing(installation: Installation, work: Path, job: str) -> None:
     place = fixture("hive3/a_crud", work / "t")
     rows = merge.read(place)
@@ -231,7 +234,7 @@ def test_another_processor_where_nothing_can_be_written(installation: Installati
     assert line.endswith("not kept, for no directory can be written; NUMBA_CACHE_DIR names one")
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed"])
+@pytest.mark.parametrize("damage", amount(["changed"], long=["cut", "changed"]))
 def test_compiled_code_that_is_damaged_is_not_run(installation: Installation, work: Path, damage: str) -> None:
     home = ANOTHER_PROCESSOR | {"HOME": str(work)}
     installation.use(ONE_KERNEL, work, **home)
@@ -242,7 +245,7 @@ def test_compiled_code_that_is_damaged_is_not_run(installation: Installation, wo
     assert installation.use(ONE_KERNEL, work, **home).compiled == 0
 
 
-@pytest.mark.parametrize("changed", ["packing", "jit"])
+@pytest.mark.parametrize("changed", amount(["packing"], long=["packing", "jit"]))
 def test_a_kernel_is_compiled_anew_when_one_that_it_may_call_has_changed(
     installation: Installation, work: Path, changed: str
 ) -> None:

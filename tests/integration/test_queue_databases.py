@@ -27,7 +27,7 @@ from hive_queue_behaviour import Hive, HiveQueueBehaviour, left, near_now, reque
 from hmsclient import HMSClient
 from hmsclient.genthrift.hive_metastore import ttypes
 from located import at
-from long_runs import amount
+from long_runs import amount, in_a_long_run
 from queue_behaviour import QueueBehaviour
 from servers.fleet import Servers
 from servers.guard import GUARD
@@ -609,6 +609,7 @@ def test_hive_shows_every_end_of_ours(hive3_metastore: Metastore, client: HMSCli
     assert (shown.state, shown.type) == (shown_as, ttypes.CompactionType.MAJOR)
 
 
+@in_a_long_run  # whole runs forget as Hive's cleaner does among the tests of the service at Hive 3.1
 def test_hives_own_cleaner_forgets_the_same(servers: Servers, postgres: Postgres) -> None:
     """The same rows of tables that are gone, cleaned by Hive in its database and by us in another."""
     requests = [("ds=a", 5), ("ds=A", 5), ("ds=a", None), (None, 5), (None, 0)]

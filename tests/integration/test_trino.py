@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from servers.fleet import Servers
+from servers.hiveserver import HiveServer
+from servers.metastore import Metastore
 from servers.trino import OLDEST_JAVA, Trino, new_java
 
 from integration.conftest import started
@@ -37,9 +38,11 @@ TYPE_COLUMNS = {
 
 
 @pytest.fixture(scope="module")
-def course(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Course]:
-    """All cases on servers of their own."""
-    with live_course(servers, tmp_path_factory.mktemp("trino_tables"), CASES) as stages:
+def course(
+    hive4_metastore: Metastore, hiveserver: HiveServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Course]:
+    """All cases."""
+    with live_course(hive4_metastore, hiveserver, tmp_path_factory.mktemp("trino_tables"), CASES) as stages:
         yield stages
 
 

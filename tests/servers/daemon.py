@@ -148,6 +148,7 @@ class Daemon(Startable):
             ready=lambda: listens(self.port),
             # its own settings only, wherever the tests run
             environment={name: value for name, value in os.environ.items() if not name.startswith(("HIVE_", "HADOOP_"))}
-            | {"HIVE_CONF_DIR": str(self.conf_dir), "TZ": "UTC"},
+            # or Java makes other names of what is not ASCII
+            | {"HIVE_CONF_DIR": str(self.conf_dir), "TZ": "UTC", "LC_ALL": "C.UTF-8"},
             directory=self._directory,
         )

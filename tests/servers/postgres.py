@@ -127,7 +127,10 @@ class Postgres:
         name = f"{prefix}{next(self._numbers)}"
         source = sql.Identifier(template or "template1")
         with self.connect() as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), source))
+            copy = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), source)
+            if connection.info.server_version >= 150_000:  # before it was the only way; logging each page costs more
+                copy += sql.SQL(" STRATEGY FILE_COPY")
+            connection.execute(copy)
         return name
 
     def _started(self, home: Path) -> ServerProcess:
