@@ -15,17 +15,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from servers.jars import CACHE
-from servers.java import SMALL, java_home
+from servers.java import SMALL
 
 
 class ClassArchive:
     """The archive of one kind of server."""
 
-    def __init__(self, kind: str, jars: Sequence[str], options: Sequence[str]) -> None:
-        """``jars`` are the beginning of its class path; ``options`` are those of the virtual machine."""
+    def __init__(self, kind: str, jars: Sequence[str], options: Sequence[str], home: Path) -> None:
+        """``jars`` are the beginning of its class path; ``options`` are those of the virtual machine of ``home``."""
+        self._java = str(home / "bin" / "java")
         self._jars = os.pathsep.join(jars)
         self._options = [*SMALL, *options]
-        known = "\n".join([str(java_home()), self._jars, *self._options])
+        known = "\n".join([str(home), self._jars, *self._options])
         self._path = CACHE / f"{kind}-{hashlib.sha256(known.encode()).hexdigest()[:16]}.jsa"
 
     def arguments(self, classes: Path) -> list[str]:
@@ -45,7 +46,7 @@ class ClassArchive:
                 return
             half = self._path.with_suffix(".half")
             what = ["-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={half}"]
-            java = [str(java_home() / "bin" / "java"), *self._options, *what, "-cp", self._jars]
+            java = [self._java, *self._options, *what, "-cp", self._jars]
             # without it servers only start slower
             if subprocess.run(java, capture_output=True, check=False).returncode == 0:
                 half.rename(self._path)
