@@ -1,10 +1,16 @@
 """Our jobs on Hive 4.1.0 and 4.2.0: from the request to the cleaning, judged by that Hive; all else has 4.0.1."""
 
+# ruff: noqa: S608 - the statements are for a server of the test's own
+
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import psycopg
 import pytest
 from judges.tables import Transaction
 from servers.daemon import NEWER_JAVA
@@ -13,12 +19,15 @@ from servers.hive_sessions import DriverSession, HiveSessions
 from servers.jars import LATER
 from servers.java import java_home_of
 from servers.metastore import Metastore
+from servers.postgres import Postgres
+from servers.sql import Row
 
+from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from integration.conftest import started
 from integration.harness import Jobs
-from integration.hive4_jobs import Service
-from integration.hive4_model import Lake, rows
+from integration.hive4_jobs import Service, only_line, wait_for
+from integration.hive4_model import Lake, Made, rows
 
 pytestmark = pytest.mark.live
 LOW = ("--set", "hive.compactor.delta.num.threshold=1")
@@ -63,7 +72,68 @@ def service(jobs: Jobs, hive: Hive) -> Service:
     return Service(jobs=jobs, uri=hive.metastore.uri)
 
 
-def test_from_the_request_to_the_cleaning(lake: Lake, service: Service, sql: DriverSession) -> None:
+@pytest.fixture
+def looker(hive: Hive, postgres: Postgres) -> str:
+    """The URL of the metastore's database for somebody who may only read what readers register there."""
+    database = hive.metastore.database_url.rpartition("/")[2]
+    with postgres.connect(database) as connection:
+        if not connection.execute("select 1 from pg_roles where rolname = 'looker'").fetchall():
+            connection.execute("create role looker login")
+        connection.execute('grant select on "MIN_HISTORY_WRITE_ID" to looker')
+    return hive.metastore.database_url.replace("hive:hive@", "looker@")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A query of Hive that goes on until it is let go."""
+
+    result: Future[list[Row]]
+    barrier: Path
+
+    def end(self) -> list[Row]:
+        """Its rows."""
+        self.barrier.touch()
+        return self.result.result(120)
+
+
+@pytest.fixture
+def begin(hive: Hive, tmp_path: Path) -> Iterator[Callable[[Made], Query]]:
+    """Begins a query that reads a table; all that were begun end with the test."""
+    begun: list[Query] = []
+
+    def count(made: Made, barrier: Path) -> list[Row]:
+        there = f"reflect('HiveSessions', 'waitFor', '{barrier}') = 'there'"
+        with hive.sessions.session() as session:
+            return session.run(f"select count(*), sum(id) from {made.full} where {there}")
+
+    with ThreadPoolExecutor() as pool:
+
+        def begin(made: Made) -> Query:
+            barrier = tmp_path / f"go on {made.name} {len(begun)}"
+            query = Query(result=pool.submit(count, made, barrier), barrier=barrier)
+            begun.append(query)
+            wait_for(lambda: query.result.done() or (made.database, made.name) in registered(hive))
+            assert not query.result.done(), query.result.result()
+            return query
+
+        yield begin
+        for query in begun:
+            query.barrier.touch()
+
+
+def registered(hive: Hive) -> dict[tuple[str, str], int]:
+    """The transactions that registered for tables."""
+    with psycopg.connect(hive.metastore.database_url.replace("+psycopg", "")) as connection:
+        rows = connection.execute('select "MH_DATABASE", "MH_TABLE", "MH_TXNID" from "MIN_HISTORY_WRITE_ID"').fetchall()
+    return {(database, table): txn for database, table, txn in rows}
+
+
+def counted(made: Made) -> list[Row]:
+    """What `begin` has to find."""
+    return [(len(made.expected), sum(row[3][0] for row in made.expected))]
+
+
+def test_from_the_request_to_the_cleaning(lake: Lake, service: Service, looker: str, sql: DriverSession) -> None:
     made = lake.table("t")
     sql.run(f"alter table {made.full} compact 'minor'")
     assert service.good("minor_compact").states == ["ready for cleaning"]
@@ -73,3 +143,72 @@ def test_from_the_request_to_the_cleaning(lake: Lake, service: Service, sql: Dri
     assert lake.states(made) == ["ready for cleaning", "initiated"]
     assert service.good("major_compact").states == ["ready for cleaning"]
     lake.check(made)
+    assert [one["state"] for one in looking(service, looker).clean("--table", made.full)] == ["succeeded"] * 2
+    (left,) = made.place.directories()
+    assert left.startswith("base_0000004_v")
+    assert lake.states(made) == ["succeeded"] * 2
+    lake.check(made)
+
+
+def looking(service: Service, url: str) -> Service:
+    """The jobs with a URL of the metastore's database."""
+    return replace(service, jobs=Jobs(queue_url=url))
+
+
+@pytest.mark.parametrize("hive", ["4.2.0"], indirect=True)
+def test_where_readers_register_what_nobody_reads_goes(
+    lake: Lake, service: Service, looker: str, hive: Hive, begin: Callable[[Made], Query]
+) -> None:
+    """Queries of Hive itself are under way; what they do not read is cleaned while they are."""
+    made, other = lake.table("t"), lake.table("other")
+    reads, reads_other = begin(made), begin(other)
+    txns = registered(hive)
+    service.compact(made)
+    service.compact(other)
+    before = made.place.directories(), other.place.directories()
+    cleaner = looking(service, looker)
+    of_t, of_other = cleaner.clean()
+    assert (of_t["state"], of_other["state"]) == ("ready for cleaning",) * 2
+    assert f"transaction {txns['lake', 't']} is open since before its commit and reads the table" in of_t["reason"]
+    assert f"transaction {txns['lake', 'other']} is open" in of_other["reason"]
+    assert (made.place.directories(), other.place.directories()) == before
+    assert reads.end() == counted(made)
+
+    unregistered = lake.open("ann")  # it has a snapshot, and what it will read is not known
+    later = lake.add(made, [Transaction(inserts=rows(700, 4))], 4)
+    planned = cleaner.clean("--table", made.full, "--dry-run")
+    assert [one["state"] for one in planned] == ["planned"]
+    assert f"transaction {unregistered} may be older than its commit" in planned[0]["reason"]
+    lake.hms.commit_txn(unregistered, TxnType.DEFAULT)
+
+    of_t, of_other = cleaner.clean()
+    assert (of_t["state"], of_other["state"]) == ("succeeded", "ready for cleaning")
+    assert len(made.place.directories()) == 2
+    lake.check(later)
+    assert other.place.directories() == before[1]
+    assert reads_other.end() == counted(other)
+    assert [one["state"] for one in cleaner.clean()] == ["succeeded"]
+    assert len(other.place.directories()) == 1
+    lake.check(other)
+
+
+@pytest.mark.parametrize("hive", ["4.2.0"], indirect=True)
+def test_without_the_database_cleaning_is_left_to_hives_cleaner(
+    lake: Lake, service: Service, hive: Hive, postgres: Postgres
+) -> None:
+    made = lake.table("t")
+    service.compact(made)
+    before = made.place.directories()
+    for dry in ((), ("--dry-run",)):
+        (waits,) = service.clean(*dry)
+        assert (waits["state"], waits["removed"]) == ("planned" if dry else "ready for cleaning", [])
+        assert re.match(r"left to Hive's own cleaner: readers register .* is none of a metastore", waits["reason"])
+    another = postgres.new_database()
+    with postgres.connect(another) as connection:
+        connection.execute('create table "MIN_HISTORY_WRITE_ID"'
+                           '("MH_TXNID" bigint, "MH_DATABASE" text, "MH_TABLE" text, "MH_WRITEID" bigint)')  # fmt: skip
+    ran = looking(service, postgres.database_url(another))("cleaner", "--retention", "0s")
+    assert ran.status == 1
+    assert "it is not the database of this metastore" in only_line(ran)
+    assert made.place.directories() == before
+    assert lake.states(made) == ["ready for cleaning"]

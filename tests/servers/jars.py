@@ -24,7 +24,7 @@ from servers.java import java_home
 CACHE = Path(__file__).parents[2] / ".servers"
 STAMP = ".pom-hash"
 LATER = {"4.1.0": "3.4.1", "4.2.0": "3.5.0"}
-"""Releases of Hive without a release of their servers, and the Hadoop for each: an older one does not run on Java 24."""
+"""Releases of Hive without one of their servers, and the Hadoop for each: an older one does not run on Java 24."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

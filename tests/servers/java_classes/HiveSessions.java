@@ -6,6 +6,8 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
@@ -39,6 +41,14 @@ public class HiveSessions {
         new Thread(() -> serve(client)).start();
       }
     }
+  }
+
+  /** For a query that has to go on until a file is there: reflect('HiveSessions', 'waitFor', FILE). */
+  public static String waitFor(String file) throws InterruptedException {
+    while (!Files.exists(Paths.get(file))) {
+      Thread.sleep(20);
+    }
+    return "there";
   }
 
   private static void serve(Socket client) {
