@@ -727,23 +727,6 @@ def test_retention_is_kept_when_it_is_asked_for(lake: Lake, service: Service) ->
     assert len(made.place.directories()) == 5
 
 
-def test_a_reader_between_two_results_keeps_the_first(lake: Lake, service: Service, proxy: Proxy) -> None:
-    """It knows the first and not the second, though the second's transaction is older than that of the reader."""
-    made = lake.table("between")
-    (minor,) = service.compact(made, "minor").compactions
-    opened: list[int] = []
-    proxy.before("commit_txn", lambda: opened.append(lake.open("late")))
-    (major,) = service.good("major_compact", "--table", made.full, uri=proxy.uri).compactions
-    first, second = service.clean("--table", made.full)
-    assert f"transaction {opened[0]} is open" in second["reason"]
-    assert set(made.place.directories()) == {*minor["output_directories"], *major["output_directories"]}
-    assert first["state"] == "ready for cleaning"
-    lake.hms.abort_txn(opened[0], TxnType.DEFAULT)
-    clean_up(lake, service, made)
-    assert made.place.directories() == major["output_directories"]
-    lake.check(made)
-
-
 def test_where_readers_register_write_ids_they_are_looked_for_in_the_database(jobs: Jobs, servers: Servers) -> None:
     properties = {"metastore.txn.use.minhistorywriteid": "true"}
     with (

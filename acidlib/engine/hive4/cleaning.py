@@ -43,7 +43,6 @@ def hive4_cleaning(
         refuse_beside_hives(hms, force=options.force)
     retention = retention_of(services.settings, options)
     places = CleaningPlaces(Catalog(services, hms), readers.snapshot, lambda request_id: _find(hms, request_id))
-    requests = Hive4ReadyRequests(services, hms, readers, options, retention, places)
 
     def check(request: CompactionRequest, target: Target) -> None:
         """The request is still there, and its table has the name by which readers were looked for."""
@@ -54,8 +53,8 @@ def hive4_cleaning(
             raise _renamed(request)
 
     return Cleaning(
-        requests=requests,
-        proof=WatermarkProof(services, places, requests, retention, readers),
+        requests=Hive4ReadyRequests(services, hms, readers, options, retention, places),
+        proof=WatermarkProof(services, places, retention, readers),
         history=Hive4History(hms),
         must_exist=True,
         check=check,
@@ -81,7 +80,6 @@ class Hive4ReadyRequests:
         self._options = options
         self._retention = retention
         self._places = places
-        self._all: tuple[CompactionRequest, ...] = ()
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
@@ -93,10 +91,11 @@ class Hive4ReadyRequests:
         A later one does not wait for an earlier one: its own watermark is the higher one, and what it covers may be
         just what the earlier one cannot get rid of.
         """
-        self._all = tuple(
-            _with_mark(row) for row in self._hms.show_compactions() if row.state is State.READY_FOR_CLEANING
-        )
-        rows = [row for row in self._all if is_wanted(self._options, row)]
+        rows = [
+            _with_mark(row)
+            for row in self._hms.show_compactions()
+            if row.state is State.READY_FOR_CLEANING and is_wanted(self._options, row)
+        ]
         if rows:
             self._readers.look()
         self._places.expect([row for row in rows if self._options.dry_run or self.waits(row) is None])
@@ -118,26 +117,13 @@ class Hive4ReadyRequests:
             return f"the retention of {age_words(self._retention)} has not passed"
         return None
 
-    def unseen_results(self, request: CompactionRequest) -> list[int]:
-        """The transactions of later results at the same place that readers may not see yet."""
-        same = [row for row in self._all if row.entity == request.entity and row.id != request.id]
-        return [row.txn_id for row in same if row.txn_id is not None and self.waits(row) is not None]
-
 
 class WatermarkProof:
     """That no transaction is open any more that existed when the compaction committed; `waits` has judged that."""
 
-    def __init__(
-        self,
-        services: Services,
-        places: CleaningPlaces,
-        requests: Hive4ReadyRequests,
-        retention: float,
-        readers: Readers,
-    ) -> None:
+    def __init__(self, services: Services, places: CleaningPlaces, retention: float, readers: Readers) -> None:
         self._services = services
         self._places = places
-        self._requests = requests
         self._retention = retention
         self._readers = readers
 
@@ -153,17 +139,10 @@ class WatermarkProof:
         return [() for _ in about]
 
     def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
-        """Obsolete and aborted, as every transaction that is open now sees it; there is nothing to note.
-
-        A later result of which a reader may not know makes nothing obsolete, though its transaction may be older than
-        that of the reader.
-        """
+        """Obsolete and aborted, as every transaction that is open now sees it; there is nothing to note."""
         del known
         request, target, listing = looked.request, looked.target, looked.listing
         commit = (request.commit_ms or 0) / 1000
-        txns = target.interpretation.txns
-        for txn in self._requests.unseen_results(request):
-            txns = txns.without(txn)
         return cleanable(
             listing,
             recorded_mark(request),
@@ -173,7 +152,7 @@ class WatermarkProof:
             retention_seconds=self._retention,
             newest_publication=commit,
             published_at=_Always(commit),
-            txns=txns,
+            txns=target.interpretation.txns,
         )
 
 
