@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from judges.tables import Transaction
+from long_runs import amount
 from servers.daemon import NEWER_JAVA
 from servers.fleet import Servers
 from servers.hive_sessions import DriverSession, HiveSessions
@@ -190,6 +191,20 @@ def test_where_readers_register_what_nobody_reads_goes(
     assert [one["state"] for one in cleaner.clean()] == ["succeeded"]
     assert len(other.place.directories()) == 1
     lake.check(other)
+
+
+@pytest.mark.parametrize("hive", amount(["4.2.0"], long=list(LATER)), indirect=True)
+def test_a_request_of_iceberg_is_refused_by_its_name(lake: Lake, service: Service) -> None:
+    """What stands behind it is done."""
+    made = lake.table("t")
+    lake.request(made)
+    lake.sql('update "COMPACTION_QUEUE" set "CQ_ID" = 901')
+    columns = '"CQ_ID", "CQ_DATABASE", "CQ_TABLE", "CQ_STATE", "CQ_TYPE"'
+    lake.sql(f'insert into "COMPACTION_QUEUE" ({columns}) values (%s, %s, %s, %s, %s)', 900, "lake", "ice", "i", "*")
+    service.good("major_compact")
+    assert lake.states(made) == ["ready for cleaning"]
+    (other,) = lake.hms.show_all_compactions().others
+    assert (other.id, other.kind, other.state) == (900, "SMART_OPTIMIZE", "refused")
 
 
 @pytest.mark.parametrize("hive", ["4.2.0"], indirect=True)

@@ -42,7 +42,9 @@ class HiveSessions(Daemon):
     @property
     def properties(self) -> dict[str, str]:
         """What its hive-site.xml says; only after its metastore was started."""
-        return self.metastore.properties | query_settings(self.work_dir) | self._given
+        # most queries need no task
+        own = {"hive.cli.tez.initialize.session": "false"}
+        return self.metastore.properties | query_settings(self.work_dir) | own | self._given
 
     @contextmanager
     def session(self, settings: Mapping[str, str] | None = None) -> Iterator[DriverSession]:
