@@ -23,8 +23,10 @@ from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.sql import Row
 
+from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
+from acidlib.model.requests import CompactionRequest
 from integration.conftest import started
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, wait_for
@@ -32,6 +34,29 @@ from integration.hive4_model import Lake, Made, rows
 
 pytestmark = pytest.mark.live
 LOW = ("--set", "hive.compactor.delta.num.threshold=1")
+REGISTERING = pytest.mark.parametrize("hive", amount(["4.2.0"], long=["4.2.0", "4.1.0 registering"]), indirect=True)
+RENAMED = (
+    ("TBLS", "TBL_NAME"),
+    ("COMPACTION_QUEUE", "CQ_TABLE"),
+    ("TXN_TO_WRITE_ID", "T2W_TABLE"),
+    ("NEXT_WRITE_ID", "NWI_TABLE"),
+    ("COMPLETED_TXN_COMPONENTS", "CTC_TABLE"),
+    ("MIN_HISTORY_WRITE_ID", "MH_TABLE"),
+)
+"""Where a metastore has the name of a table that it renames."""
+STATEMENTS = {
+    "select count(*) from lake.w where {go_on}": "t",
+    "select count(*) from lake.u where {go_on} and exists (select 1 from lake.t where t.id = u.id)": "tu",
+    "update lake.t set v = 'x' where {go_on}": "t",
+    "delete from lake.t where {go_on}": "t",
+    "insert into lake.u select * from lake.t where {go_on}": "t",
+    "insert overwrite table lake.u select * from lake.t where {go_on}": "t",
+    "create table lake.c as select * from lake.t where {go_on}": "t",
+    "merge into lake.t using (select id from lake.u where {go_on}) s on t.id = s.id when matched then delete": "tu",
+    "merge into lake.t using (select id from lake.u where {go_on}) s on t.id = s.id "
+    "when matched then update set v = 'y' when not matched then insert values (s.id, 'n')": "tu",
+}
+"""Statements, and the tables that they read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +70,12 @@ class Hive:
 @pytest.fixture(scope="module", params=LATER)
 def hive(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Hive]:
     """The servers of a release; skipped where no Java is new enough for it."""
-    oldest = NEWER_JAVA.get(request.param)
+    version, _, registering = request.param.partition(" ")
+    oldest = NEWER_JAVA.get(version)
     if oldest is not None and java_home_of(oldest) is None:
-        pytest.skip(f"Hive {request.param} needs a JDK {oldest} or newer: none in JAVA_HOME or /usr/lib/jvm")
-    metastore = started(lambda: servers.metastore(Generation.HIVE4, version=request.param))
+        pytest.skip(f"Hive {version} needs a JDK {oldest} or newer: none in JAVA_HOME or /usr/lib/jvm")
+    properties = {"metastore.txn.use.minhistorywriteid": "true"} if registering else {}
+    metastore = started(lambda: servers.metastore(Generation.HIVE4, version=version, properties=properties))
     with metastore, started(lambda: servers.hive_sessions(metastore)) as sessions:
         yield Hive(metastore=metastore, sessions=sessions)
 
@@ -98,28 +125,38 @@ class Query:
 
 
 @pytest.fixture
-def begin(hive: Hive, tmp_path: Path) -> Iterator[Callable[[Made], Query]]:
-    """Begins a query that reads a table; all that were begun end with the test."""
+def begin_statement(hive: Hive, tmp_path: Path) -> Iterator[Callable[[str], Query]]:
+    """Begins a statement, which has {go_on} among its conditions; all that were begun end with the test.
+
+    It has registered then, and others before it have not ended.
+    """
     begun: list[Query] = []
 
-    def count(made: Made, barrier: Path) -> list[Row]:
+    def run(statement: str, barrier: Path) -> list[Row]:
         there = f"reflect('HiveSessions', 'waitFor', '{barrier}') = 'there'"
         with hive.sessions.session() as session:
-            return session.run(f"select count(*), sum(id) from {made.full} where {there}")
+            return session.run(statement.format(go_on=there))
 
     with ThreadPoolExecutor() as pool:
 
-        def begin(made: Made) -> Query:
-            barrier = tmp_path / f"go on {made.name} {len(begun)}"
-            query = Query(result=pool.submit(count, made, barrier), barrier=barrier)
+        def begin(statement: str) -> Query:
+            barrier = tmp_path / f"go on {len(begun)}"
+            before = set(registered(hive).values())
+            query = Query(result=pool.submit(run, statement, barrier), barrier=barrier)
             begun.append(query)
-            wait_for(lambda: query.result.done() or (made.database, made.name) in registered(hive))
+            wait_for(lambda: query.result.done() or bool(set(registered(hive).values()) - before))
             assert not query.result.done(), query.result.result()
             return query
 
         yield begin
         for query in begun:
             query.barrier.touch()
+
+
+@pytest.fixture
+def begin(begin_statement: Callable[[str], Query]) -> Callable[[Made], Query]:
+    """Begins a query that reads a table."""
+    return lambda made: begin_statement(f"select count(*), sum(id) from {made.full} where {{go_on}}")
 
 
 def registered(hive: Hive) -> dict[tuple[str, str], int]:
@@ -156,7 +193,7 @@ def looking(service: Service, url: str) -> Service:
     return replace(service, jobs=Jobs(queue_url=url))
 
 
-@pytest.mark.parametrize("hive", ["4.2.0"], indirect=True)
+@REGISTERING
 def test_where_readers_register_what_nobody_reads_goes(
     lake: Lake, service: Service, looker: str, hive: Hive, begin: Callable[[Made], Query]
 ) -> None:
@@ -207,7 +244,49 @@ def test_a_request_of_iceberg_is_refused_by_its_name(lake: Lake, service: Servic
     assert (other.id, other.kind, other.state) == (900, "SMART_OPTIMIZE", "refused")
 
 
+@REGISTERING
+def test_a_table_that_is_renamed_meanwhile_waits_for_the_next_run(
+    lake: Lake, service: Service, looker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers were looked for under its old name."""
+    made = lake.table("before")
+    service.compact(made)
+    before = made.place.directories()
+    real = Hive4ReadyRequests.ready
+
+    def late(self: Hive4ReadyRequests) -> list[CompactionRequest]:
+        found = real(self)
+        for table, column in RENAMED:
+            lake.sql(f'update "{table}" set "{column}" = %s where "{column}" = %s', "after", "before")
+        return found
+
+    monkeypatch.setattr(Hive4ReadyRequests, "ready", late)
+    cleaner = looking(service, looker)
+    ran = cleaner("cleaner", "--retention", "0s")
+    (entry,) = ran.document["cleanings"]
+    assert (entry["state"], entry["removed"]) == ("conflict", [])
+    assert "renamed" in entry["reason"]
+    assert made.place.directories() == before
+    monkeypatch.setattr(Hive4ReadyRequests, "ready", real)
+    assert [one["state"] for one in cleaner.clean()] == ["succeeded"]
+
+
+@pytest.mark.parametrize("statement", amount([], long=list(STATEMENTS)))
 @pytest.mark.parametrize("hive", ["4.2.0"], indirect=True)
+def test_every_statement_registers_all_that_it_reads(
+    lake: Lake, sql: DriverSession, begin_statement: Callable[[str], Query], hive: Hive, statement: str
+) -> None:
+    """What a cleaning relies on: a transaction that registered something reads nothing else."""
+    for name in "tu":
+        sql.run(f"create table lake.{name} (id int, v string) stored as orc tblproperties('transactional'='true')")
+        sql.run(f"insert into lake.{name} values (1, 'a'), (2, 'b')")
+    sql.run("create view lake.w as select * from lake.t")
+    query = begin_statement(statement)
+    assert {table for _, table in registered(hive)} == set(STATEMENTS[statement])
+    query.end()
+
+
+@REGISTERING
 def test_without_the_database_cleaning_is_left_to_hives_cleaner(
     lake: Lake, service: Service, hive: Hive, postgres: Postgres
 ) -> None:
@@ -217,7 +296,9 @@ def test_without_the_database_cleaning_is_left_to_hives_cleaner(
     for dry in ((), ("--dry-run",)):
         (waits,) = service.clean(*dry)
         assert (waits["state"], waits["removed"]) == ("planned" if dry else "ready for cleaning", [])
-        assert re.match(r"left to Hive's own cleaner: readers register .* is none of a metastore", waits["reason"])
+        assert re.match(
+            r"left to Hive's own cleaner, which is off: readers register .* is none of a metastore", waits["reason"]
+        )
     another = postgres.new_database()
     with postgres.connect(another) as connection:
         connection.execute('create table "MIN_HISTORY_WRITE_ID"'

@@ -219,11 +219,10 @@ def _readers(services: Services, hms: Hms, history: MinHistory | None) -> Reader
     """What proves that nobody reads, by the metastore's setting; where it is not told, readers may register."""
     if hms.config_value(MIN_HISTORY, "unknown").strip().lower() == "false":
         return Watermark(hms)
-    if history is None:
-        return Unseen(hms, "and --queue-url does not name it")
-    if history.read() is None:
-        return Unseen(hms, f"and {history.shown} is none of a metastore of Hive 4")
-    return Registered(hms, history, services.unique)
+    if history is not None and history.read() is not None:
+        return Registered(hms, history, services.unique)
+    named = "--queue-url does not name it" if history is None else f"{history.shown} is none of a metastore of Hive 4"
+    return Unseen(hms, f"and {named}", is_off=_cleaner_on(hms) == "false")
 
 
 def _renamed(request: CompactionRequest) -> ConflictError:
@@ -235,8 +234,12 @@ def _renamed(request: CompactionRequest) -> ConflictError:
 
 def refuse_beside_hives(hms: Hms, *, force: bool) -> None:
     """Refuse where Hive's own cleaner does it, unless that is forced."""
-    if not force and hms.config_value(CLEANER_ON, "unknown").strip().lower() != "false":
+    if not force and _cleaner_on(hms) != "false":
         raise RefusedError(
             f"Cannot clean beside Hive's own cleaner: because the metastore's {CLEANER_ON} is not false; Hive cleans "
             "what was compacted, or --force cleans too"
         )
+
+
+def _cleaner_on(hms: Hms) -> str:
+    return hms.config_value(CLEANER_ON, "unknown").strip().lower()

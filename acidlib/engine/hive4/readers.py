@@ -76,10 +76,13 @@ class Unseen:
 
     renamed_is_another = False
 
-    def __init__(self, hms: Hms, why: str) -> None:
-        """`why` nobody looks there."""
+    def __init__(self, hms: Hms, why: str, *, is_off: bool) -> None:
+        """`why` nobody looks there; `is_off`: whether that cleaner is."""
         self._hms = hms
-        self._why = why
+        self._reason = (
+            f"left to Hive's own cleaner{', which is off' if is_off else ''}: readers register in the metastore's "
+            f"database ({MIN_HISTORY}), {why}"
+        )
 
     def look(self) -> None:
         """At nothing."""
@@ -87,7 +90,7 @@ class Unseen:
     def waits(self, request: CompactionRequest) -> str | None:
         """Always."""
         del request
-        return f"left to Hive's own cleaner: readers register in the metastore's database ({MIN_HISTORY}), {self._why}"
+        return self._reason
 
     def snapshot(self, request: CompactionRequest) -> ValidTxnList:
         """For a dry run, which plans what would go later."""
