@@ -38,6 +38,7 @@ TOGETHER = {
         *("hive4_type_changes", "servers", "hiveserver_stores"),
     ),
     "Hive 4's cases": ("hive4_tables",),
+    "later releases of Hive 4": ("hive4_releases",),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
         *("metastore_contract", "metastore_behaviour", "metastore_calls"),
