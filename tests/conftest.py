@@ -40,6 +40,7 @@ TOGETHER = {
     ),
     "HiveServer2": ("day_in_the_life", "hiveserver_stores", "hive4_service", "hive4_faults", "servers"),
     "Hive 4's own tables": ("hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes"),
+    "later releases of Hive 4": ("hive4_releases",),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
         *("metastore_contract", "metastore_behaviour", "metastore_calls", "kerberos"),

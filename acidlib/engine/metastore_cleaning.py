@@ -21,7 +21,7 @@ that the metastore forgets what was aborted there.
 
 
 class CleaningPlaces:
-    """The places of the requests that one run of the cleaner is about: asked for together, as of one snapshot.
+    """The places of the requests that one run of the cleaner is about: asked for together, a table as of one snapshot.
 
     That is an older one than each place could have, which only keeps more; but where a place lies is asked again before
     anything goes or is called cleaned: see `require_unmoved`.
@@ -30,10 +30,10 @@ class CleaningPlaces:
     def __init__(
         self,
         catalog: Catalog,
-        snapshot: Callable[[], ValidTxnList | None],
+        snapshot: Callable[[CompactionRequest], ValidTxnList | None],
         find: Callable[[int], CompactionRequest | None],
     ) -> None:
-        """`snapshot` gives the one to go by, None = of now; `find` reads a request that is still ready for cleaning."""
+        """`snapshot` gives the one to go by for a request, None = of now; `find` reads one that is still ready."""
         self._catalog = catalog
         self._snapshot = snapshot
         self._find = find
@@ -55,7 +55,7 @@ class CleaningPlaces:
         """
         try:
             known = None if anew else self._known(request)
-            place = known or self._catalog.place(request, self._snapshot())
+            place = known or self._catalog.place(request, self._snapshot(request))
         except GoneError:
             now = self._find(request.id)
             if now is None:
@@ -84,12 +84,18 @@ class CleaningPlaces:
             return self._found.get(request.entity)
 
     def _all(self) -> dict[Entity, Target]:
-        try:
-            places = self._catalog.places(self._expected, self._snapshot())
-        except AcidError:
-            return {}  # each is asked for alone: what is wrong with one of them costs no other
-        found = zip(self._expected, places, strict=True)
-        return {request.entity: place for request, place in found if isinstance(place, Target)}
+        by_snapshot: dict[ValidTxnList | None, list[CompactionRequest]] = {}
+        for request in self._expected:
+            by_snapshot.setdefault(self._snapshot(request), []).append(request)
+        known: dict[Entity, Target] = {}
+        for snapshot, requests in by_snapshot.items():
+            try:
+                places = self._catalog.places(requests, snapshot)
+            except AcidError:
+                continue  # each is asked for alone: what is wrong with one of them costs no other
+            found = zip(requests, places, strict=True)
+            known.update({request.entity: place for request, place in found if isinstance(place, Target)})
+        return known
 
 
 def _require_allowed(place: Target) -> None:

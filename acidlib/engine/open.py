@@ -20,7 +20,8 @@ from acidlib.engine.hive3.metastore import Hive3Metastore
 from acidlib.engine.hive3.undoing import Hive3Undoing
 from acidlib.engine.hive4.backend import Hive4Backend
 from acidlib.engine.hive4.cleaning import hive4_cleaning
-from acidlib.engine.hive4.metastore import MIN_HISTORY, POOL, Hive4Metastore
+from acidlib.engine.hive4.metastore import POOL, Hive4Metastore
+from acidlib.engine.hive4.readers import MIN_HISTORY
 from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation
 from acidlib.engine.undo import Undoing
@@ -30,6 +31,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.locks import Service
+from acidlib.queue.min_history import MinHistory
 from acidlib.settings import Settings, parse_duration
 
 TXN_TIMEOUT = "metastore.txn.timeout"
@@ -65,7 +67,12 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
     with where.connect() as hms, _heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
-            yield hive4_cleaning(services, hms, options)
+            with ExitStack() as stack:
+                # only what somebody chose may be the metastore's
+                history = MinHistory(where.queue_url) if where.is_queue_named else None
+                if history is not None:
+                    stack.callback(history.close)
+                yield hive4_cleaning(services, hms, options, history)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
             with hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):

@@ -64,6 +64,15 @@ def open_tables(database: Database) -> QueueTables:
     )
 
 
+def find_table(connection: Connection, shown: str, template: Table) -> Table | None:
+    """The table with the template's columns, whatever the case of its names; None where there is none.
+
+    RefusedError when a column is missing; `shown` is the database in messages.
+    """
+    found = _Found(connection, shown)
+    return found.table(template) if found.has(template) else None
+
+
 class _Found:
     """What is there, by names in upper case."""
 

@@ -727,7 +727,7 @@ def test_retention_is_kept_when_it_is_asked_for(lake: Lake, service: Service) ->
     assert len(made.place.directories()) == 5
 
 
-def test_where_readers_register_write_ids_only_hive_may_clean(jobs: Jobs, servers: Servers) -> None:
+def test_where_readers_register_write_ids_they_are_looked_for_in_the_database(jobs: Jobs, servers: Servers) -> None:
     properties = {"metastore.txn.use.minhistorywriteid": "true"}
     with (
         servers.metastore(Generation.HIVE4, properties=properties) as metastore,
@@ -742,11 +742,20 @@ def test_where_readers_register_write_ids_only_hive_may_clean(jobs: Jobs, server
         lake.check(made)
         before = made.place.directories()
         for force in ((), ("--force",)):
-            ran = service("cleaner", "--retention", "0s", *force)
-            assert ran.status == 1
-            assert "metastore.txn.use.minhistorywriteid" in only_line(ran)
+            (waits,) = service.clean(*force)
+            assert "metastore.txn.use.minhistorywriteid" in waits["reason"]
         assert made.place.directories() == before
         assert lake.states(made) == ["ready for cleaning"]
+        looking = replace(service, jobs=Jobs(queue_url=metastore.database_url))
+        reader = lake.open()
+        lake.hms.add_write_ids_to_min_history(reader, {made.full: 4})
+        (waits,) = looking.clean()
+        assert f"transaction {reader} may be older than its commit and reads the table" in waits["reason"]
+        # as if it had begun two hours later
+        lake.sql('update "TXNS" set "TXN_STARTED" = "TXN_STARTED" + 7200000 where "TXN_ID" = %s', reader)
+        assert [one["state"] for one in looking.clean()] == ["succeeded"]
+        assert len(made.place.directories()) == 1
+        lake.check(made)
 
 
 def test_beside_hives_cleaner_ours_has_to_be_forced(jobs: Jobs, servers: Servers) -> None:

@@ -191,7 +191,7 @@ KINDS = ("postgresql", "mariadb")
 def _url(kind: str, asked: pytest.FixtureRequest, *, metastore: bool = False) -> str:
     if kind == "postgresql":
         postgres: Postgres = asked.getfixturevalue("postgres")
-        return postgres.database_url(postgres.new_database(hive_release("hive3").schema if metastore else None))
+        return postgres.database_url(postgres.new_database(*([hive_release("hive3").schema] if metastore else [])))
     mariadb: MariaDb = asked.getfixturevalue("mariadb")
     return mariadb.url(mariadb.new_database(asked.getfixturevalue("mysql_script") if metastore else None))
 

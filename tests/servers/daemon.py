@@ -9,8 +9,8 @@ from pathlib import Path
 
 from acidlib.model.generation import Generation
 from servers.errors import ServerError
-from servers.jars import brought, hive_release
-from servers.java import java_command
+from servers.jars import LATER, brought, release_of
+from servers.java import java_command, java_home, java_home_of
 from servers.process import ServerProcess, Startable, free_port, listens
 from servers.settings import log_options, write_settings
 
@@ -45,6 +45,10 @@ _JVM_OPTIONS = (
 )
 
 
+NEWER_JAVA = {"4.2.0": 21}
+"""What Java a release of Hive needs, where it is a newer one than of all others."""
+
+
 class Daemon(Startable):
     """One server of Hive on a free port of 127.0.0.1; it keeps its port and its files when it is started again."""
 
@@ -52,7 +56,7 @@ class Daemon(Startable):
         self,
         name: str,
         *,
-        generation: Generation,
+        version: str,
         directory: Path,
         main: Sequence[str],
         heap: str,
@@ -61,9 +65,12 @@ class Daemon(Startable):
     ) -> None:
         """Starts nothing yet. ``main`` is the main class; ``properties`` win over those of ``properties``.
 
+        ``version`` is the release of Hive. Raises ServerError where a newer Java is needed than there is.
         ``java_options`` are added.
         """
-        self.generation = generation
+        self.version = version
+        self.generation = Generation(int(version[0]))
+        self._java = _java(version)
         self.port = free_port()
         self.conf_dir = directory / "conf"
         """Holds hive-site.xml."""
@@ -87,9 +94,9 @@ class Daemon(Startable):
         """Makes what must be there before the first start."""
 
     def _jars(self) -> list[str]:
-        """Its jars, in the order of the class path; those of Hive 4 know S3A, too."""
-        jars = list(hive_release(f"hive{self.generation.value}").jars)
-        if self.generation is Generation.HIVE4:
+        """Its jars, in the order of the class path; those of Hive 4.0 know S3A, too."""
+        jars = list(release_of(self.version).jars)
+        if self.generation is Generation.HIVE4 and self.version not in LATER:
             jars += sorted(str(jar) for jar in (brought("s3a") / "lib").glob("*.jar"))
         return jars
 
@@ -140,6 +147,7 @@ class Daemon(Startable):
             # the jars first: they have no settings but those of the log
             class_path=[*self._jars(), str(self.conf_dir)],
             arguments=self._directory / "class-path",
+            home=self._java,
         )
         return ServerProcess(
             self._name,
@@ -152,3 +160,11 @@ class Daemon(Startable):
             | {"HIVE_CONF_DIR": str(self.conf_dir), "TZ": "UTC", "LC_ALL": "C.UTF-8"},
             directory=self._directory,
         )
+
+
+def _java(version: str) -> Path:
+    oldest = NEWER_JAVA.get(version)
+    home = java_home() if oldest is None else java_home_of(oldest)
+    if home is None:
+        raise ServerError(f"Cannot run Hive {version}: because a JDK {oldest} or newer is needed, and there is none")
+    return home

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from acidlib.model.generation import Generation
 from servers.hdfs import Hdfs
+from servers.hive_sessions import HiveSessions
 from servers.hiveserver import HiveServer
 from servers.kdc import DAY_SECONDS, Kdc
 from servers.metastore import Metastore
@@ -42,6 +43,7 @@ class Servers:
         generation: Generation,
         *,
         beside: Metastore | None = None,
+        version: str | None = None,
         initiator_on: bool = False,
         cleaner_on: bool = False,
         worker_threads: int = 0,
@@ -55,6 +57,7 @@ class Servers:
             postgres=self.postgres(),
             directory=self._new_directory(f"metastore{generation.value}"),
             beside=beside,
+            version=version,
             initiator_on=initiator_on,
             cleaner_on=cleaner_on,
             worker_threads=worker_threads,
@@ -85,6 +88,13 @@ class Servers:
         self._stack.callback(server.stop)
         server.start()
         return server
+
+    def hive_sessions(self, metastore: Metastore, *, properties: Mapping[str, str] | None = None) -> HiveSessions:
+        """Starts sessions of Hive's Driver on a metastore (see ``HiveSessions``). Raises ServerError."""
+        sessions = HiveSessions(metastore, directory=self._new_directory("sessions"), properties=properties)
+        self._stack.callback(sessions.stop)
+        sessions.start()
+        return sessions
 
     def hdfs(
         self, *, data_nodes: int = 2, properties: Mapping[str, str] | None = None, realm: Kdc | None = None

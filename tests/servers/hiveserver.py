@@ -41,7 +41,7 @@ class HiveServer(Daemon):
             raise ValueError("HiveServer2 is of Hive 4 and needs a metastore of Hive 4")
         super().__init__(
             "HiveServer2",
-            generation=Generation.HIVE4,
+            version=metastore.version,
             directory=directory,
             main=[MAIN],
             heap=HEAP,
@@ -62,15 +62,7 @@ class HiveServer(Daemon):
     @property
     def properties(self) -> dict[str, str]:
         """What its hive-site.xml says; only after its metastore was started."""
-        work = self.work_dir
         own = {
-            "hadoop.tmp.dir": str(work),
-            "hive.exec.scratchdir": (work / "scratch").as_uri(),
-            "hive.exec.local.scratchdir": str(work / "local"),
-            "hive.downloaded.resources.dir": str(work / "resources"),
-            "hive.user.install.directory": (work / "install").as_uri(),
-            "hive.querylog.location": str(work / "queries"),
-            # the server
             "hive.server2.thrift.port": str(self.port),
             "hive.server2.thrift.bind.host": "127.0.0.1",
             "hive.server2.authentication": "NOSASL",
@@ -80,32 +72,8 @@ class HiveServer(Daemon):
             "hive.server2.tez.initialize.default.sessions": "false",
             "hive.server2.materializedviews.registry.impl": "DUMMY",
             "hive.notification.event.poll.interval": "0s",
-            # queries: what a test reads comes from the files, never from statistics or an earlier answer
-            "hive.execution.engine": "tez",
-            "hive.query.results.cache.enabled": "false",
-            "hive.exec.dynamic.partition.mode": "nonstrict",
-            "hive.stats.autogather": "false",
-            "hive.stats.column.autogather": "false",
-            "hive.compactor.gather.stats": "false",
-            # by default tasks do not get keys of S3
-            "hive.conf.hidden.list": "javax.jdo.option.ConnectionPassword",
-            # Tez
-            "tez.local.mode": "true",
-            "tez.local.mode.without.network": "true",
-            "tez.ignore.lib.uris": "true",
-            "tez.staging-dir": str(work / "tez"),
-            "tez.am.inline.task.execution.max-tasks": "1",
-            "tez.runtime.io.sort.mb": "64",
-            "tez.runtime.optimize.local.fetch": "true",
-            "hive.tez.container.size": "512",
-            # MapReduce, for the compactor that is not query-based
-            "mapreduce.cluster.local.dir": str(work / "mapreduce"),
-            "mapreduce.jobtracker.staging.root.dir": str(work / "staging"),
-            "mapreduce.task.io.sort.mb": "64",
-            "hive.exec.submitviachild": "false",
-            "hive.exec.submit.local.task.via.child": "false",
         }
-        return self.metastore.properties | own | self._given
+        return self.metastore.properties | query_settings(self.work_dir) | own | self._given
 
     def _jars(self) -> list[str]:
         """Before all others our own class for local files, and a small jar, which holds the class `DagUtils` of Hive.
@@ -140,3 +108,39 @@ class HiveServer(Daemon):
         scratch = self.work_dir / "scratch"
         scratch.mkdir(exist_ok=True)
         scratch.chmod(0o733)  # HiveServer2 refuses one that others cannot write to
+
+
+def query_settings(work: Path) -> dict[str, str]:
+    """What runs queries inside the process, which may write to `work`."""
+    return {
+        "hadoop.tmp.dir": str(work),
+        "hive.exec.scratchdir": (work / "scratch").as_uri(),
+        "hive.exec.local.scratchdir": str(work / "local"),
+        "hive.downloaded.resources.dir": str(work / "resources"),
+        "hive.user.install.directory": (work / "install").as_uri(),
+        "hive.querylog.location": str(work / "queries"),
+        # what a test reads comes from the files, never from statistics or an earlier answer
+        "hive.execution.engine": "tez",
+        "hive.query.results.cache.enabled": "false",
+        "hive.exec.dynamic.partition.mode": "nonstrict",
+        "hive.stats.autogather": "false",
+        "hive.stats.column.autogather": "false",
+        "hive.compactor.gather.stats": "false",
+        # by default tasks do not get keys of S3
+        "hive.conf.hidden.list": "javax.jdo.option.ConnectionPassword",
+        # Tez
+        "tez.local.mode": "true",
+        "tez.local.mode.without.network": "true",
+        "tez.ignore.lib.uris": "true",
+        "tez.staging-dir": str(work / "tez"),
+        "tez.am.inline.task.execution.max-tasks": "1",
+        "tez.runtime.io.sort.mb": "64",
+        "tez.runtime.optimize.local.fetch": "true",
+        "hive.tez.container.size": "512",
+        # MapReduce, for the compactor that is not query-based
+        "mapreduce.cluster.local.dir": str(work / "mapreduce"),
+        "mapreduce.jobtracker.staging.root.dir": str(work / "staging"),
+        "mapreduce.task.io.sort.mb": "64",
+        "hive.exec.submitviachild": "false",
+        "hive.exec.submit.local.task.via.child": "false",
+    }

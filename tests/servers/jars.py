@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from servers.errors import ServerError
@@ -23,6 +23,8 @@ from servers.java import java_home
 
 CACHE = Path(__file__).parents[2] / ".servers"
 STAMP = ".pom-hash"
+LATER = {"4.1.0": "3.4.1", "4.2.0": "3.5.0"}
+"""Releases of Hive without one of their servers, and the Hadoop for each: an older one does not run on Java 24."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,24 @@ class Release:
     jars: tuple[str, ...]
     schema: Path
     """The script that makes the metastore's tables in PostgreSQL."""
+    changes: tuple[Path, ...] = ()
+    """What is run after it, in this order."""
 
 
-def hive_release(name: str) -> Release:
+def release_of(version: str) -> Release:
+    """The release of Hive with this number. Raises ServerError when Maven is missing or fails."""
+    if version not in LATER:
+        return hive_release(f"hive{version[0]}")
+    scripts = sorted((Path(__file__).parent / "hive4_later").glob("changes-*.sql"))
+    return replace(
+        hive_release("hive4_later", version),
+        changes=tuple(script for script in scripts if script.stem.removeprefix("changes-") <= version),
+    )
+
+
+def hive_release(name: str, version: str | None = None) -> Release:
     """The release of ``<name>/pom.xml``. Raises ServerError when Maven is missing or fails."""
-    place = brought(name)
+    place = brought(name, version)
     found = sorted((place / "lib").glob("*.jar"), key=_rank)
     jars = tuple(str(jar) for jar in found)
     schemas = list((place / "schema").rglob("hive-schema-*.postgres.sql"))
@@ -45,30 +60,47 @@ def hive_release(name: str) -> Release:
     return Release(jars=jars, schema=schemas[0])
 
 
-def brought(name: str) -> Path:
-    """The folder with what ``<name>/pom.xml`` names; its jars are in ``lib``. Raises ServerError as above."""
+def brought(name: str, version: str | None = None) -> Path:
+    """The folder with what ``<name>/pom.xml`` names; its jars are in ``lib``. Raises ServerError as above.
+
+    ``version`` is for a pom that is of several releases of Hive; each has a folder of its own.
+    """
     pom = Path(__file__).with_name(name) / "pom.xml"
     wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
-    place = CACHE / name
+    folder = name if version is None else f"{name}-{version}"
+    place = CACHE / folder
     CACHE.mkdir(exist_ok=True)
-    with locked(CACHE / f"{name}.lock"):
+    with locked(CACHE / f"{folder}.lock"):
         stamp = place / STAMP
         if not stamp.is_file() or stamp.read_text() != wanted:
             shutil.rmtree(place, ignore_errors=True)
-            _bring(name, pom, place)
+            _bring(folder, pom, place, version)
             stamp.write_text(wanted)
     return place
 
 
-def compiled(source: Path, jars: Sequence[str]) -> Path:
-    """A jar with the classes of one Java source, compiled once per checkout. Raises ServerError."""
+def compiled(source: Path, jars: Sequence[str], home: Path | None = None) -> Path:
+    """A jar with the classes of one Java source, compiled once per checkout, for Java 17. Raises ServerError.
+
+    ``home`` is the JDK that compiles, where the jars are for a newer one.
+    """
     jar = CACHE / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.jar"
     with locked(CACHE / f"{source.stem}.lock"):
         if not jar.is_file():
             with tempfile.TemporaryDirectory(dir=CACHE) as work:
                 classes, half = Path(work, "classes"), Path(work, jar.name)
-                javac = str(java_home() / "bin" / "javac")
-                command = [javac, "-nowarn", "-cp", os.pathsep.join(jars), "-d", str(classes), str(source)]
+                javac = str((home or java_home()) / "bin" / "javac")
+                command = [
+                    javac,
+                    "-nowarn",
+                    "--release",
+                    "17",
+                    "-cp",
+                    os.pathsep.join(jars),
+                    "-d",
+                    str(classes),
+                    str(source),
+                ]
                 ran = subprocess.run(command, capture_output=True, text=True)
                 if ran.returncode:
                     raise ServerError(f"Cannot compile {source}: because {ran.stderr.strip()[:300]}")
@@ -79,11 +111,13 @@ def compiled(source: Path, jars: Sequence[str]) -> Path:
     return jar
 
 
-def _bring(name: str, pom: Path, place: Path) -> None:
+def _bring(name: str, pom: Path, place: Path, version: str | None) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ServerError(f"Cannot bring the jars of {name}: because Maven is needed, and there is no mvn on the PATH")
     command = [maven, "-q", "-B", "-f", str(pom), f"-Dplace={place}", "process-resources"]
+    if version is not None:
+        command += [f"-Dhive.version={version}", f"-Dhadoop.version={LATER[version]}"]
     environment = {**os.environ, "JAVA_HOME": str(java_home())}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=CACHE)
     if ran.returncode:

@@ -42,11 +42,24 @@ def java_home() -> Path:
     raise ServerError(f"Cannot run Hive: because a JDK {OLDEST_JAVA} or newer is needed, and {reason}")
 
 
-def java_command(*, heap: str, options: Sequence[str], class_path: Sequence[str], arguments: Path) -> list[str]:
+@functools.cache
+def java_home_of(oldest: int) -> Path | None:
+    """A JDK of this version or newer: of JAVA_HOME or a variable such as JAVA24_HOME, else the oldest that fits of
+    /usr/lib/jvm; None without one.
+    """
+    named = [Path(home) for name, home in sorted(os.environ.items()) if re.fullmatch(r"JAVA_?\d*_?HOME", name)]
+    installed = sorted(Path("/usr/lib/jvm").glob("*"), key=_released)
+    return next((home for home in (*named, *installed) if _released(home) >= oldest), None)
+
+
+def java_command(
+    *, heap: str, options: Sequence[str], class_path: Sequence[str], arguments: Path, home: Path | None = None
+) -> list[str]:
     """The command line up to the main class. The class path goes into the file ``arguments``, as it is long."""
     path = os.pathsep.join(class_path).replace("\\", "\\\\").replace('"', '\\"')
     arguments.write_text(f'-cp "{path}"\n')
-    return [str(java_home() / "bin" / "java"), f"-Xms{heap}", f"-Xmx{heap}", *SMALL, *options, f"@{arguments}"]
+    java = (home or java_home()) / "bin" / "java"
+    return [str(java), f"-Xms{heap}", f"-Xmx{heap}", *SMALL, *options, f"@{arguments}"]
 
 
 def _candidates() -> list[Path]:
@@ -62,3 +75,12 @@ def _version(java: Path) -> int | None:
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', told)
     return int(found[1]) if found else None
+
+
+def _released(home: Path) -> int:
+    """The version that a JDK tells in its file ``release``; 0 when this is none."""
+    try:
+        found = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0

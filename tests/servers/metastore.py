@@ -1,4 +1,4 @@
-"""A Hive metastore, 3.1.3 or 4.0.1, on a database of its own."""
+"""A Hive metastore, 3.1.3, 4.0.1, 4.1.0 or 4.2.0, on a database of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 
 from acidlib.model.generation import Generation
 from servers.daemon import Daemon
-from servers.jars import brought, hive_release
+from servers.jars import LATER, brought, release_of
 from servers.kdc import HOST, Kdc
 from servers.postgres import USER, Postgres
 from servers.settings import write_site
@@ -16,6 +16,7 @@ from servers.settings import write_site
 HEAP = "512m"
 SERVICE = f"hive/{HOST}"
 """Whom clients with Kerberos log in to."""
+RELEASES = {Generation.HIVE3: "3.1.3", Generation.HIVE4: "4.0.1"}
 MAIN = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 # so that it looks every second for transactions and locks without a heartbeat
 _HOUSEKEEPING: Mapping[Generation, Mapping[str, str]] = {
@@ -26,6 +27,12 @@ _HOUSEKEEPING: Mapping[Generation, Mapping[str, str]] = {
     },
     Generation.HIVE4: {"metastore.housekeeping.threads.on": "true", "metastore.acid.housekeeper.interval": "1s"},
 }
+_TASKS = (
+    "org.apache.hadoop.hive.metastore.txn.service.AcidHouseKeeperService",
+    "org.apache.hadoop.hive.metastore.txn.service.CompactionHouseKeeperService",
+    "org.apache.hadoop.hive.metastore.txn.service.AcidTxnCleanerService",
+    "org.apache.hadoop.hive.metastore.txn.service.AcidOpenTxnsCounterService",
+)
 
 
 class Metastore(Daemon):
@@ -41,6 +48,7 @@ class Metastore(Daemon):
         postgres: Postgres,
         directory: Path,
         beside: Metastore | None = None,
+        version: str | None = None,
         initiator_on: bool = False,
         cleaner_on: bool = False,
         worker_threads: int = 0,
@@ -50,6 +58,7 @@ class Metastore(Daemon):
     ) -> None:
         """Starts nothing yet; ``directory`` is its own and gets the warehouse, the settings and the log.
 
+        ``version`` is 3.1.3 or 4.0.1 where nothing is said. Raises ServerError where that version needs a newer Java.
         ``beside`` is another metastore, started before, whose database and warehouse this one shares. ``properties``
         are added to hive-site.xml and win over all else. With ``realm`` clients log in with Kerberos to ``SERVICE``.
         """
@@ -64,8 +73,8 @@ class Metastore(Daemon):
             switches["hive.compactor.cleaner.on"] = _text(cleaner_on)
             switches["hive.metastore.runworker.in"] = "metastore"  # these workers; HiveServer2 has its own
         super().__init__(
-            f"the metastore of Hive {generation.value}",
-            generation=generation,
+            f"the metastore of Hive {version or generation.value}",
+            version=version or RELEASES[generation],
             directory=directory,
             main=[MAIN],
             heap=HEAP,
@@ -117,6 +126,9 @@ class Metastore(Daemon):
             "mapreduce.framework.name": "local",
             **_HOUSEKEEPING[self.generation],
         }
+        if self.version in LATER:
+            # none of Iceberg, whose classes are not there
+            found["metastore.task.threads.remote"] = ",".join(_TASKS)
         if self.generation is Generation.HIVE3:
             # or a second INSERT into a table that is not transactional fails
             found["hive.stats.column.autogather"] = "false"
@@ -160,8 +172,8 @@ class Metastore(Daemon):
             self.conf_dir.mkdir(exist_ok=True)
             write_site(self.conf_dir / "core-site.xml", {"hadoop.security.authentication": "kerberos"})
         if not self.database:
-            schema = hive_release(f"hive{self.generation.value}").schema
-            self.database = self._postgres.new_database(schema)
+            release = release_of(self.version)
+            self.database = self._postgres.new_database(release.schema, *release.changes)
 
 
 def _text(value: bool) -> str:

@@ -54,7 +54,7 @@ class Postgres:
         self.home: Path | None = None
         """Where its files are while it runs."""
         self._server: ServerProcess | None = None
-        self._templates: dict[Path, str] = {}
+        self._templates: dict[tuple[Path, ...], str] = {}
         self._numbers = itertools.count(1)
         self.port = 0
 
@@ -106,22 +106,23 @@ class Postgres:
             host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True, connect_timeout=10
         )
 
-    def new_database(self, schema: Path | None = None) -> str:
-        """Makes a database, with the tables of a script; the script runs once and its result is copied."""
-        return self._create("test", None if schema is None else self._template(schema))
+    def new_database(self, *scripts: Path) -> str:
+        """Makes a database, with the tables of these scripts; they run once and their result is copied."""
+        return self._create("test", self._template(scripts) if scripts else None)
 
     def drop_database(self, name: str) -> None:
         """Removes a database, whoever is connected."""
         with self.connect() as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
-    def _template(self, schema: Path) -> str:
-        if schema not in self._templates:
+    def _template(self, scripts: tuple[Path, ...]) -> str:
+        if scripts not in self._templates:
             name = self._create("schema", None)
             with self.connect(name) as connection:
-                connection.execute(schema.read_bytes())  # without parameters: the server takes many statements
-            self._templates[schema] = name
-        return self._templates[schema]
+                for script in scripts:
+                    connection.execute(script.read_bytes())  # without parameters: the server takes many statements
+            self._templates[scripts] = name
+        return self._templates[scripts]
 
     def _create(self, prefix: str, template: str | None) -> str:
         name = f"{prefix}{next(self._numbers)}"

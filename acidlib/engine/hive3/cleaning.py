@@ -33,7 +33,7 @@ MOST_NOTED = 20
 def hive3_cleaning(services: Services, metastore: Hive3Metastore, options: CleanerOptions) -> Cleaning:
     """The requests of a Hive 3.1 metastore, in its own queue or in ours."""
     catalog = Catalog(services, metastore.hms)
-    places = CleaningPlaces(catalog, lambda: None, lambda request_id: _find(metastore, request_id))
+    places = CleaningPlaces(catalog, lambda _: None, lambda request_id: _find(metastore, request_id))
     requests = Hive3ReadyRequests(services, metastore, catalog, options, places)
 
     def without_readers(request: CompactionRequest) -> AbstractContextManager[object]:

@@ -1,73 +1,65 @@
-"""Cleaning with a metastore of Hive 4: by the strict watermark, over thrift alone.
+"""Cleaning with a metastore of Hive 4: by the strict watermark, over thrift alone, or by what readers registered.
 
 A request may be cleaned when no transaction is open that existed when its compaction committed: then every snapshot in
 use was taken after that commit, and knows the result. Source: Hive 4 `CompactionTxnHandler.findReadyToClean` and
-`CompactionCleaner`, except that the comparison is strict (HIVE-23048, HIVE-24291).
+`CompactionCleaner`, except that the comparison is strict (HIVE-23048, HIVE-24291). Where readers register what they
+read, transactions that read other tables do not count: see `readers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from acidlib.engine.catalog import Catalog
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, each_alone, recorded_mark
-from acidlib.engine.hive4.metastore import MIN_HISTORY
+from acidlib.engine.hive4.readers import MIN_HISTORY, Readers, Registered, Unseen, Watermark
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of, why_not_forgotten
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import OpenTxns, ShownRequest
+from acidlib.metastore.values import ShownRequest
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
+from acidlib.queue.min_history import MinHistory
 from acidlib.wording import age_words
 
 CLEANER_ON = "metastore.compactor.cleaner.on"
 
 
-def hive4_cleaning(services: Services, hms: Hms, options: CleanerOptions) -> Cleaning:
-    """The requests of a Hive 4 metastore that are ready for cleaning.
+def hive4_cleaning(
+    services: Services, hms: Hms, options: CleanerOptions, history: MinHistory | None = None
+) -> Cleaning:
+    """The requests of a Hive 4 metastore that are ready for cleaning; `history` is in its database, if that is known.
 
     A cleaning that failed leaves its row as it is, for thrift has no way to note it; and places of which no request is
     at hand are not known without a look at all tables.
     """
-    refuse_unless_ours(hms, force=options.force)
+    readers = _readers(services, hms, history)
+    if not isinstance(readers, Unseen):
+        refuse_beside_hives(hms, force=options.force)
     retention = retention_of(services.settings, options)
-    watermark = Watermark(hms)
-    places = CleaningPlaces(
-        Catalog(services, hms), lambda: below(watermark.txns), lambda request_id: _find(hms, request_id)
-    )
+    places = CleaningPlaces(Catalog(services, hms), readers.snapshot, lambda request_id: _find(hms, request_id))
 
     def check(request: CompactionRequest, target: Target) -> None:
-        """The request is still there."""
-        if _find(hms, request.id) is None:
+        """The request is still there, and its table has the name by which readers were looked for."""
+        found = _find(hms, request.id)
+        if found is None:
             raise ConflictError(f"Cannot clean {target.name}: because request {request.id} was cleaned by another")
+        if readers.renamed_is_another and found.entity != request.entity:
+            raise _renamed(request)
 
     return Cleaning(
-        requests=Hive4ReadyRequests(services, hms, watermark, options, retention, places),
-        proof=WatermarkProof(services, places, retention),
+        requests=Hive4ReadyRequests(services, hms, readers, options, retention, places),
+        proof=WatermarkProof(services, places, retention, readers),
         history=Hive4History(hms),
         must_exist=True,
         check=check,
         unmoved=places.require_unmoved,
     )
-
-
-class Watermark:
-    """The open transactions as one run of the cleaner sees them: read once, when they are first asked for."""
-
-    def __init__(self, hms: Hms) -> None:
-        self._hms = hms
-
-    @cached_property
-    def txns(self) -> OpenTxns:
-        """The transactions that were open then."""
-        return self._hms.open_txns()
 
 
 class Hive4ReadyRequests:
@@ -77,14 +69,14 @@ class Hive4ReadyRequests:
         self,
         services: Services,
         hms: Hms,
-        watermark: Watermark,
+        readers: Readers,
         options: CleanerOptions,
         retention: float,
         places: CleaningPlaces,
     ) -> None:
         self._services = services
         self._hms = hms
-        self._watermark = watermark
+        self._readers = readers
         self._options = options
         self._retention = retention
         self._places = places
@@ -104,6 +96,8 @@ class Hive4ReadyRequests:
             for row in self._hms.show_compactions()
             if row.state is State.READY_FOR_CLEANING and is_wanted(self._options, row)
         ]
+        if rows:
+            self._readers.look()
         self._places.expect([row for row in rows if self._options.dry_run or self.waits(row) is None])
         return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
 
@@ -115,11 +109,9 @@ class Hive4ReadyRequests:
             return "left to Hive's own cleaner: it is for a table or partition that was dropped, not for a compaction"
         if request.next_txn_id is None or request.commit_ms is None:
             return f"its transaction {request.txn_id or 'unknown'} has not committed"
-        if self._watermark.txns.min_open <= request.next_txn_id:
-            return (
-                f"transaction {self._watermark.txns.min_open} is open since before its commit (transactions up to "
-                f"{request.next_txn_id} have to end; show_compactions --blockers names them)"
-            )
+        reading = self._readers.waits(request)
+        if reading is not None:
+            return reading
         due = request.commit_ms / 1000 + self._retention
         if due > self._services.clock():
             return f"the retention of {age_words(self._retention)} has not passed"
@@ -129,14 +121,18 @@ class Hive4ReadyRequests:
 class WatermarkProof:
     """That no transaction is open any more that existed when the compaction committed; `waits` has judged that."""
 
-    def __init__(self, services: Services, places: CleaningPlaces, retention: float) -> None:
+    def __init__(self, services: Services, places: CleaningPlaces, retention: float, readers: Readers) -> None:
         self._services = services
         self._places = places
         self._retention = retention
+        self._readers = readers
 
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
-        """The place as of a snapshot below the watermark."""
-        return self._places.of(request, anew=anew)
+        """The place as of a snapshot that all who may read it have at least."""
+        found, target = self._places.of(request, anew=anew)
+        if self._readers.renamed_is_another and found.entity != request.entity:
+            raise _renamed(found)
+        return found, target
 
     def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
         """Nothing that is needed."""
@@ -219,28 +215,31 @@ class _Always(Mapping[str, float]):
         return 0
 
 
-def below(txns: OpenTxns) -> ValidTxnList:
-    """The snapshot that every open transaction has at least: what committed at or above the lowest open is not in it.
+def _readers(services: Services, hms: Hms, history: MinHistory | None) -> Readers:
+    """What proves that nobody reads, by the metastore's setting; where it is not told, readers may register."""
+    if hms.config_value(MIN_HISTORY, "unknown").strip().lower() == "false":
+        return Watermark(hms)
+    if history is not None and history.read() is not None:
+        return Registered(hms, history, services.unique)
+    named = "--queue-url does not name it" if history is None else f"{history.shown} is none of a metastore of Hive 4"
+    return Unseen(hms, f"and {named}", is_off=_cleaner_on(hms) == "false")
 
-    Source: Hive 4 `CompactionCleaner` (the capped transaction list).
-    """
-    cap = txns.min_open - 1
-    return ValidTxnList(
-        high_water_mark=cap,
-        aborted=tuple((low, min(high, cap)) for low, high in txns.txns.aborted if low <= cap),
+
+def _renamed(request: CompactionRequest) -> ConflictError:
+    return ConflictError(
+        f"Cannot clean {request.full_name}: because its table was renamed since readers were looked for; the next run "
+        "goes on"
     )
 
 
-def refuse_unless_ours(hms: Hms, *, force: bool) -> None:
-    """Refuse where reading cannot be proven over, or where Hive's own cleaner does it."""
-    mode = hms.config_value(MIN_HISTORY, "unknown").strip().lower()
-    if mode != "false":
-        raise RefusedError(
-            f"Cannot clean by transactions: because the metastore's {MIN_HISTORY} is {mode}, and readers then register "
-            "where no client can see them; leave cleaning to Hive's own cleaner"
-        )
-    if not force and hms.config_value(CLEANER_ON, "unknown").strip().lower() != "false":
+def refuse_beside_hives(hms: Hms, *, force: bool) -> None:
+    """Refuse where Hive's own cleaner does it, unless that is forced."""
+    if not force and _cleaner_on(hms) != "false":
         raise RefusedError(
             f"Cannot clean beside Hive's own cleaner: because the metastore's {CLEANER_ON} is not false; Hive cleans "
             "what was compacted, or --force cleans too"
         )
+
+
+def _cleaner_on(hms: Hms) -> str:
+    return hms.config_value(CLEANER_ON, "unknown").strip().lower()

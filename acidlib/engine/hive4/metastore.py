@@ -10,7 +10,6 @@ from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest
 from acidlib.processes import process_identity
 
-MIN_HISTORY = "metastore.txn.use.minhistorywriteid"
 POOL = "hive.compactor.worker.pool"
 
 

@@ -100,7 +100,7 @@ def catalog(hms: Metastore) -> Catalog:
 
 def cleaning_place(catalog: Catalog, request: CompactionRequest) -> Target | None:
     """What a cleaner takes for the place of a request that is still in the queue as it was."""
-    places = CleaningPlaces(catalog, lambda: None, lambda _: request)
+    places = CleaningPlaces(catalog, lambda _: None, lambda _: request)
     places.expect([request])
     return places.of(request, anew=False)[1]
 
@@ -197,7 +197,7 @@ def test_before_anything_goes_the_table_is_asked_for_again(
     tmp_path: Path, changes: dict[str, Any] | None, error: type[AcidError] | None, told: str
 ) -> None:
     hms = Metastore(table(tmp_path))
-    places = CleaningPlaces(catalog(hms), lambda: None, lambda _: None)
+    places = CleaningPlaces(catalog(hms), lambda _: None, lambda _: None)
     _, target = places.of(request(), anew=False)
     assert target is not None
     hms.table_of = None if changes is None else replace(table(tmp_path), **changes)
