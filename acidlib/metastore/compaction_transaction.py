@@ -1,7 +1,8 @@
 """The transaction of a compaction on Hive 4: what it writes becomes visible when it commits.
 
 Source: Hive 4 `Worker` (`CompactionTxn`): opened before the inputs are looked at, a shared lock that is not waited for,
-heartbeats that stop only after commit or abort has returned.
+heartbeats that stop only after commit or abort has returned. A rebalance gives rows other ids: its lock keeps those out
+that change rows, and counts as an update.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class CompactionTransaction:
     `txn_id` is the T of the `_vT` names.
     """
 
-    def __init__(self, hms: Hms, lease: Lease, *, txn_id: int, lock_id: int, name: str) -> None:
+    def __init__(self, hms: Hms, lease: Lease, *, txn_id: int, lock_id: int, name: str, kind: TxnType) -> None:
         """Made by `begin_compaction`."""
+        self._kind = kind
         self.txn_id = txn_id
         self.lock_id = lock_id
         self._hms = hms
@@ -51,8 +53,8 @@ class CompactionTransaction:
         """Commit; may be called again.
 
         Raises ConflictError when the transaction was aborted. Raises UnknownOutcomeError when that cannot be found out:
-        heartbeats go on, commit may be tried again, and the request's `next_txn_id`, which only the commit sets, shows
-        whether it has committed.
+        heartbeats go on, commit may be tried again, and the request's `next_txn_id`, which only the commit sets (but
+        not that of a rebalance), shows whether it has committed.
         """
         if self._state is _State.COMMITTED:
             return
@@ -82,7 +84,7 @@ class CompactionTransaction:
         self._state = _State.ABORTING
         earlier = sys.exception()
         try:
-            self._hms.abort_txn(self.txn_id, TxnType.COMPACTION)
+            self._hms.abort_txn(self.txn_id, self._kind)
         except ConflictError:  # aborted or committed: it has ended anyhow
             self._end(_State.ENDED)
         except AcidError as error:
@@ -110,7 +112,7 @@ class CompactionTransaction:
     def _attempt_commit(self) -> AcidError | None:
         """None when it is committed, the error when that is not known; raises ConflictError when it was aborted."""
         try:
-            self._hms.commit_txn(self.txn_id, TxnType.COMPACTION)
+            self._hms.commit_txn(self.txn_id, self._kind)
         except AcidError as error:
             if not self._is_aborted():
                 return error
@@ -141,38 +143,53 @@ class CompactionTransaction:
 
 
 def begin_compaction(
-    hms: Hms, heartbeater: Heartbeater, *, database: str, table: str, partition: str | None, agent: str
+    hms: Hms,
+    heartbeater: Heartbeater,
+    *,
+    database: str,
+    table: str,
+    partition: str | None,
+    agent: str,
+    rebalances: bool = False,
 ) -> CompactionTransaction:
     """Open a transaction for a compaction of one table or partition, keep it alive, and lock the place for it.
+
+    rebalances  rows get other ids: nobody may change any meanwhile
 
     Raises ConflictError when the lock is not granted at once; the transaction is aborted then, as after any error.
     """
     place = ".".join(part for part in (database, table, partition) if part is not None)
     text = agent_text(agent)
     since = heartbeater.now
-    txn_id = hms.open_txn(TxnType.COMPACTION, text)
+    kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
+    txn_id = hms.open_txn(kind, text)
     name = f"transaction {txn_id} for {place}"
     lease: Lease | None = None
     try:
         lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=name, since=since)
         component = LockComponent(
-            type=LockType.SHARED_READ, database=database, table=table, partition=partition, transactional=True
+            type=LockType.EXCL_WRITE if rebalances else LockType.SHARED_READ,
+            database=database,
+            table=table,
+            partition=partition,
+            transactional=True,
+            updates=rebalances,
         )
         lock_id = _lock(hms, component, txn_id=txn_id, agent=text, place=place)
         lease.watch_lock(lock_id)
     except BaseException:
         with suppress(AcidError):  # the first error is the one to raise
-            hms.abort_txn(txn_id, TxnType.COMPACTION)
+            hms.abort_txn(txn_id, kind)
         if lease is not None:
             lease.stop()
         raise
-    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, name=name)
+    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, name=name, kind=kind)
 
 
 def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: str) -> int:
-    """The lock of a compaction: shared, and not waited for. Raises ConflictError when it is not granted.
+    """The lock of a compaction, which is not waited for. Raises ConflictError when it is not granted.
 
-    It names no operation that writes: that would make the table a candidate for the next compaction.
+    But for a rebalance it names no operation that writes, for the server would note one as a change of the data.
     """
     lock_id, state = hms.lock([wanted], txn_id=txn_id, agent=agent, zero_wait=True, may_have_committed=False)
     if state is LockState.ACQUIRED:

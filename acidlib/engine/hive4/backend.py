@@ -57,14 +57,17 @@ class Hive4Backend:
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
-        """The requests of our pool up to the last one of this kind, for they are handed out by their order."""
+        """The requests of our pool up to the last one of this kind, for they are handed out by their order.
+
+        Who does majors does rebalances, too.
+        """
         pool = self._metastore.pool
         rows = [
             row
             for row in reversed(self._hms.show_compactions())
             if row.state is State.INITIATED and pool_of(row) == pool
         ]
-        while rows and rows[-1].type is not kind:
+        while rows and rows[-1].type is not kind and not (kind.makes_base and rows[-1].type.makes_base):
             rows.pop()
         places = self._catalog.places(rows)
         return [Waiting.at(row, place) for row, place in zip(rows, places, strict=True)]
