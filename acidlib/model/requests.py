@@ -99,17 +99,17 @@ class CommitNote:
 
     @property
     def text(self) -> str:
-        """As it is kept; the time in seconds, rounded up."""
-        return f"acidlib:{self.next_txn_id}:{-(-self.commit_ms // 1000)}"
+        """As it is kept."""
+        return f"acid:{self.next_txn_id}:{self.commit_ms}"
 
     @classmethod
     def parse(cls, text: str | None) -> CommitNote | None:
         """None for any other text."""
         found = _COMMIT_NOTE.fullmatch(text or "")
-        return None if found is None else cls(next_txn_id=int(found[1]), commit_ms=int(found[2]) * 1000)
+        return None if found is None else cls(next_txn_id=int(found[1]), commit_ms=int(found[2]))
 
 
-_COMMIT_NOTE = re.compile(r"acidlib:(\d+):(\d+)", re.ASCII)
+_COMMIT_NOTE = re.compile(r"acid:(\d+):(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
