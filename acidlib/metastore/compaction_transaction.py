@@ -17,6 +17,7 @@ from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.lock_rules import agent_text, blocking_locks, describe_holders
 from acidlib.metastore.values import LockComponent, LockState, LockType, TxnType
+from acidlib.model.names import LONG_MAX
 
 
 class _State(enum.Enum):
@@ -159,6 +160,16 @@ def begin_compaction(
     Raises ConflictError when the lock is not granted at once; the transaction is aborted then, as after any error.
     """
     place = ".".join(part for part in (database, table, partition) if part is not None)
+    component = LockComponent(
+        type=LockType.EXCL_WRITE if rebalances else LockType.SHARED_READ,
+        database=database,
+        table=table,
+        partition=partition,
+        transactional=True,
+        updates=rebalances,
+    )
+    if rebalances:
+        _require_free(hms, component, place)
     text = agent_text(agent)
     since = heartbeater.now
     kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
@@ -167,14 +178,6 @@ def begin_compaction(
     lease: Lease | None = None
     try:
         lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=name, since=since)
-        component = LockComponent(
-            type=LockType.EXCL_WRITE if rebalances else LockType.SHARED_READ,
-            database=database,
-            table=table,
-            partition=partition,
-            transactional=True,
-            updates=rebalances,
-        )
         lock_id = _lock(hms, component, txn_id=txn_id, agent=text, place=place)
         lease.watch_lock(lock_id)
     except BaseException:
@@ -184,6 +187,20 @@ def begin_compaction(
             lease.stop()
         raise
     return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, name=name, kind=kind)
+
+
+def _require_free(hms: Hms, wanted: LockComponent, place: str) -> None:
+    """ConflictError where a lock would have to wait: what asks for an update and is aborted is never forgotten.
+
+    Source: Hive 4 `MarkCleanedFunction`, which looks at write ids, and a rebalance has none.
+    """
+    blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=LONG_MAX)
+    if blocking:
+        raise _not_granted(place, f"held by {describe_holders(blocking)}")
+
+
+def _not_granted(place: str, why: str) -> ConflictError:
+    return ConflictError(f"Cannot compact {place}: because its lock was not granted: {why}")
 
 
 def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: str) -> int:
@@ -199,4 +216,4 @@ def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: st
         holders = f"held by {describe_holders(blocking)}"
     except AcidError as error:
         holders = f"by whom is not known, {reason_of(error)}"
-    raise ConflictError(f"Cannot compact {place}: because its lock was not granted: {holders}")
+    raise _not_granted(place, holders)

@@ -15,6 +15,7 @@ from acidlib.metastore.values import TxnType
 from integration.conftest import HIVE_POOL
 from integration.hive4_jobs import Service, clean_up
 from integration.hive4_model import ABORTED, COLUMNS, Lake, Made, plain
+from integration.hive4_proxy import Proxy
 
 pytestmark = pytest.mark.live
 
@@ -120,7 +121,7 @@ def test_rows_are_found_by_their_new_ids_from_then_on(lake: Lake, service: Servi
 
 
 def test_a_rebalance_is_not_done_beside_who_changes_rows_nor_where_it_makes_no_sense(
-    lake: Lake, service: Service, sql: Session
+    lake: Lake, service: Service, proxy: Proxy, sql: Session
 ) -> None:
     made = skewed(lake, "changing")
     sql.run(f"alter table {made.full} compact 'rebalance'")
@@ -128,8 +129,26 @@ def test_a_rebalance_is_not_done_beside_who_changes_rows_nor_where_it_makes_no_s
     (entry,) = service("major_compact").compactions
     assert entry["state"] == "conflict"
     assert "its lock was not granted" in entry["reason"]
+    assert [txn.state for txn in lake.hms.open_txns_info() if txn.user != "writer"] == []
     lake.hms.commit_txn(txn, TxnType.DEFAULT)
-    assert service.good("major_compact").states == ["ready for cleaning"]
+
+    def lock_waits() -> None:
+        with pytest.raises(AssertionError):
+            lake.write(made)
+        found.append("waits")
+        (waiting,) = (txn.id for txn in lake.hms.open_txns_info() if (txn.user, txn.state) == ("writer", "open"))
+        lake.hms.abort_txn(waiting, TxnType.DEFAULT)
+
+    def is_told() -> None:
+        """Whoever has read rows before, and gets a lock to change them now, reads them again because of this."""
+        known = """update "WRITE_SET" set "WS_TABLE" = "WS_TABLE" where "WS_TABLE" = %s and "WS_OPERATION_TYPE" = 'u'"""
+        found.append(lake.sql(known, made.name))
+
+    found: list[object] = []
+    proxy.before("commit_txn", lock_waits)
+    proxy.after("commit_txn", is_told)
+    assert service.good("major_compact", uri=proxy.uri).states == ["ready for cleaning"]
+    assert found == ["waits", 1]
     made = renumbered(made, 3)
     lake.check(made)
     clean_up(lake, service, made)
