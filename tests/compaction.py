@@ -11,7 +11,7 @@ from located import at
 
 from acidlib.engine.prepare import Prepared, prepare
 from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
-from acidlib.engine.tasks import Look, UnitTask, look_task, run_unit_task
+from acidlib.engine.tasks import Look, RunsTask, UnitTask, find_runs_task, look_task, run_unit_task
 from acidlib.engine.units import collect_results
 from acidlib.model.generation import Generation
 from acidlib.model.location import Location
@@ -20,13 +20,15 @@ from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, Jo
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
+from acidlib.planning.units import present_buckets
 from acidlib.rewrite.join import run_join
+from acidlib.rewrite.runs import RebalanceUnit, RunsLook, shared_out
 from acidlib.settings import Layer, Settings, default_settings
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.stores import Stores
 
-MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
+MAJOR, MINOR, REBALANCE = CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE
 
 
 class RefusedPlanError(Exception):
@@ -104,6 +106,19 @@ def units_of(
     return tuple(unit for unit in units if isinstance(unit, Unit))
 
 
+def rebalanced_units(
+    found: Prepared, units: Sequence[Unit], buckets: int | None = None, stores: Stores | None = None
+) -> tuple[RebalanceUnit, ...]:
+    """The units of a rebalance, of those that a major would have."""
+    stores = stores or Stores()
+    sources = [
+        find_runs_task(RunsTask(look=RunsLook(unit=unit, number=number), stores=stores), "look")
+        for number, unit in enumerate(units)
+    ]
+    wanted = buckets or present_buckets(found.place.listing, found.inputs)
+    return shared_out(sources, wanted, directory=found.inputs.outputs[0].path)
+
+
 def site_settings(matching: ColumnMatching | None) -> Settings:
     """The settings of a site whose readers find columns so."""
     stated = {}
@@ -139,15 +154,18 @@ def compact_directory(
     row_type: str | None = None,
     matching: ColumnMatching | None = None,
     stores: Stores | None = None,
+    buckets: int | None = None,
 ) -> Compacted:
-    """Compact one table or partition directory and publish the result.
+    """Compact one table or partition directory and publish the result; rebalance it into so many `buckets`.
 
     `write_ids` is a reader's list in Hive's format, blank for "all committed". A result without rows or events is left
     out when another has some. Nothing of the result is left when a unit fails; raises RefusedPlanError, AcidError.
     """
     stores, place = stores or Stores(), place_of(location)
     found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type, stores)
-    units = units_of(found, settings, matching, stores)
+    units: Sequence[Unit | RebalanceUnit] = units_of(found, settings, matching, stores)
+    if kind is REBALANCE:
+        units = rebalanced_units(found, units_of(found, settings, matching, stores), buckets, stores)
     stage = stores.store(place).stage(place, unique="test", owner="test", now=time.time())
     try:
         results = tuple(

@@ -167,8 +167,15 @@ class Backend(Protocol):
     def take(self, waiting: Waiting) -> Taken | None:
         """Take this request; None when it is not to be had. In an ordered queue it may be another one."""
 
-    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
-        """Queue a request for what is named and take it at once. ConflictError when another one is in the way."""
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether there is the lock that keeps out who changes rows (Hive 4)."""
+
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
+        """Queue a request for what is named and take it at once. ConflictError when another one is in the way.
+
+        buckets  into how many it is rebalanced, where that is stated
+        """
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """End a request that cannot be understood."""

@@ -56,7 +56,9 @@ def blockers_among(
 
 def _txns(row: CompactionRequest, txns: Sequence[OpenTxn], generation: Generation) -> list[OpenTxn]:
     if generation is Generation.HIVE4:
-        limit = row.next_txn_id if row.next_txn_id is not None else row.txn_id
+        noted = row.noted_commit
+        limit = row.next_txn_id if noted is None else noted.next_txn_id
+        limit = row.txn_id if limit is None else limit
     else:
         newest = _newest(row)
         limit = None if newest is None else newest.txn

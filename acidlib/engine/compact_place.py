@@ -17,6 +17,7 @@ from acidlib.engine.backend import Backend, HeldPlace, Hold
 from acidlib.engine.flow import Steps as FlowSteps
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.prepare import Prepared, prepare
+from acidlib.engine.rebalance import rebalanced
 from acidlib.engine.runner import Done, Task
 from acidlib.engine.services import Services
 from acidlib.engine.so_far import MAX_LOCK_TRIES, Job, SoFar, why_so
@@ -35,6 +36,7 @@ from acidlib.errors import (
     UnverifiedError,
 )
 from acidlib.model.names import LONG_MAX
+from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import Publication, Refusal
 from acidlib.planning.overlap import overlapping_outputs
@@ -43,6 +45,7 @@ from acidlib.planning.undo import digest_of_inputs
 from acidlib.points import Point, passing
 from acidlib.report.log import WARNING
 from acidlib.report.results import CompactionResult, Outcome
+from acidlib.rewrite.runs import RebalanceUnit
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Published, take_back
 from acidlib.storage.store import Stage
@@ -108,7 +111,7 @@ class PlaceCompactor:
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return found.result(Outcome.REFUSED, plan.reason)
-        results = yield from self._made((yield from self._units(plan)), None)
+        results = yield from self._made((yield from self._units(plan, found.job)), None)
         return found.result(Outcome.PLANNED, why_so(found.job, plan.inputs), units=results)
 
     def _carry_out(self, found: SoFar, hold: Hold) -> Steps:
@@ -124,7 +127,7 @@ class PlaceCompactor:
             return self._nothing_to_merge(found, held, plan)
         held.start(plan.inputs.high_water_mark, _digest(plan))
         passing(Point.STARTED)
-        units = yield from self._units(plan)
+        units = yield from self._units(plan, found.job)
         with self._staged(found.target) as stage:
             results = yield from self._made(units, stage.path)
             first = units[0] if units else None
@@ -198,7 +201,9 @@ class PlaceCompactor:
             return found.result(Outcome.READY_FOR_CLEANING, reason)
         return found.result(Outcome.REFUSED, refusal.reason)
 
-    def _units(self, plan: Prepared) -> Part[tuple[Unit, ...] | tuple[JoinUnit, ...]]:
+    def _units(
+        self, plan: Prepared, job: Job
+    ) -> Part[tuple[Unit, ...] | tuple[JoinUnit, ...] | tuple[RebalanceUnit, ...]]:
         """The files to make, once has been looked into what decides them."""
         stores, location = self._services.stores, plan.place.target.location
         looks = [Look(stores=stores, location=location, file=file, ways=ways) for file, ways in plan.files_to_read()]
@@ -208,10 +213,15 @@ class PlaceCompactor:
             done.get()
         values = {look.file.path: done.get() for look, done in zip(looks, answers[: len(looks)], strict=True)}
         part_bytes = part_bytes_on(self._services.runner.slots, self._settings.part_bytes)
-        return plan.units(values, replace(self._settings, part_bytes=part_bytes), self._services.settings)
+        units = plan.units(values, replace(self._settings, part_bytes=part_bytes), self._services.settings)
+        if plan.inputs.kind is not CompactionType.REBALANCE:
+            return units
+        before = tuple(unit for unit in units if isinstance(unit, Unit))
+        # where no row is left, it is what a major makes of it
+        return (yield from rebalanced(stores, plan, before, job.buckets)) or before
 
     def _made(
-        self, units: tuple[Unit, ...] | tuple[JoinUnit, ...], staging: str | None
+        self, units: tuple[Unit, ...] | tuple[JoinUnit, ...] | tuple[RebalanceUnit, ...], staging: str | None
     ) -> Part[tuple[UnitResult, ...]]:
         answers = yield tuple(
             make_file(UnitTask(unit=unit, staging=staging, stores=self._services.stores)) for unit in units

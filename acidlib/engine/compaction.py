@@ -30,6 +30,7 @@ class CompactionRun:
     """What one run of minor_compact or major_compact is asked to do.
 
     release_held  go on where a verification failed: what is there counts
+    buckets       into how many what is named is rebalanced, where that is stated
     """
 
     kind: CompactionType
@@ -39,6 +40,7 @@ class CompactionRun:
     dry_run: bool = False
     rewrite: RewriteSettings = field(default_factory=RewriteSettings)
     release_held: bool = False
+    buckets: int | None = None
 
     @property
     def named(self) -> bool:
@@ -144,6 +146,8 @@ class _Named:
 def _named_jobs(
     services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell, notes: list[str]
 ) -> Iterator[Job]:
+    if run.kind is CompactionType.REBALANCE and not backend.can_rebalance:
+        raise RefusedError("Cannot rebalance: because only a metastore of Hive 4 locks out who changes rows meanwhile")
     selected = backend.select(run.selection, automatic=False)
     notes += selected.notes
     named = _Named(run, tell)
@@ -155,10 +159,17 @@ def _named_jobs(
         if isinstance(place, Unlisted):
             continue  # settled
         if run.dry_run:
-            yield Job(target=place.target, kind=run.kind, taken=None, named=True, listed=place)
+            yield Job(
+                target=place.target,
+                kind=run.kind,
+                taken=None,
+                named=True,
+                listed=place,
+                wanted_buckets=run.buckets,
+            )
             continue
         try:
-            taken = backend.submit(place, run.kind)
+            taken = backend.submit(place, run.kind, buckets=run.buckets)
         except AcidError as error:
             tell(ended(place.target, run.kind, error))
             if turn.done is None:

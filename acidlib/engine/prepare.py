@@ -9,6 +9,7 @@ from typing import Any
 
 from acidlib.engine.target import FULL, ListedPlace, Target
 from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.names import SIDE_FILE_SUFFIX
 from acidlib.model.requests import CompactionType
@@ -100,6 +101,8 @@ def prepare(
     RefusedError for what no compaction can be made of until its owner changes it.
     """
     target = place.target
+    if kind is CompactionType.REBALANCE:
+        require_rebalanceable(target, place.generation)
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
         parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
@@ -126,6 +129,16 @@ def prepare(
         _prove_full_acid(target, inputs, files)
         schema = schema_file(inputs, lambda file: columns is not None or files.tail(file).rows > 0)
     return Prepared(place=place, inputs=inputs, schema=schema)
+
+
+def require_rebalanceable(target: Target, generation: Generation) -> None:
+    """Refuse what has no implicit buckets (Hive 4 `Worker`, `CompactorFactory`)."""
+    if generation is not Generation.HIVE4:
+        raise RefusedError(f"Cannot rebalance {target.name}: because only Hive 4 has rebalances")
+    if target.is_insert_only:
+        raise RefusedError("REBALANCE compaction is not supported on insert only tables.")
+    if target.facts is not None and target.facts.table.storage.buckets > 0:
+        raise RefusedError("Cannot execute rebalancing compaction on bucketed tables.")
 
 
 def with_logical_lengths(

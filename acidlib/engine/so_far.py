@@ -26,6 +26,7 @@ class Job:
     named   asked for by name in this run: after a conflict it is not left in the queue
     why     the initiator's reason, where there is one
     listed  the place as the run has listed it before, where it has
+    wanted_buckets  into how many it is to be rebalanced, where that is planned only
     """
 
     target: Target
@@ -34,6 +35,12 @@ class Job:
     named: bool
     why: str | None = None
     listed: ListedPlace | None = None
+    wanted_buckets: int | None = None
+
+    @property
+    def buckets(self) -> int | None:
+        """Into how many buckets a place is to be rebalanced, where that is stated."""
+        return self.wanted_buckets if self.taken is None else self.taken.request.bucket_count
 
     @property
     def lock_tries(self) -> int:

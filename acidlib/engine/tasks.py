@@ -15,6 +15,8 @@ from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.join import run_join
 from acidlib.rewrite.join_facts import join_facts
 from acidlib.rewrite.parts import BucketJoin, BucketPlan, PartResult, PartUnit, join_parts, plan_bucket, run_part
+from acidlib.rewrite.rebalance import run_rebalance
+from acidlib.rewrite.runs import RebalanceUnit, RunsLook, SourceBucket, find_runs
 from acidlib.rewrite.unit import run_unit
 from acidlib.storage.staging import attempt_path
 from acidlib.storage.store import TaskFiles
@@ -25,13 +27,15 @@ from acidlib.storage.stores import Stores
 class UnitTask:
     """A unit, and the staging directory its file goes to; None only plans it."""
 
-    unit: Unit | JoinUnit
+    unit: Unit | JoinUnit | RebalanceUnit
     staging: str | None
     stores: Stores
 
     @property
     def length(self) -> int:
         """Input bytes."""
+        if isinstance(self.unit, RebalanceUnit):
+            return self.unit.length
         return sum(file.length for file in self.unit.inputs)
 
 
@@ -61,6 +65,8 @@ def run_unit_task(task: UnitTask, attempt: str) -> UnitResult:
     with _defects_named(unit):
         if isinstance(unit, JoinUnit):
             return _written(run_join(unit, data, path, time.perf_counter), data)
+        if isinstance(unit, RebalanceUnit):
+            return _written(run_rebalance(unit, data, path, time.perf_counter), data)
         return _written(run_unit(unit, data, path, time.perf_counter), data)
 
 
@@ -73,8 +79,8 @@ def plan_bucket_task(task: UnitTask, attempt: str) -> BucketPlan:
     """Plan a large bucket for the tasks that will share it."""
     del attempt
     unit = task.unit
-    if isinstance(unit, JoinUnit):
-        raise TypeError("a file of an insert-only table is made by one task")
+    if not isinstance(unit, Unit):
+        raise TypeError("a file of an insert-only table, or of a rebalance, is made by one task")
     with _defects_named(unit):
         return plan_bucket(unit, task.stores.data(unit.location), time.perf_counter)
 
@@ -97,7 +103,7 @@ def join_parts_task(task: BucketJoinTask, attempt: str) -> UnitResult:
 
 
 @contextmanager
-def _defects_named(unit: Unit | JoinUnit) -> Iterator[None]:
+def _defects_named(unit: Unit | JoinUnit | RebalanceUnit) -> Iterator[None]:
     """A fault of this engine is not to be taken for one of Spark, nor to end other units."""
     try:
         yield
@@ -108,6 +114,22 @@ def _defects_named(unit: Unit | JoinUnit) -> Iterator[None]:
             f"Cannot compact {unit.directory}/{unit.file_name}: because of an unexpected "
             f"{type(error).__name__}: {error}"
         ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsTask:
+    """A bucket that is rebalanced."""
+
+    look: RunsLook
+    stores: Stores
+
+
+def find_runs_task(task: RunsTask, attempt: str) -> SourceBucket:
+    """The runs of rows of a bucket."""
+    del attempt
+    unit = task.look.unit
+    with _defects_named(unit):
+        return find_runs(task.look, task.stores.data(unit.location))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

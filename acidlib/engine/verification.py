@@ -27,6 +27,7 @@ from acidlib.planning.units import newest_schema
 from acidlib.planning.verification import DIFFERS, chosen_buckets
 from acidlib.report.results import Verification
 from acidlib.rewrite.inputs import InputFiles
+from acidlib.rewrite.runs import RebalanceUnit
 from acidlib.storage.listing import list_location
 from acidlib.verify.bucket import BucketView
 from acidlib.verify.plain_files import PlainView
@@ -72,7 +73,11 @@ class Compacted:
         return replace(self.target, interpretation=understood).listed(listing)
 
 
-def made_by(plan: Prepared, units: tuple[Unit, ...] | tuple[JoinUnit, ...], published: tuple[str, ...]) -> Compacted:
+def made_by(
+    plan: Prepared,
+    units: tuple[Unit, ...] | tuple[JoinUnit, ...] | tuple[RebalanceUnit, ...],
+    published: tuple[str, ...],
+) -> Compacted:
     """What a compaction has made of its plan."""
     ways: dict[str, JoinWay] = {}
     for unit in units:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
@@ -20,9 +21,12 @@ from acidlib.engine.options import (
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Interpretation
 from acidlib.model.requests import CompactionType
+from acidlib.model.rowid import MAX_BUCKET
 from acidlib.model.units import RewriteSettings
 from acidlib.report.compaction_text import CompactionsText
 from acidlib.report.results import CompactionTotals, result_document
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _about(selection: Selection) -> str:
@@ -32,6 +36,27 @@ def _about(selection: Selection) -> str:
     if selection.location is not None:
         return name_at(selection.location)
     return ",".join(selection.tables) or "queue"
+
+
+def _rebalance_options(kind: CompactionType) -> Callable[[Command], Command]:
+    """The options of a rebalance, which is asked for as a major."""
+
+    def decorated(command: Command) -> Command:
+        if kind is not CompactionType.MAJOR:
+            return command
+        command = click.option(
+            "--buckets",
+            type=click.IntRange(1, MAX_BUCKET + 1),
+            metavar="N",
+            help="Into how many buckets --rebalance spreads the rows; default: as many as there are.",
+        )(command)
+        return click.option(
+            "--rebalance",
+            is_flag=True,
+            help="Spread the rows evenly over the buckets of tables without CLUSTERED BY (Hive 4; new row ids).",
+        )(command)
+
+    return decorated
 
 
 def compaction_command(kind: CompactionType, job: str) -> click.Command:
@@ -68,6 +93,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         is_flag=True,
         help="Go on at places that are held because a verification failed: what is there counts as right.",
     )
+    @_rebalance_options(kind)
     def command(
         *,
         environment: Environment,
@@ -81,6 +107,8 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         lock_timeout: float | None,
         verify: str | None,
         release_held: bool,
+        rebalance: bool = False,
+        buckets: int | None = None,
     ) -> Any:
         from acidlib.engine.compaction import CompactionRun, run_compaction  # with a compiler, which no --help needs
         from acidlib.engine.open import open_backend
@@ -101,8 +129,11 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
             raise click.UsageError("--release-held is for what is named, by --table or --location")
         if selection.warehouse is not None and not selection.tables:
             raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
+        if (rebalance or buckets is not None) and not (rebalance and selection.tables):
+            raise click.UsageError("--rebalance is for what is named by --table, and --buckets for --rebalance")
         run = CompactionRun(
-            kind=kind,
+            kind=CompactionType.REBALANCE if rebalance else kind,
+            buckets=buckets,
             selection=selection,
             order=order,
             budget=budget,

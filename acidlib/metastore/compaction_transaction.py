@@ -1,7 +1,8 @@
 """The transaction of a compaction on Hive 4: what it writes becomes visible when it commits.
 
 Source: Hive 4 `Worker` (`CompactionTxn`): opened before the inputs are looked at, a shared lock that is not waited for,
-heartbeats that stop only after commit or abort has returned.
+heartbeats that stop only after commit or abort has returned. A rebalance gives rows other ids: its lock keeps those out
+that change rows, and counts as an update.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.lock_rules import agent_text, blocking_locks, describe_holders
 from acidlib.metastore.values import LockComponent, LockState, LockType, TxnType
+from acidlib.model.names import LONG_MAX
 
 
 class _State(enum.Enum):
@@ -31,8 +33,9 @@ class CompactionTransaction:
     `txn_id` is the T of the `_vT` names.
     """
 
-    def __init__(self, hms: Hms, lease: Lease, *, txn_id: int, lock_id: int, name: str) -> None:
+    def __init__(self, hms: Hms, lease: Lease, *, txn_id: int, lock_id: int, name: str, kind: TxnType) -> None:
         """Made by `begin_compaction`."""
+        self._kind = kind
         self.txn_id = txn_id
         self.lock_id = lock_id
         self._hms = hms
@@ -51,8 +54,8 @@ class CompactionTransaction:
         """Commit; may be called again.
 
         Raises ConflictError when the transaction was aborted. Raises UnknownOutcomeError when that cannot be found out:
-        heartbeats go on, commit may be tried again, and the request's `next_txn_id`, which only the commit sets, shows
-        whether it has committed.
+        heartbeats go on, commit may be tried again, and the request's `next_txn_id`, which only the commit sets (but
+        not that of a rebalance), shows whether it has committed.
         """
         if self._state is _State.COMMITTED:
             return
@@ -82,7 +85,7 @@ class CompactionTransaction:
         self._state = _State.ABORTING
         earlier = sys.exception()
         try:
-            self._hms.abort_txn(self.txn_id, TxnType.COMPACTION)
+            self._hms.abort_txn(self.txn_id, self._kind)
         except ConflictError:  # aborted or committed: it has ended anyhow
             self._end(_State.ENDED)
         except AcidError as error:
@@ -110,7 +113,7 @@ class CompactionTransaction:
     def _attempt_commit(self) -> AcidError | None:
         """None when it is committed, the error when that is not known; raises ConflictError when it was aborted."""
         try:
-            self._hms.commit_txn(self.txn_id, TxnType.COMPACTION)
+            self._hms.commit_txn(self.txn_id, self._kind)
         except AcidError as error:
             if not self._is_aborted():
                 return error
@@ -141,38 +144,69 @@ class CompactionTransaction:
 
 
 def begin_compaction(
-    hms: Hms, heartbeater: Heartbeater, *, database: str, table: str, partition: str | None, agent: str
+    hms: Hms,
+    heartbeater: Heartbeater,
+    *,
+    database: str,
+    table: str,
+    partition: str | None,
+    agent: str,
+    rebalances: bool = False,
 ) -> CompactionTransaction:
     """Open a transaction for a compaction of one table or partition, keep it alive, and lock the place for it.
+
+    rebalances  rows get other ids: nobody may change any meanwhile
 
     Raises ConflictError when the lock is not granted at once; the transaction is aborted then, as after any error.
     """
     place = ".".join(part for part in (database, table, partition) if part is not None)
+    component = LockComponent(
+        type=LockType.EXCL_WRITE if rebalances else LockType.SHARED_READ,
+        database=database,
+        table=table,
+        partition=partition,
+        transactional=True,
+        updates=rebalances,
+    )
+    if rebalances:
+        _require_free(hms, component, place)
     text = agent_text(agent)
     since = heartbeater.now
-    txn_id = hms.open_txn(TxnType.COMPACTION, text)
+    kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
+    txn_id = hms.open_txn(kind, text)
     name = f"transaction {txn_id} for {place}"
     lease: Lease | None = None
     try:
         lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=name, since=since)
-        component = LockComponent(
-            type=LockType.SHARED_READ, database=database, table=table, partition=partition, transactional=True
-        )
         lock_id = _lock(hms, component, txn_id=txn_id, agent=text, place=place)
         lease.watch_lock(lock_id)
     except BaseException:
         with suppress(AcidError):  # the first error is the one to raise
-            hms.abort_txn(txn_id, TxnType.COMPACTION)
+            hms.abort_txn(txn_id, kind)
         if lease is not None:
             lease.stop()
         raise
-    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, name=name)
+    return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, name=name, kind=kind)
+
+
+def _require_free(hms: Hms, wanted: LockComponent, place: str) -> None:
+    """ConflictError where a lock would have to wait: what asks for an update and is aborted is never forgotten.
+
+    Source: Hive 4 `MarkCleanedFunction`, which looks at write ids, and a rebalance has none.
+    """
+    blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=LONG_MAX)
+    if blocking:
+        raise _not_granted(place, f"held by {describe_holders(blocking)}")
+
+
+def _not_granted(place: str, why: str) -> ConflictError:
+    return ConflictError(f"Cannot compact {place}: because its lock was not granted: {why}")
 
 
 def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: str) -> int:
-    """The lock of a compaction: shared, and not waited for. Raises ConflictError when it is not granted.
+    """The lock of a compaction, which is not waited for. Raises ConflictError when it is not granted.
 
-    It names no operation that writes: that would make the table a candidate for the next compaction.
+    But for a rebalance it names no operation that writes, for the server would note one as a change of the data.
     """
     lock_id, state = hms.lock([wanted], txn_id=txn_id, agent=agent, zero_wait=True, may_have_committed=False)
     if state is LockState.ACQUIRED:
@@ -182,4 +216,4 @@ def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: st
         holders = f"held by {describe_holders(blocking)}"
     except AcidError as error:
         holders = f"by whom is not known, {reason_of(error)}"
-    raise ConflictError(f"Cannot compact {place}: because its lock was not granted: {holders}")
+    raise _not_granted(place, holders)

@@ -23,7 +23,8 @@ class CompactionCalls(Calls):
     def compact(self, request: CompactionRequest, *, initiator_version: str | None = None) -> Accepted:
         """Puts a request for a table or partition in the queue, unless there is one already: see `Accepted`.
 
-        Of `request` the names, the type, the properties and `run_as` count, on Hive 4 also `initiator_id` and `pool`.
+        Of `request` the names, the type, the properties and `run_as` count, on Hive 4 also `initiator_id`, `pool`, and
+        of a rebalance `bucket_count` and `order_by`.
         Raises UnknownOutcomeError when the answer is lost: look at the queue.
         """
         call = "compact2"
@@ -39,6 +40,8 @@ class CompactionCalls(Calls):
             asked.initiatorId = request.initiator_id
             asked.initiatorVersion = initiator_version
             asked.poolName = request.pool
+            asked.numberOfBuckets = request.bucket_count
+            asked.orderByClause = request.order_by
         answer = self._client.call(f"request a compaction of {request.full_name}", call, asked)
         return Accepted(
             id=answer.id, accepted=answer.accepted, state=_state_or_none(answer.state), reason=answer.errormessage
@@ -93,6 +96,15 @@ class CompactionCalls(Calls):
         self._require_hive4(action)
         info = _compaction_info(request, self._types)
         self._client.call(action, "update_compactor_state", info, txn_id)
+
+    def set_job_id(self, request: CompactionRequest, job_id: str) -> None:
+        """Notes a text of at most 32 characters with a request, in whatever state it is (Hive 4 only).
+
+        SHOW COMPACTIONS calls it the id of a job of Hadoop.
+        """
+        action = f"note {job_id} for compaction {request.id} of {request.full_name}"
+        self._require_hive4(action)
+        self._client.call(action, "set_hadoop_jobid", job_id, request.id)
 
     def mark_compacted(self, request: CompactionRequest) -> None:
         """Moves a request from working to ready for cleaning (Hive 4 only); the server does not check whose it is."""

@@ -30,6 +30,7 @@ _CHANGES: Mapping[str, tuple[Effect, str]] = {
     "compact2": (Effect.NOT_IDEMPOTENT, "the first may have been done and gone from the queue"),
     "find_next_compact2": (Effect.NOT_IDEMPOTENT, "each hands out another request"),
     "update_compactor_state": (Effect.IDEMPOTENT, "each writes the same into the row"),
+    "set_hadoop_jobid": (Effect.IDEMPOTENT, "each writes the same into the row"),
     "mark_compacted": (Effect.NOT_IDEMPOTENT, "it may be another run's by then: the server does not check whose it is"),
     "mark_cleaned": (Effect.NOT_IDEMPOTENT, "the request has left the queue by then"),
     "mark_failed": (Effect.NOT_IDEMPOTENT, "the request has left the queue by then"),

@@ -274,6 +274,8 @@ struct CompactionRequest {
   7: optional string initiatorId                        // 4
   8: optional string initiatorVersion                   // 4
   9: optional string poolName                           // 4
+  10: optional i32 numberOfBuckets                      // 4
+  11: optional string orderByClause                     // 4
 }
 
 struct CompactionResponse {
@@ -404,6 +406,7 @@ service Metastore {
   GetOpenTxnsResponse get_open_txns_req(1: GetOpenTxnsRequest getOpenTxnsRequest)
   void add_write_ids_to_min_history(1: i64 txnId, 2: map<string, i64> writeIds) throws (1: MetaException o1)
   OptionalCompactionInfoStruct find_next_compact2(1: FindNextCompactRequest rqst) throws (1: MetaException o1)
+  void set_hadoop_jobid(1: string jobId, 2: i64 cq_id)
   void update_compactor_state(1: CompactionInfoStruct cr, 2: i64 txn_id)
   void mark_compacted(1: CompactionInfoStruct cr) throws (1: MetaException o1)
   void mark_failed(1: CompactionInfoStruct cr) throws (1: MetaException o1)

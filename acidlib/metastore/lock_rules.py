@@ -58,7 +58,7 @@ def place_partition(partition: str | None) -> str | None:
 
 
 def blocking_locks(locks: Iterable[HeldLock], wanted: LockComponent, *, lock_id: int) -> tuple[HeldLock, ...]:
-    """The locks that a wanted SHARED_READ or EXCLUSIVE lock, of this id, has to wait for, by id.
+    """The locks that a wanted SHARED_READ, EXCL_WRITE or EXCLUSIVE lock, of this id, has to wait for, by id.
 
     Only older locks count, waiting ones too. A shared lock of the whole database blocks nobody.
     """
@@ -68,10 +68,16 @@ def blocking_locks(locks: Iterable[HeldLock], wanted: LockComponent, *, lock_id:
         if lock.lock_id < lock_id
         and lock.database.lower() == wanted.database.lower()
         and _overlaps(lock, wanted)
-        and (wanted.type is LockType.EXCLUSIVE or lock.type is LockType.EXCLUSIVE)
+        and _excludes(wanted.type, lock.type)
         and not (lock.table is None and lock.type is LockType.SHARED_READ)
     }
     return tuple(found[one] for one in sorted(found))
+
+
+def _excludes(wanted: LockType, held: LockType) -> bool:
+    if LockType.EXCLUSIVE in (wanted, held):
+        return True
+    return wanted is LockType.EXCL_WRITE and held in (LockType.EXCL_WRITE, LockType.SHARED_WRITE)
 
 
 def dead_locks(

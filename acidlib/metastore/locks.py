@@ -12,7 +12,7 @@ from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockTyp
 
 # Hive `LockLevel` and `DataOperationType`
 _DATABASE, _TABLE, _PARTITION = 1, 2, 3
-_SELECT, _NO_TXN = 1, 6
+_SELECT, _UPDATE, _NO_TXN = 1, 3, 6
 
 
 class LockCalls(Calls):
@@ -86,6 +86,7 @@ class LockCalls(Calls):
     def _component(self, component: LockComponent) -> Any:
         if component.partition is not None and component.table is None:
             raise RefusedError(f"Cannot lock {component.partition}: because its table is not named")
+        operation = _UPDATE if component.updates else _SELECT if component.transactional else _NO_TXN
         level = _DATABASE if component.table is None else _TABLE if component.partition is None else _PARTITION
         return self._types.LockComponent(
             type=component.type.value,
@@ -93,7 +94,7 @@ class LockCalls(Calls):
             dbname=component.database.lower(),
             tablename=component.table.lower() if component.table is not None else None,
             partitionname=component.partition,
-            operationType=_SELECT if component.transactional else _NO_TXN,
+            operationType=operation,
             isTransactional=component.transactional,
         )
 

@@ -46,8 +46,9 @@ class TxnType(enum.Enum):
 class LockComponent:
     """One thing to lock: a database, a table (with `table`) or a partition (with both, as `k=v/k2=v2`).
 
-    With `transactional` the lock belongs to a transaction's read (operation SELECT), otherwise to none (NO_TXN).
-    No operation that writes is ever asked for: it would make the server note a change of the table's data.
+    With `transactional` the lock belongs to a transaction's read (operation SELECT), otherwise to none (NO_TXN). With
+    `updates` it is its update (UPDATE): the server notes a change of the table's data when it commits, and whoever has
+    read rows before, and asks for a lock to change them, reads them again. Only a rebalance is one.
     """
 
     type: LockType
@@ -55,6 +56,7 @@ class LockComponent:
     table: str | None = None
     partition: str | None = None
     transactional: bool = False
+    updates: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,15 +121,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRequest(CompactionRequest):
-    """A row of the queue or of the history with what only a metastore has of it; all of it is None on Hive 3.1.
-
-    `bucket_count` and `order_by` are of a rebalance, and known only of a request that was handed out.
-    """
+    """A row of the queue or of the history with what only a metastore has of it; all of it is None on Hive 3.1."""
 
     worker_version: str | None = None
     initiator_version: str | None = None
-    bucket_count: int | None = None
-    order_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ COMPLETED_COMPACTIONS. Beware: minor is `i` and major is `a`, easily taken for t
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 
 from acidlib.errors import RefusedError
@@ -15,7 +16,7 @@ from acidlib.model.request_facts import NO_FACTS, RequestFacts
 
 
 class CompactionType(enum.Enum):
-    """The kind of a compaction; the value is the letter in the queue's tables. Only the first two are done here."""
+    """The kind of a compaction; the value is the letter in the queue's tables. All but the last are done here."""
 
     MINOR = "i"
     MAJOR = "a"
@@ -26,6 +27,11 @@ class CompactionType(enum.Enum):
     def label(self) -> str:
         """`MINOR` or `MAJOR`, as SHOW COMPACTIONS prints it."""
         return self.name
+
+    @property
+    def makes_base(self) -> bool:
+        """Whether it reads all rows and makes a base of them."""
+        return self in (CompactionType.MAJOR, CompactionType.REBALANCE)
 
     @classmethod
     def parse(cls, text: str) -> CompactionType:
@@ -81,13 +87,40 @@ _LABELS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitNote:
+    """What stands for the commit of a rebalance, of which Hive 4 notes nothing itself: no earlier than it was.
+
+    It is kept as the id of the request's job, which holds 32 characters and is of no use otherwise. `next_txn_id` is
+    not below any transaction that was open then.
+    """
+
+    next_txn_id: int
+    commit_ms: int
+
+    @property
+    def text(self) -> str:
+        """As it is kept."""
+        return f"acid:{self.next_txn_id}:{self.commit_ms}"
+
+    @classmethod
+    def parse(cls, text: str | None) -> CommitNote | None:
+        """None for any other text."""
+        found = _COMMIT_NOTE.fullmatch(text or "")
+        return None if found is None else cls(next_txn_id=int(found[1]), commit_ms=int(found[2]))
+
+
+_COMMIT_NOTE = re.compile(r"acid:(\d+):(\d+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
     """One row of the queue or of the history. Times are epoch milliseconds; unknown is None.
 
     `properties` are key and value pairs in their order, as whoever asked for the compaction gave them; `facts` are what
     this library notes. `highest_write_id` is the high-water mark of the compaction, recorded with its result at the
     latest; the cleaner computes what is obsolete for it and nothing newer. `txn_id` is the transaction of the
-    compaction, `next_txn_id` the highest id that existed when it committed (both Hive 4).
+    compaction, `next_txn_id` the highest id that existed when it committed (both Hive 4). `bucket_count` and `order_by`
+    are of a rebalance, where they are stated: a metastore tells them of a request that it hands out, and of no other.
     """
 
     id: int
@@ -113,6 +146,13 @@ class CompactionRequest:
     retry_retention_ms: int = 0
     txn_id: int | None = None
     next_txn_id: int | None = None
+    bucket_count: int | None = None
+    order_by: str | None = None
+
+    @property
+    def noted_commit(self) -> CommitNote | None:
+        """What a cleaner noted of the commit of a rebalance, where one did."""
+        return CommitNote.parse(self.hadoop_job_id) if self.type is CompactionType.REBALANCE else None
 
     @property
     def entity(self) -> tuple[str, str, str | None]:

@@ -204,6 +204,7 @@ class StripeFacts:
     timezone        of the writer; stripes that hold timestamps are joined only with their like
     no_copy         why the stripe may not be copied, or None
     regroup         what else is done about a copy's columns ("row ids that are added", ...), or None
+    first           the first row that is meant, where only a part of the stripe is
     """
 
     file: int
@@ -215,6 +216,7 @@ class StripeFacts:
     timezone: str
     no_copy: str | None
     regroup: str | None = None
+    first: int = 0
 
     @property
     def kept(self) -> int:

@@ -1,4 +1,4 @@
-"""Filtering and joining columns, whose values are not interpreted."""
+"""Filtering, joining and reordering columns, whose values are not interpreted."""
 
 from __future__ import annotations
 
@@ -48,6 +48,55 @@ def _child_masks(column: Column, keep: Mask) -> list[Mask]:
 
 def _take(array: NDArray[Any], keep: Mask) -> NDArray[Any]:
     return filter_values(array, keep) if len(array) else array
+
+
+def reorder_column(column: Column, order: Longs) -> Column:
+    """The slots that `order` names, in that order, with all below them; a slot may be named once or never."""
+    present = column.present
+    if present is None:
+        chosen, chosen_present = order, None
+    else:
+        chosen_present = present[order]
+        chosen = (np.cumsum(present, dtype=np.int64) - 1)[order[chosen_present]]
+        if chosen_present.all():
+            chosen_present = None
+    out = Column(kind=column.kind, slots=len(order), present=chosen_present, dictionary=column.dictionary)
+    out.values = _gather(column.values, chosen)
+    out.high = None if column.high is None else _gather(column.high, chosen)
+    out.secondary = _gather(column.secondary, chosen)
+    out.lengths = _gather(column.lengths, chosen)
+    if len(column.data):
+        out.data = gather_bytes(column.data, _starts(column.lengths), column.lengths, chosen)
+    out.children = tuple(
+        reorder_column(child, child_order)
+        for child, child_order in zip(column.children, _child_orders(column, chosen), strict=True)
+    )
+    return out
+
+
+def _child_orders(column: Column, chosen: Longs) -> list[Longs]:
+    if column.kind in (Kind.LIST, Kind.MAP):
+        lengths = column.lengths[chosen]
+        # each element's place in its own list, added to where that list starts
+        within = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(_starts(lengths), lengths)
+        return [np.repeat(_starts(column.lengths)[chosen], lengths) + within] * len(column.children)
+    if column.kind is Kind.UNION:
+        orders = []
+        for tag in range(len(column.children)):
+            is_mine = column.values == tag
+            orders.append((np.cumsum(is_mine, dtype=np.int64) - 1)[chosen[is_mine[chosen]]])
+        return orders
+    return [chosen] * len(column.children)
+
+
+def _starts(lengths: Longs) -> Longs:
+    starts = np.zeros(len(lengths), dtype=np.int64)
+    np.cumsum(lengths[:-1], out=starts[1:])
+    return starts
+
+
+def _gather(array: NDArray[Any], chosen: Longs) -> NDArray[Any]:
+    return array[chosen] if len(array) else array
 
 
 def concat_columns(columns: Sequence[Column]) -> Column:

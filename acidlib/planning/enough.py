@@ -30,6 +30,9 @@ def not_enough(
     """
     if kind is CompactionType.MINOR:
         return _not_enough_for_minor(state)
+    if kind is CompactionType.REBALANCE:
+        is_empty = not (state.base or state.originals or state.deltas)
+        return "there is nothing to rebalance: no base and no delta" if is_empty else None
     one_delta_will_do = generation is Generation.HIVE3 and not (insert_only or automatic)
     return None if one_delta_will_do and state.deltas else _not_enough_for_major(state)
 

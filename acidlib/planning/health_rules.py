@@ -56,7 +56,8 @@ def about_requests(
                 yield from _about_worker(one, what, gone=one.id in gone)
             case State.READY_FOR_CLEANING:
                 yield from _long(one, Trouble.READY_LONG, limits.uncleaned, age, f"{what} awaits cleaning since")
-                if one.txn_id is not None and one.commit_ms is None:
+                tells_commit = one.type is not CompactionType.REBALANCE
+                if one.txn_id is not None and one.commit_ms is None and tells_commit:
                     reason = f"{what} is ready for cleaning, and its transaction {one.txn_id} has not committed"
                     yield _of(one, Level.WARNING, Trouble.NOT_COMMITTED, reason)
                 if one.retry_retention_ms or one.error_message:
@@ -64,7 +65,7 @@ def about_requests(
                     yield _of(one, Level.WARNING, Trouble.CLEANING_RETRIED, f"{what} could not be cleaned{why}")
             case _:
                 continue
-        if one.type not in (CompactionType.MAJOR, CompactionType.MINOR):
+        if one.type is CompactionType.ABORT_TXN_CLEANUP:
             reason = f"{what} is {one.state.label}, and is left to Hive's own compactor"
             yield _of(one, Level.WARNING, Trouble.OTHERS_WORK, reason)
         if age is None and (tells_queued or one.state is not State.INITIATED):

@@ -182,6 +182,8 @@ def compaction_inputs(
         )
     if (reason := _straddling(state)) is not None:
         return Refusal(reason=reason)
+    if (reason := _no_number(state, kind, visible_on_commit)) is not None:
+        return Refusal(reason=reason)
     done, publication, why = _way(state, listing, kind, visible_on_commit, minor_as_major_bytes, shows_at_once)
     outputs = _outputs(state, done, visibility_txn or 0)
     taken = set(listing.top_directories())
@@ -216,6 +218,24 @@ def _straddling(state: AcidState) -> str | None:
                 f" end at {high}: the write-id list is older than that directory"
             )
     return None
+
+
+def lacks_number(state: AcidState) -> bool:
+    """Whether a rebalance has no number for its base yet: there is nothing but a base of the highest write id there is.
+
+    Of two bases of one number readers of Hive 4.0 take whichever they happen to find last, and with it other row ids
+    (`AcidUtils.processBaseDir` over a hash map).
+    """
+    if state.deltas or state.base is None:
+        return False
+    return state.high_water_mark <= max(state.base.name.write_id, 0)
+
+
+def _no_number(state: AcidState, kind: CompactionType, visible_on_commit: bool) -> str | None:  # noqa: FBT001 - private
+    if kind is not CompactionType.REBALANCE or not visible_on_commit or not lacks_number(state):
+        return None
+    base = "" if state.base is None else state.base.path
+    return f"{base} has the highest write id that is not open, and a second base of that number would be taken for it"
 
 
 def _way(
@@ -255,7 +275,9 @@ def _base_bytes(state: AcidState, listing: Listing) -> int:
 def _outputs(state: AcidState, kind: CompactionType, visibility_txn: int) -> tuple[OutputDirectory, ...]:
     names = [delta.name for delta in state.deltas]
     high = max((name.max_write_id for name in names), default=LONG_MIN)
-    if kind is CompactionType.MAJOR:
+    if kind is CompactionType.REBALANCE and not names and state.base is not None:
+        high = state.high_water_mark  # there is a base of its own number already
+    if kind.makes_base:
         base = BaseDir(write_id=high, visibility_txn=visibility_txn)
         return (OutputDirectory(name=base, metadata_acid=visibility_txn == 0),)
     low = min(name.min_write_id for name in names)
@@ -304,9 +326,9 @@ def directories_read(
 
 def _directories(state: AcidState, files: _Files, kind: CompactionType) -> tuple[InputDirectory, ...]:
     directories = []
-    if kind is CompactionType.MAJOR and state.base is not None:
+    if kind.makes_base and state.base is not None:
         directories.append(files.directory(Role.BASE, state.base.path, state.base.name))
-    elif kind is CompactionType.MAJOR and state.originals:
+    elif kind.makes_base and state.originals:
         directories.append(files.originals(state.originals))
     for delta in state.deltas:
         role = Role.DELETE_DELTA if delta.name.is_delete else Role.DELTA

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part
 from acidlib.model.names import BaseDir, DeltaDir, parse_directory
-from acidlib.model.requests import CompactionType
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import DataFile, FlushLength
 from acidlib.planning.inputs import CompactionInputs, Role, is_aside
@@ -122,13 +121,13 @@ def _overlaps(name: BaseDir | DeltaDir, inputs: CompactionInputs) -> bool:
     if isinstance(name, BaseDir) or inputs.min_write_id is None or inputs.max_write_id is None:
         # a base reaches down to the first write id; originals alone make a base below every delta
         return isinstance(name, BaseDir)
-    if inputs.kind is CompactionType.MAJOR:
+    if inputs.kind.makes_base:
         return name.min_write_id <= inputs.max_write_id
     return name.min_write_id <= inputs.max_write_id and name.max_write_id >= inputs.min_write_id
 
 
 def _new_original(listing: Listing, inputs: CompactionInputs) -> str | None:
-    if inputs.kind is not CompactionType.MAJOR or any(entry.role is Role.BASE for entry in inputs.directories):
+    if not inputs.kind.makes_base or any(entry.role is Role.BASE for entry in inputs.directories):
         return None
     seen = {file.path for entry in inputs.directories if entry.role is Role.ORIGINALS for file in entry.files}
     seen.update(inputs.empty_files)

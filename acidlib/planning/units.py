@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from acidlib.model.generation import Generation
+from acidlib.model.listing import Listing, has_hidden_part
 from acidlib.model.location import Location
-from acidlib.model.names import DeltaDir
-from acidlib.model.requests import CompactionType
+from acidlib.model.names import BucketFile, DeltaDir, parse_file
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, Role
@@ -51,6 +51,17 @@ def newest_schema(directories: Sequence[InputDirectory], has_rows: Callable[[Dat
     events = [file for file in reversed(_files(directories, deletes=True)) if file.length]
     whole_events = [file for file in events if not file.aborted]
     return with_rows or next(iter(whole or filled or whole_events or events), None)
+
+
+def present_buckets(listing: Listing, inputs: CompactionInputs) -> int:
+    """Into how many buckets a place is rebalanced where nobody says it: as many as its bucket files have numbers.
+
+    Source: Hive 4 `RebalanceQueryCompactor`, which counts the files of obsolete directories, too; where there are
+    original files alone, which it does not count, these have numbers as well.
+    """
+    names = (parse_file(file.name) for file in listing.files if not has_hidden_part(file.path))
+    numbers = {name.bucket for name in names if isinstance(name, BucketFile)}
+    return len(numbers or {file.bucket for file in row_files(inputs)}) or 1
 
 
 def compaction_units(
@@ -96,7 +107,7 @@ def compaction_units(
                     is_delete=is_delete,
                     inputs=mine if is_delete else tuple(file for file in rows if file.bucket == bucket),
                     deletes=() if is_delete else mine,
-                    collapse=inputs.kind is CompactionType.MAJOR,
+                    collapse=inputs.kind.makes_base,
                     schema=schema,
                     generation=generation,
                     keep_empty=keep_empty,

@@ -16,7 +16,7 @@ from acidlib.orc.stripe import StripeReader, null_column
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.recode import encode_row_ids, encoding_options, group_bounds
-from acidlib.rewrite.stripe_keys import StripeKeys
+from acidlib.rewrite.stripe_keys import StripeIds, StripeKeys
 
 
 def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> str | None:
@@ -32,10 +32,13 @@ def regrouped(file: OpenInput, number: int, alignment: Alignment, reader: Stripe
         what.append("columns that the table does not have")
     if present != sorted(present, key=lambda node: node.column):
         what.append("the order of columns")
+    return ", ".join(what) if what and may_be_grafted(file, number, alignment, reader) else None
+
+
+def may_be_grafted(file: OpenInput, number: int, alignment: Alignment, reader: StripeReader) -> bool:
+    """Whether the streams of a stripe's columns may stand beside others than those of its file."""
     copyable = all(part.copyable for part in alignment.children if part.source is not None)
-    if not what or not copyable or reader.is_nullable(file.row.column):
-        return None
-    return ", ".join(what) if stripe_statistics_are_true(file.tail, number) else None
+    return copyable and not reader.is_nullable(file.row.column) and stripe_statistics_are_true(file.tail, number)
 
 
 def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
@@ -45,12 +48,18 @@ def copy_unchanged(writer: OrcWriter, file: OpenInput, number: int) -> None:
     writer.copy_stripe(file.source, file.tail, number, statistics)
 
 
-def graft(writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Alignment) -> None:
-    """Append a stripe for which `regrouped` names something."""
+def graft(
+    writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Alignment, *, ids: StripeIds | None = None
+) -> None:
+    """Append a stripe for which `regrouped` names something, or one that gets other `ids`."""
     options = writer.options
     reader = file.stripe(keys.number)
     columns: list[int | EncodedColumn] = []
-    columns += range(ROW_COLUMN) if file.acid else _row_ids(keys, options, reader.timezone)
+    if ids is None and file.acid:
+        columns += range(ROW_COLUMN)
+    else:
+        columns += _row_ids(ids or keys.ids(), options, reader.timezone)
+        keys.forget()
     row = options.root.children[ROW_COLUMN - 1]
     columns.append(file.row.column)
     for node, part in zip(row.children, alignment.children, strict=True):
@@ -68,9 +77,7 @@ def graft(writer: OrcWriter, file: OpenInput, keys: StripeKeys, alignment: Align
     writer.regroup_stripe(reader, columns, statistics)
 
 
-def _row_ids(keys: StripeKeys, options: FileOptions, timezone: str) -> list[EncodedColumn]:
-    ids = keys.ids()
-    keys.forget()
+def _row_ids(ids: StripeIds, options: FileOptions, timezone: str) -> list[EncodedColumn]:
     return encode_row_ids(ids.keys, ids.current, options, timezone)
 
 

@@ -41,6 +41,13 @@ class Keys:
         """Whether the keys ascend strictly."""
         return bool(_ascending(self.write_ids, self.buckets, self.row_ids))
 
+    def equals(self, other: Keys) -> bool:
+        """Whether they are the same keys in the same order."""
+        pairs = zip(
+            (self.write_ids, self.buckets, self.row_ids), (other.write_ids, other.buckets, other.row_ids), strict=True
+        )
+        return all(np.array_equal(one, another) for one, another in pairs)
+
     def matches(self, sought: Keys) -> Mask:
         """Which of these rows are in `sought`; both must ascend strictly."""
         found = np.zeros(len(self), dtype=np.bool_)

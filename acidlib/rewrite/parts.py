@@ -182,7 +182,7 @@ def run_part(part: PartUnit, data: DataFiles, path: str, clock: Clock) -> PartRe
         deleted = read_deletes(deletes, unit.bucket, unit.write_ids, near=part.ranges).deleted_keys()
     written = Written()
     stripes: list[tuple[int, KeyRange | None]] = []
-    with _planned_inputs(part.inputs, place) as inputs, new_file(data, path, durable=False) as sink:
+    with planned_inputs(part.inputs, place) as inputs, new_file(data, path, durable=False) as sink:
         writer = OrcWriter(sink, part.options)
         for number, action in zip(part.numbers, part.actions, strict=True):
             before = writer.stripes
@@ -210,7 +210,7 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
     copied = plan.inputs_of(action for action in plan.actions if action.copy)
     written = Written(matched=sum(part.matched for part in join.parts))
     with ExitStack() as stack:
-        inputs = stack.enter_context(_planned_inputs(copied, InputFiles(plan.unit.location, data)))
+        inputs = stack.enter_context(planned_inputs(copied, InputFiles(plan.unit.location, data)))
         places = _places(join, data, stack)
         sink = stack.enter_context(new_file(data, path))
         writer = OrcWriter(sink, plan.options)
@@ -233,8 +233,8 @@ def join_parts(join: BucketJoin, data: DataFiles, path: str, clock: Clock) -> Un
 
 
 @contextmanager
-def _planned_inputs(planned: Mapping[int, PlannedInput], place: InputFiles) -> Iterator[Mapping[int, OpenInput]]:
-    """Open these inputs."""
+def planned_inputs(planned: Mapping[int, PlannedInput], place: InputFiles) -> Iterator[Mapping[int, OpenInput]]:
+    """Open these inputs, by their numbers."""
     with ExitStack() as stack:
         found = {}
         for number, one in planned.items():

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from acidlib.model.rowid import Key
 from acidlib.model.units import DataFile
-from acidlib.orc.source import DataFiles
+from acidlib.orc.column import Longs
+from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.tail import Tail, read_tail
 from acidlib.rewrite.acid_footer import key_index
 from acidlib.rewrite.deletes import DeleteEvents
 from acidlib.rewrite.inputs import OpenInput
 from acidlib.rewrite.keys import Keys
-from acidlib.rewrite.stripe_keys import StripeKeys
+from acidlib.rewrite.stripe_keys import StripeIds, StripeKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +50,7 @@ def read_back(
     try:
         tail = read_tail(source)
         entries = key_index(tail) or ()
-        directory = "delete_delta_" if events is not None else ""
-        file = OpenInput(
-            file=DataFile(path=path, directory=directory, length=length, bucket=0),
-            source=source,
-            tail=tail,
-            acid=True,
-            first_row=0,
-            ranges_true=False,
-        )
+        file = _opened(source, tail, directory="delete_delta_" if events is not None else "")
         ascending = entries == tuple(last_keys)
         found_again = 0
         before: Key | None = None
@@ -66,7 +59,8 @@ def read_back(
             if number in copied:
                 ascending &= before is None or before < first_keys[number]
             else:
-                keys, current = _stripe(file, number)
+                ids = StripeKeys(file, number).ids()
+                keys, current = ids.keys, ids.current
                 if events is not None:
                     part = slice(offset, offset + stripe.rows)
                     ascending &= _same(keys, current, events, part)
@@ -87,22 +81,25 @@ def read_back(
         source.close()
 
 
-def _stripe(file: OpenInput, number: int) -> tuple[Keys, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    ids = StripeKeys(file, number).ids()
-    return ids.keys, ids.current
+def ids_of_stripes(source: SourceFile, tail: Tail) -> Iterator[StripeIds]:
+    """The id columns of each stripe of a result of rows, decoded."""
+    file = _opened(source, tail, directory="")
+    return (StripeKeys(file, number).ids() for number in range(len(tail.stripes)))
 
 
-def _same(keys: Keys, current: np.ndarray[tuple[int], np.dtype[np.int64]], events: DeleteEvents, part: slice) -> bool:
-    wanted = events.keys.select(part)
-    return all(
-        np.array_equal(found, expected)
-        for found, expected in (
-            (keys.write_ids, wanted.write_ids),
-            (keys.buckets, wanted.buckets),
-            (keys.row_ids, wanted.row_ids),
-            (current, events.current[part]),
-        )
+def _opened(source: SourceFile, tail: Tail, *, directory: str) -> OpenInput:
+    return OpenInput(
+        file=DataFile(path=source.name, directory=directory, length=source.length, bucket=0),
+        source=source,
+        tail=tail,
+        acid=True,
+        first_row=0,
+        ranges_true=False,
     )
+
+
+def _same(keys: Keys, current: Longs, events: DeleteEvents, part: slice) -> bool:
+    return keys.equals(events.keys.select(part)) and np.array_equal(current, events.current[part])
 
 
 def _rows(tail: Tail) -> int:

@@ -14,7 +14,7 @@ from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode, row_struct
 from acidlib.orc.stripe import StripeReader, null_column
-from acidlib.orc.transform import concat_columns, filter_column
+from acidlib.orc.transform import concat_columns, filter_column, reorder_column
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.stripe_keys import DELETE, INSERT
@@ -41,12 +41,20 @@ def group_bounds(rows: int, stride: int) -> Longs:
     return np.append(np.arange(0, rows, stride, dtype=np.int64), np.int64(rows))
 
 
-def encode_rows(parts: Sequence[KeptRows], options: FileOptions, timezone: str) -> list[EncodedColumn]:
-    """All columns of the stripe that holds the kept rows of the parts, in order."""
+def encode_rows(
+    parts: Sequence[KeptRows], options: FileOptions, timezone: str, *, order: Longs | None = None
+) -> list[EncodedColumn]:
+    """All columns of the stripe that holds the kept rows of the parts: one part after the other, or in an `order`.
+
+    order  the numbers of all kept rows, counted over the parts, as they are to stand
+    """
     rows = sum(len(part.keys) for part in parts)
     bounds = group_bounds(rows, options.stride)
     encoding = encoding_options(options, timezone)
-    encoded = _encode_ids(_join_keys(parts), _join([part.current for part in parts]), INSERT, options, bounds, encoding)
+    keys, current = _join_keys(parts), _join([part.current for part in parts])
+    if order is not None:
+        keys, current = keys.select(order), current[order]
+    encoded = _encode_ids(keys, current, INSERT, options, bounds, encoding)
     row_node = options.root.children[5]
     row_present = [_row_present(part) for part in parts]
     row = concat_columns(
@@ -57,12 +65,20 @@ def encode_rows(parts: Sequence[KeptRows], options: FileOptions, timezone: str) 
     )
     if row.present is not None and row.present.all():
         row.present = None
+    value_order = order
+    if order is not None and row.present is not None:
+        # columns hold nothing of a row that is null itself
+        value_order = (np.cumsum(row.present, dtype=np.int64) - 1)[order[row.present[order]]]
+    if order is not None:
+        row = reorder_column(row, order)
     encoded += encode_column(row, replace(row_node, children=()), bounds, encoding)
     child_bounds = bounds if row.present is None else _value_bounds(row.present, bounds)
     for position in range(len(row_node.children)):
         column = concat_columns(
             [_user_column(part, position, present) for part, present in zip(parts, row_present, strict=True)]
         )
+        if value_order is not None:
+            column = reorder_column(column, value_order)
         encoded += encode_column(column, row_node.children[position], child_bounds, encoding)
     return encoded
 

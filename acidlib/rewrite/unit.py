@@ -104,7 +104,7 @@ class OpenBucket:
 def open_bucket(unit: Unit, place: InputFiles) -> Iterator[OpenBucket]:
     """Open all inputs of a unit of rows."""
     with open_inputs(unit.inputs, place) as inputs:
-        target_row = _result_row(unit, place)
+        target_row = result_row(unit, place)
         inputs, alignments = _aligned(inputs, target_row, unit, place)
         yield OpenBucket(
             inputs=inputs,
@@ -116,7 +116,7 @@ def open_bucket(unit: Unit, place: InputFiles) -> Iterator[OpenBucket]:
         )
 
 
-def _result_row(unit: Unit, place: InputFiles) -> TypeNode:
+def result_row(unit: Unit, place: InputFiles) -> TypeNode:
     """The table's columns where they are stated, else those of the unit's `schema` file."""
     if unit.row_type is None:
         return row_struct(place.tail(unit.schema).root)
@@ -339,7 +339,7 @@ def _run_deletes(unit: Unit, place: InputFiles, data: DataFiles, path: str | Non
     )
     if path is None or (not len(events.keys) and not unit.keep_empty):
         return result
-    root = acid_tree(_result_row(unit, place))
+    root = acid_tree(result_row(unit, place))
     options = file_options(root, tails, unit.generation, unit.settings)
     with new_file(data, path) as sink:
         last_keys = _write_events(sink, events, options)

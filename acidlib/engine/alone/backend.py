@@ -33,6 +33,7 @@ class StandaloneBackend:
     """Directories and stated write ids, with a queue of our own."""
 
     in_order = False
+    can_rebalance = False
 
     def __init__(self, services: Services, queue: SqlQueue, interpretation: Interpretation) -> None:
         self._services = services
@@ -63,8 +64,9 @@ class StandaloneBackend:
         """Claim the request by its id."""
         return take_waiting(self._services, self._queue, waiting)
 
-    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
         """Queue it, understood as it is now, and claim it; one of its kind that waits already is taken over."""
+        del buckets
         if place.holds_staging:
             finish_publications(self._services, place.target.location)
         request = request_of(place, kind, initiator=f"{self._services.host}-manual")

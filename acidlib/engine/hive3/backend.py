@@ -38,6 +38,7 @@ class Hive3Backend:
     """Tables and transactions of one Hive 3.1 metastore, and a SQL queue."""
 
     in_order = False
+    can_rebalance = False
 
     def __init__(self, services: Services, metastore: Hive3Metastore) -> None:
         self._services = services
@@ -73,8 +74,9 @@ class Hive3Backend:
         """Claim the request by its id."""
         return take_waiting(self._services, self._queue, waiting)
 
-    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
         """Queue it and claim it; one of its kind that waits already is taken over."""
+        del buckets
         request = self._request(place.target, kind, initiator=f"{self._services.host}-manual")
         return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
 

@@ -31,6 +31,7 @@ class Hive4Backend:
     """Tables, queue and transactions of one Hive 4 metastore."""
 
     in_order = True
+    can_rebalance = True
 
     def __init__(self, services: Services, metastore: Hive4Metastore) -> None:
         self._services = services
@@ -57,14 +58,17 @@ class Hive4Backend:
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
-        """The requests of our pool up to the last one of this kind, for they are handed out by their order."""
+        """The requests of our pool up to the last one of this kind, for they are handed out by their order.
+
+        Who does majors does rebalances, too.
+        """
         pool = self._metastore.pool
         rows = [
             row
             for row in reversed(self._hms.show_compactions())
             if row.state is State.INITIATED and pool_of(row) == pool
         ]
-        while rows and rows[-1].type is not kind:
+        while rows and rows[-1].type is not kind and not (kind.makes_base and rows[-1].type.makes_base):
             rows.pop()
         places = self._catalog.places(rows)
         return [Waiting.at(row, place) for row, place in zip(rows, places, strict=True)]
@@ -86,12 +90,13 @@ class Hive4Backend:
         target = waiting.target if waiting.request.id == found.id else nowhere(found)
         return Taken(request=found, target=target)
 
-    def submit(self, place: ListedPlace, kind: CompactionType) -> Taken:
+    def submit(self, place: ListedPlace, kind: CompactionType, *, buckets: int | None = None) -> Taken:
         """Queue it in a pool that only this run takes from, so that what is handed out is what was asked for."""
         target = place.target
         # one of its own for each request: after a lost answer nothing else can be handed out for it
         pool = private_pool(self._services.unique())
         request = self._request(target, kind, initiator=f"{self._services.host}-manual", pool=pool)
+        request = replace(request, bucket_count=buckets)
         try:
             answer = self._hms.compact(request)
         except UnknownOutcomeError:

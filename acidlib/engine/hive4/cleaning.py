@@ -4,25 +4,29 @@ A request may be cleaned when no transaction is open that existed when its compa
 use was taken after that commit, and knows the result. Source: Hive 4 `CompactionTxnHandler.findReadyToClean` and
 `CompactionCleaner`, except that the comparison is strict (HIVE-23048, HIVE-24291). Where readers register what they
 read, transactions that read other tables do not count: see `readers`.
+
+The commit of a rebalance notes no transaction with its request, and Hive's cleaner takes that for "none". Here the
+first run that sees it committed notes the highest transaction there is by then, which is none too low.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from acidlib.engine.catalog import Catalog
+from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, each_alone, recorded_mark
-from acidlib.engine.hive4.readers import MIN_HISTORY, Readers, Registered, Unseen, Watermark
+from acidlib.engine.hive4.readers import MIN_HISTORY, Readers, Registered, SeenFirst, Unseen, Watermark
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of, why_not_forgotten
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import ShownRequest
+from acidlib.metastore.values import OpenTxns, ShownRequest
 from acidlib.model.generation import Generation
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.names import parse_directory
+from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
 from acidlib.queue.min_history import MinHistory
 from acidlib.wording import age_words
@@ -38,7 +42,8 @@ def hive4_cleaning(
     A cleaning that failed leaves its row as it is, for thrift has no way to note it; and places of which no request is
     at hand are not known without a look at all tables.
     """
-    readers = _readers(services, hms, history)
+    first = SeenFirst(hms)
+    readers = _readers(services, hms, first, history)
     if not isinstance(readers, Unseen):
         refuse_beside_hives(hms, force=options.force)
     retention = retention_of(services.settings, options)
@@ -52,9 +57,10 @@ def hive4_cleaning(
         if readers.renamed_is_another and found.entity != request.entity:
             raise _renamed(request)
 
+    requests = Hive4ReadyRequests(services, hms, first, readers, options, retention, places)
     return Cleaning(
-        requests=Hive4ReadyRequests(services, hms, readers, options, retention, places),
-        proof=WatermarkProof(services, places, retention, readers),
+        requests=requests,
+        proof=WatermarkProof(services, places, retention, readers, requests.still_waiting),
         history=Hive4History(hms),
         must_exist=True,
         check=check,
@@ -69,6 +75,7 @@ class Hive4ReadyRequests:
         self,
         services: Services,
         hms: Hms,
+        first: SeenFirst,
         readers: Readers,
         options: CleanerOptions,
         retention: float,
@@ -76,10 +83,12 @@ class Hive4ReadyRequests:
     ) -> None:
         self._services = services
         self._hms = hms
+        self._first = first
         self._readers = readers
         self._options = options
         self._retention = retention
         self._places = places
+        self._waiting: dict[Entity, dict[int, str]] = {}
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
@@ -91,19 +100,44 @@ class Hive4ReadyRequests:
         A later one does not wait for an earlier one: its own watermark is the higher one, and what it covers may be
         just what the earlier one cannot get rid of.
         """
+        txns = self._first.txns  # before the requests: what has committed by it is among them
         rows = [
-            _with_mark(row)
+            self._with_bound(_with_mark(row), txns)
             for row in self._hms.show_compactions()
             if row.state is State.READY_FOR_CLEANING and is_wanted(self._options, row)
         ]
         if rows:
             self._readers.look()
+        for row in rows:
+            reason = self.waits(row)
+            if reason is not None and row.txn_id is not None:
+                self._waiting.setdefault(row.entity, {})[row.txn_id] = reason
         self._places.expect([row for row in rows if self._options.dry_run or self.waits(row) is None])
         return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
 
+    def still_waiting(self, request: CompactionRequest) -> Mapping[int, str]:
+        """The transactions of requests of the same place that wait, and what for: what they cover may be read."""
+        return self._waiting.get(request.entity, {})
+
+    def _with_bound(self, row: ShownRequest, txns: OpenTxns) -> ShownRequest:
+        """A rebalance that has committed, with the highest transaction and the time that are noted of it, or are now.
+
+        They are later than its commit, which they stand for.
+        """
+        if row.type is not CompactionType.REBALANCE or row.next_txn_id is not None or row.txn_id is None:
+            return row
+        bound = row.noted_commit
+        if bound is None and txns.txns.is_txn_valid(row.txn_id):
+            bound = CommitNote(next_txn_id=txns.high_water_mark, commit_ms=self._services.now_ms())
+            if not self._options.dry_run:
+                self._hms.set_job_id(row, bound.text)
+        if bound is None:
+            return row
+        return replace(row, next_txn_id=bound.next_txn_id, commit_ms=bound.commit_ms)
+
     def waits(self, request: CompactionRequest) -> str | None:
         """Whether the watermark has passed the request, and whether its row is ours to clean."""
-        if request.type not in (CompactionType.MAJOR, CompactionType.MINOR):
+        if request.type is CompactionType.ABORT_TXN_CLEANUP:
             return f"left to Hive's own cleaner: it is a {request.type.label}"
         if request.start_ms is None:
             return "left to Hive's own cleaner: it is for a table or partition that was dropped, not for a compaction"
@@ -121,11 +155,20 @@ class Hive4ReadyRequests:
 class WatermarkProof:
     """That no transaction is open any more that existed when the compaction committed; `waits` has judged that."""
 
-    def __init__(self, services: Services, places: CleaningPlaces, retention: float, readers: Readers) -> None:
+    def __init__(
+        self,
+        services: Services,
+        places: CleaningPlaces,
+        retention: float,
+        readers: Readers,
+        still_waiting: Callable[[CompactionRequest], Mapping[int, str]],
+    ) -> None:
+        """`still_waiting` names the transactions of results whose inputs may be read, and why."""
         self._services = services
         self._places = places
         self._retention = retention
         self._readers = readers
+        self._still_waiting = still_waiting
 
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
         """The place as of a snapshot that all who may read it have at least."""
@@ -143,6 +186,8 @@ class WatermarkProof:
         del known
         request, target, listing = looked.request, looked.target, looked.listing
         commit = (request.commit_ms or 0) / 1000
+        waiting = self._still_waiting(request)
+        names = {name: parse_directory(name, Generation.HIVE4) for name in listing.top_directories() if waiting}
         return cleanable(
             listing,
             recorded_mark(request),
@@ -153,6 +198,11 @@ class WatermarkProof:
             newest_publication=commit,
             published_at=_Always(commit),
             txns=target.interpretation.txns,
+            still_read={
+                name: waiting[parsed.visibility_txn]
+                for name, parsed in names.items()
+                if parsed is not None and parsed.visibility_txn in waiting
+            },
         )
 
 
@@ -190,7 +240,7 @@ def _find(hms: Hms, request_id: int) -> CompactionRequest | None:
     return None if row is None or row.state is not State.READY_FOR_CLEANING else _with_mark(row)
 
 
-def _with_mark(row: ShownRequest) -> CompactionRequest:
+def _with_mark(row: ShownRequest) -> ShownRequest:
     """Thrift has no null: the mark 0 of a compaction of nothing but original files reads like none."""
     known = row.highest_write_id is not None or row.txn_id is None
     return row if known else replace(row, highest_write_id=0)
@@ -215,14 +265,14 @@ class _Always(Mapping[str, float]):
         return 0
 
 
-def _readers(services: Services, hms: Hms, history: MinHistory | None) -> Readers:
+def _readers(services: Services, hms: Hms, first: SeenFirst, history: MinHistory | None) -> Readers:
     """What proves that nobody reads, by the metastore's setting; where it is not told, readers may register."""
     if hms.config_value(MIN_HISTORY, "unknown").strip().lower() == "false":
-        return Watermark(hms)
+        return Watermark(first)
     if history is not None and history.read() is not None:
-        return Registered(hms, history, services.unique)
+        return Registered(hms, first, history, services.unique)
     named = "--queue-url does not name it" if history is None else f"{history.shown} is none of a metastore of Hive 4"
-    return Unseen(hms, f"and {named}", is_off=_cleaner_on(hms) == "false")
+    return Unseen(first, f"and {named}", is_off=_cleaner_on(hms) == "false")
 
 
 def _renamed(request: CompactionRequest) -> ConflictError:

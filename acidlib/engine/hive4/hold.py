@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 
 from acidlib.engine.attempts import with_note
 from acidlib.engine.backend import Taken
 from acidlib.engine.catalog import Catalog, Entity, run_as_user
 from acidlib.engine.hive4.metastore import Hive4Metastore
+from acidlib.engine.prepare import require_rebalanceable
 from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import ShownRequest
+from acidlib.metastore.values import ShownRequest, TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
-from acidlib.planning.inputs import Publication
+from acidlib.planning.inputs import Publication, lacks_number
 from acidlib.planning.verification import holding
 from acidlib.points import Point, passing
 from acidlib.report.results import Outcome
 from acidlib.storage.held import Claim
+from acidlib.storage.listing import list_location
 
 
 class Unverified:
@@ -127,10 +129,12 @@ class Hive4Hold:
     def begin(self) -> Hive4HeldPlace:
         """Open the transaction, lock, claim, and take the snapshot by which everything is understood from here on."""
         request = self._row.request
-        if request.type not in (CompactionType.MAJOR, CompactionType.MINOR):
+        rebalances = request.type is CompactionType.REBALANCE
+        if request.type is CompactionType.ABORT_TXN_CLEANUP or (rebalances and request.order_by):
+            what = f"a {request.type.label}" if not rebalances else "a REBALANCE with ORDER BY, which compares values,"
             raise RefusedError(
-                f"Cannot compact {request.full_name}: because a {request.type.label} is not done by this engine, only "
-                "by Hive's own worker; give this engine a pool of its own"
+                f"Cannot compact {request.full_name}: because {what} is not done by this engine, only by Hive's own "
+                "worker; give this engine a pool of its own"
             )
         txn = self._txn = begin_compaction(
             self._hms,
@@ -139,7 +143,10 @@ class Hive4Hold:
             table=request.table,
             partition=request.partition,
             agent=self._services.worker_id,
+            rebalances=rebalances,
         )
+        if rebalances:
+            self._have_number(txn.txn_id)
         # our own transaction is among the open ones, as it has to be: see HIVE-29567
         txns = self._hms.open_txns(exclude_readers=True).txns.without(txn.txn_id)
         place, write_ids = self._catalog.place_and_write_ids(request, txns)
@@ -162,6 +169,30 @@ class Hive4Hold:
             started=self._started,
             unverified=self._unverified,
         )
+
+    def _have_number(self, txn_id: int) -> None:
+        """Where a rebalance lacks one, have a write id that nothing is written under: an empty transaction of its own.
+
+        Whoever may take the request is kept out by the lock; if a lower write id is open the plan is refused later.
+        """
+        txns = self._hms.open_txns(exclude_readers=True).txns.without(txn_id)
+        place, _ = self._catalog.place_and_write_ids(self._row.request, txns)
+        understood = replace(place.interpretation, txns=txns)
+        fs = self._services.fs(place.location)
+        listed = replace(place, interpretation=understood).listed(
+            list_location(fs, place.location, missing=RefusedError)
+        )
+        require_rebalanceable(listed.target, listed.generation)
+        if not lacks_number(listed.state):
+            return
+        empty = self._hms.open_txn(TxnType.DEFAULT, self._services.worker_id)
+        try:
+            self._hms.allocate_write_id(empty, place.database, place.table)
+            self._hms.commit_txn(empty, TxnType.DEFAULT)
+        except AcidError:
+            with suppress(AcidError):  # the first error is the one to raise
+                self._hms.abort_txn(empty, TxnType.DEFAULT)
+            raise
 
     def assert_held(self) -> None:
         """The claim is ours, as far as there is one."""
@@ -342,11 +373,14 @@ class Hive4HeldPlace:
         try:
             self._txn.abort()
             row = self._row.shown()
-            aborted = self._hms.open_txns().txns.is_txn_aborted(self._txn.txn_id)
+            txns = self._hms.open_txns().txns
+            aborted = txns.is_txn_aborted(self._txn.txn_id)
         except AcidError:
             raise error from None
         if row is not None and (row.next_txn_id is not None or row.state is State.SUCCEEDED):
             return  # only the commit sets it
+        if self._row.request.type is CompactionType.REBALANCE and txns.is_txn_valid(self._txn.txn_id):
+            return  # it sets nothing; one that was aborted is remembered while its request is there
         if not aborted:
             raise error
         self._row.outcome_unknown = False

@@ -39,13 +39,38 @@ class Readers(Protocol):
         """The snapshot that everybody has at least who may read its table."""
 
 
+class SeenFirst:
+    """The transactions as they were before the requests were read: what has committed by then is among those."""
+
+    def __init__(self, hms: Hms) -> None:
+        self._hms = hms
+
+    @cached_property
+    def txns(self) -> OpenTxns:
+        """Asked for once."""
+        return self._hms.open_txns()
+
+    def below(self, lowest: int) -> ValidTxnList:
+        """The snapshot that every transaction from this one on has at least.
+
+        What committed at or above it is not in it, nor what was not known then. Source: Hive 4 `CompactionCleaner` (the
+        capped transaction list).
+        """
+        cap = min(lowest - 1, self.txns.high_water_mark)
+        return ValidTxnList(
+            high_water_mark=cap,
+            opened=tuple((low, min(high, cap)) for low, high in self.txns.txns.opened if low <= cap),
+            aborted=tuple((low, min(high, cap)) for low, high in self.txns.txns.aborted if low <= cap),
+        )
+
+
 class Watermark:
     """Every open transaction may read everything; one from after a commit has a higher id than any it has seen."""
 
     renamed_is_another = False
 
-    def __init__(self, hms: Hms) -> None:
-        self._hms = hms
+    def __init__(self, first: SeenFirst) -> None:
+        self._first = first
 
     def look(self) -> None:
         """Nothing that could prove nothing."""
@@ -53,7 +78,7 @@ class Watermark:
     def waits(self, request: CompactionRequest) -> str | None:
         """The lowest open transaction, where it existed at the commit."""
         assert request.next_txn_id is not None
-        lowest = self._txns.min_open
+        lowest = self._first.txns.min_open
         if lowest > request.next_txn_id:
             return None
         return (
@@ -64,11 +89,7 @@ class Watermark:
     def snapshot(self, request: CompactionRequest) -> ValidTxnList:
         """The same for all."""
         del request
-        return below(self._txns, self._txns.min_open)
-
-    @cached_property
-    def _txns(self) -> OpenTxns:
-        return self._hms.open_txns()
+        return self._first.below(self._first.txns.min_open)
 
 
 class Unseen:
@@ -76,9 +97,9 @@ class Unseen:
 
     renamed_is_another = False
 
-    def __init__(self, hms: Hms, why: str, *, is_off: bool) -> None:
+    def __init__(self, first: SeenFirst, why: str, *, is_off: bool) -> None:
         """`why` nobody looks there; `is_off`: whether that cleaner is."""
-        self._hms = hms
+        self._first = first
         self._reason = (
             f"left to Hive's own cleaner{', which is off' if is_off else ''}: readers register in the metastore's "
             f"database ({MIN_HISTORY}), {why}"
@@ -95,12 +116,7 @@ class Unseen:
     def snapshot(self, request: CompactionRequest) -> ValidTxnList:
         """For a dry run, which plans what would go later."""
         del request
-        return self._snapshot
-
-    @cached_property
-    def _snapshot(self) -> ValidTxnList:
-        txns = self._hms.open_txns()
-        return below(txns, txns.min_open)
+        return self._first.below(self._first.txns.min_open)
 
 
 class Registered:
@@ -108,9 +124,10 @@ class Registered:
 
     renamed_is_another = True
 
-    def __init__(self, hms: Hms, history: MinHistory, unique: Callable[[], str]) -> None:
+    def __init__(self, hms: Hms, first: SeenFirst, history: MinHistory, unique: Callable[[], str]) -> None:
         """`unique` gives a new text at each call."""
         self._hms = hms
+        self._first = first
         self._history = history
         self._unique = unique
 
@@ -134,17 +151,13 @@ class Registered:
     def snapshot(self, request: CompactionRequest) -> ValidTxnList:
         """Below the lowest transaction that may read the table; open ones that do not read it count as open."""
         readers = readers_of(_table_of(request), self._opened)
-        lowest = readers[0].txn_id if readers else self._txns.high_water_mark + 1
-        return below(self._txns, lowest)
-
-    @cached_property
-    def _txns(self) -> OpenTxns:
-        return self._hms.open_txns()
+        return self._first.below(readers[0].txn_id if readers else self._first.txns.high_water_mark + 1)
 
     @cached_property
     def _opened(self) -> tuple[OpenReader, ...]:
         """First the transactions, then what they registered: one that has ended in between counts as unregistered."""
-        ids = [txn for low, high in self._txns.txns.opened for txn in range(low, high + 1)]
+        opened = self._hms.open_txns().txns.opened
+        ids = [txn for low, high in opened for txn in range(low, high + 1)]
         started = {txn.id: txn.started_ms for txn in self._hms.open_txns_info()}
         tables: dict[int, dict[TableName, int]] = {}
         for one in self._registrations():
@@ -172,19 +185,6 @@ class Registered:
                 f"database of this metastore, or a copy of it, or the metastore has given up {MIN_HISTORY}"
             )
         return found
-
-
-def below(txns: OpenTxns, lowest: int) -> ValidTxnList:
-    """The snapshot that every transaction from this one on has at least: what committed at or above it is not in it.
-
-    Source: Hive 4 `CompactionCleaner` (the capped transaction list).
-    """
-    cap = lowest - 1
-    return ValidTxnList(
-        high_water_mark=cap,
-        opened=tuple((low, min(high, cap)) for low, high in txns.txns.opened if low <= cap),
-        aborted=tuple((low, min(high, cap)) for low, high in txns.txns.aborted if low <= cap),
-    )
 
 
 def _table_of(request: CompactionRequest) -> TableName:

@@ -11,7 +11,7 @@ from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.errors import AcidError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import ShownRequest, TxnType
-from acidlib.model.requests import State
+from acidlib.model.requests import CompactionType, State
 from acidlib.model.txnids import ValidTxnList
 from acidlib.processes import has_ended
 from acidlib.storage.claims import STALE_SECONDS
@@ -40,7 +40,9 @@ def recover(
             else:
                 if row.state is State.WORKING and row.txn_id is not None:
                     with suppress(AcidError):  # it ends by itself, but later, and keeps cleaners waiting until then
-                        hms.abort_txn(row.txn_id, TxnType.COMPACTION)
+                        rebalances = row.type is CompactionType.REBALANCE
+                        kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
+                        hms.abort_txn(row.txn_id, kind)
                 hms.mark_failed(replace(row, error_message=problem))
         except AcidError as error:
             notes.append(f"request {row.id} for {row.full_name} could not be ended: {error}")

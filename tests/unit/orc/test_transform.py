@@ -1,4 +1,4 @@
-"""Filtering and joining in the encoded domain: the same as filtering and joining the rows, as pyorc reads them back."""
+"""Filtering, joining and reordering in the encoded domain: the same as with the rows, as pyorc reads them back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orc_memory import file_options, longs, octets, root_column, tree, written
 from acidlib.orc.column import Column, Dictionary
 from acidlib.orc.proto import Kind
 from acidlib.orc.stripe import null_column
-from acidlib.orc.transform import as_direct, concat_columns, filter_column
+from acidlib.orc.transform import as_direct, concat_columns, filter_column, reorder_column
 
 WIDE = str(1 << 100)
 CASES: dict[str, list[Any]] = {
@@ -64,6 +64,17 @@ def test_filtering_a_column_is_filtering_its_rows(kind: str, dictionary: float) 
         assert column.slots == sum(keep)
         kept = [row for row, stays in zip(rows, keep, strict=True) if stays]
         assert read(column, kind) == wanted(kind, kept)
+
+
+@pytest.mark.parametrize("dictionary", [0.0, 1.0], ids=["direct", "dictionary"])
+@pytest.mark.parametrize("kind", CASES)
+def test_reordering_a_column_is_reordering_its_rows(kind: str, dictionary: float) -> None:
+    rows = CASES[kind]
+    column = column_of(kind, rows, dictionary)
+    for order in ([5, 0, 3, 4, 1, 2], [2, 1], []):
+        found = reorder_column(column, np.array(order, dtype=np.int64))
+        assert found.slots == len(order)
+        assert read(found, kind) == wanted(kind, [rows[number] for number in order])
 
 
 @pytest.mark.parametrize("kind", CASES)

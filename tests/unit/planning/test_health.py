@@ -63,7 +63,7 @@ REQUESTS: dict[Trouble, tuple[CompactionRequest, ...]] = {
     Trouble.NOT_UNDERSTOOD: (
         request(15, "unclear", State.INITIATED, facts=RequestFacts(problems={"deltas": "its deltas are 'x'"})),
     ),
-    Trouble.OTHERS_WORK: (request(16, "rebalance", State.INITIATED, type=CompactionType.REBALANCE),),
+    Trouble.OTHERS_WORK: (request(16, "aborts", State.INITIATED, type=CompactionType.ABORT_TXN_CLEANUP),),
     Trouble.AGE_UNKNOWN: (request(17, "ageless", State.INITIATED, enqueue_ms=None),),
     Trouble.FROM_THE_FUTURE: (request(18, "future", State.INITIATED, enqueue_ms=since(-HOUR)),),
     Trouble.TWICE: (request(19, "twice", State.INITIATED), request(20, "twice", State.INITIATED)),
