@@ -38,7 +38,7 @@ from acidlib.errors import (
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
-from acidlib.planning.inputs import Publication, Refusal
+from acidlib.planning.inputs import Publication, Refusal, lacks_number
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.stripes import part_bytes_on
 from acidlib.planning.undo import digest_of_inputs
@@ -125,6 +125,11 @@ class PlaceCompactor:
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return self._nothing_to_merge(found, held, plan)
+        if plan.inputs.kind is CompactionType.REBALANCE and lacks_number(place.state):
+            raise ConflictError(
+                f"Cannot rebalance {found.target.name}: because {plan.inputs.directories[0].path} has the highest "
+                "write id that is not open, and nothing tells two bases of one number apart"
+            )
         held.start(plan.inputs.high_water_mark, _digest(plan))
         passing(Point.STARTED)
         units = yield from self._units(plan, found.job)
@@ -163,6 +168,8 @@ class PlaceCompactor:
         services.stores.require_changeable(found.target.location)
         if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
             before = None
+        if found.job.kind is CompactionType.REBALANCE:
+            before = None  # what was deleted before the lock was had has to be known, or it would be back
         held = hold.begin()
         target = found.target = held.target
         passing(Point.CLAIMED)

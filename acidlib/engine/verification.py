@@ -2,13 +2,15 @@
 
 What was seen before are the directories of the plan, which still lie there; what is seen now is listed afresh, under
 the same write ids. A major is compared by the rows that are visible, a minor by the rows and the delete events that it
-merged: with the same base below, as many and the same of both are the same visible rows, for every reader.
+merged: with the same base below, as many and the same of both are the same visible rows, for every reader. After a
+rebalance rows are in other buckets, under other ids: all of them together are the same rows of the same write ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from acidlib.engine.prepare import Prepared, with_logical_lengths
@@ -140,36 +142,48 @@ def _verify(services: Services, done: Compacted, found: Verification, request_id
     }
     if done.kind is CompactionType.MINOR:
         buckets |= set[int]().union(*about.values())
-    chosen = chosen_buckets(buckets, found.share, place=str(location), request=request_id)
+    rebalanced = done.kind is CompactionType.REBALANCE
+    share = 1.0 if rebalanced else found.share
+    chosen = chosen_buckets(buckets, share, place=str(location), request=request_id)
     views = [view(side, bucket) for bucket in chosen for side in (done.directories, now)]
     answers = yield tuple(
         one_task(Task(view_task, ViewTask(view=one, stores=services.stores), one.length, "verify")) for one in views
     )
     tallies: list[Tally] = [answer.get() for answer in answers]
     pairs = dict(zip(chosen, zip(tallies[::2], tallies[1::2], strict=True), strict=True))
+    if rebalanced:
+        before, now_there = (reduce(Tally.with_more, tallies[side::2], Tally()) for side in (0, 1))
+        different = _words(before, now_there, "all buckets together have")
+    else:
+        different = [
+            words
+            for bucket, (before, after) in pairs.items()
+            for words in _words(before, after, f"bucket {bucket} has")
+        ]
     found = replace(
         found,
+        share=share,
         buckets=chosen,
         of_buckets=len(buckets),
         rows=sum(before.rows for before, _ in pairs.values()),
         events=sum(before.events for before, _ in pairs.values()),
         seconds=sum(tally.seconds for tally in tallies),
     )
-    different = [
-        f"bucket {bucket} has {words}"
-        for bucket, (before, after) in pairs.items()
-        if (words := before.differs_from(after)) is not None
-    ]
     if different:
         more = f" and {len(different) - _SHOWN} more buckets" if len(different) > _SHOWN else ""
         raise UnverifiedError(_reason(done.target, "; ".join(different[:_SHOWN]) + more, found))
     return found
 
 
+def _words(before: Tally, after: Tally, what: str) -> list[str]:
+    words = before.differs_from(after)
+    return [] if words is None else [f"{what} {words}"]
+
+
 def _require_taken(done: Compacted, now: ListedPlace, found: Verification) -> None:
     """Readers take the result in place of what it was made of, and what lies below it is as it was."""
     base = None if now.state.base is None else now.state.base.path
-    if done.kind is CompactionType.MAJOR and base not in done.published:
+    if done.kind.makes_base and base not in done.published:
         why = f"readers take {base or 'no base'}, not {', '.join(done.published)}"
         raise UnverifiedError(_reason(done.target, why, found))
     kept = {one.path for one in done.directories if one.path} & {delta.path for delta in now.state.deltas}
@@ -219,7 +233,8 @@ def _acid_view(services: Services, done: Compacted, about: dict[str, frozenset[i
                 for file in one.files
                 if bucket in about.get(file.path, ())
             ),
-            applied=done.kind is CompactionType.MAJOR,
+            applied=done.kind.makes_base,
+            renumbered=done.kind is CompactionType.REBALANCE,
             write_ids=place.write_ids.for_compactor(),
             results=done.published,
             columns=target.row_type(),

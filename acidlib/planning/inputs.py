@@ -182,8 +182,6 @@ def compaction_inputs(
         )
     if (reason := _straddling(state)) is not None:
         return Refusal(reason=reason)
-    if (reason := _no_number(state, kind, visible_on_commit)) is not None:
-        return Refusal(reason=reason)
     done, publication, why = _way(state, listing, kind, visible_on_commit, minor_as_major_bytes, shows_at_once)
     outputs = _outputs(state, done, visibility_txn or 0)
     taken = set(listing.top_directories())
@@ -229,13 +227,6 @@ def lacks_number(state: AcidState) -> bool:
     if state.deltas or state.base is None:
         return False
     return state.high_water_mark <= max(state.base.name.write_id, 0)
-
-
-def _no_number(state: AcidState, kind: CompactionType, visible_on_commit: bool) -> str | None:  # noqa: FBT001 - private
-    if kind is not CompactionType.REBALANCE or not visible_on_commit or not lacks_number(state):
-        return None
-    base = "" if state.base is None else state.base.path
-    return f"{base} has the highest write id that is not open, and a second base of that number would be taken for it"
 
 
 def _way(

@@ -28,6 +28,7 @@ class BucketView:
     write_ids  rows and events of others are not there
     results    directories that hold none of others: what was rolled back would come back in them once it is forgotten,
                so there it counts
+    renumbered  rows have other buckets and row ids than before, which do not count: only their write ids
     columns    the table's as `struct<name:type,...>`; None: those of the file `schema` (None: there is no row)
     """
 
@@ -41,6 +42,7 @@ class BucketView:
     columns: str | None
     schema: DataFile | None
     matching: ColumnMatching
+    renumbered: bool = False
 
     @property
     def length(self) -> int:
@@ -90,7 +92,9 @@ def tally_of(view: BucketView, files: Files, clock: Callable[[], float]) -> Tall
                 found = _numbered(one, file, is_valid, first, before)
             if view.applied and deleted:
                 found = (event for event in found if event[3] not in deleted.get(event[1:3], ()))
-            rows.add_all(found if read is None else ((*event[:5], read(event[5])) for event in found))
+            if read is not None:
+                found = ((*event[:5], read(event[5])) for event in found)
+            rows.add_all(((event[1], event[5]) for event in found) if view.renumbered else found)
     counted = Tally() if view.applied else events
     return Tally(
         rows=rows.count,

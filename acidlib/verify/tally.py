@@ -21,6 +21,16 @@ class Tally:
     event_sum: int = 0
     seconds: float = 0.0
 
+    def with_more(self, other: Tally) -> Tally:
+        """This one and another of other buckets, as one."""
+        return Tally(
+            rows=self.rows + other.rows,
+            row_sum=(self.row_sum + other.row_sum) & _MASK,
+            events=self.events + other.events,
+            event_sum=(self.event_sum + other.event_sum) & _MASK,
+            seconds=self.seconds + other.seconds,
+        )
+
     def differs_from(self, other: Tally) -> str | None:
         """How this one, of before, differs from that of now; None where nothing does."""
         if (self.rows, self.row_sum) != (other.rows, other.row_sum):

@@ -109,8 +109,11 @@ def test_rows_are_found_by_their_new_ids_from_then_on(lake: Lake, service: Servi
         clean_up(lake, service, made)
     (base,) = made.place.directories()
 
-    sql.run(f"alter table {made.full} compact 'rebalance' clustered into 2 buckets")
-    assert service.good("major_compact").states == ["ready for cleaning"]
+    by_name = ("--table", made.full, "--rebalance", "--buckets", "2")
+    (planned,) = service.good("major_compact", *by_name, "--dry-run").compactions
+    (done,) = service.good("major_compact", *by_name, "--verify").compactions
+    assert (done["state"], done["rows_out"]) == ("ready for cleaning", planned["rows_out"])
+    assert done["verification"]["rows"] == len(made.expected)
     made = renumbered(made, 2)
     lake.check(made)
     (other,) = set(made.place.directories()) - {base}

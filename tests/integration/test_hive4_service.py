@@ -141,10 +141,10 @@ def test_what_we_show_is_what_hive_shows(lake: Lake, service: Service, sql: Sess
     assert ours == {}
 
 
-def test_a_rebalance_is_left_to_hive_or_refused(lake: Lake, service: Service, sql: Session) -> None:
+def test_a_rebalance_by_values_is_left_to_hive_or_refused(lake: Lake, service: Service, sql: Session) -> None:
     """It is not ours to do; what waits behind it is done."""
     made, other = lake.table("uneven"), lake.table("behind_it")
-    sql.run(f"alter table {made.full} compact 'rebalance'")
+    sql.run(f"alter table {made.full} compact 'rebalance' order by v")
     lake.request(other)
     ran = service.good("major_compact")
     assert lake.states(other) == ["ready for cleaning"]

@@ -30,10 +30,13 @@ def tally(
     table: str | None = None,
     raw: bool = False,
     matching: ColumnMatching | None = None,
+    writer: int = 0,
+    renumbered: bool = False,
 ) -> Tally:
     """Of one file of these rows, as a table of these columns has them."""
     path = root / "000000_0"
-    data = tables.orc_bytes(columns, rows) if raw else tables.acid_bytes(columns, tables.inserts(1, rows))
+    events = tables.inserts(1, rows, writer=writer, first=writer)
+    data = tables.orc_bytes(columns, rows) if raw else tables.acid_bytes(columns, events)
     path.write_bytes(data)
     file = DataFile(
         path=path.name,
@@ -54,8 +57,18 @@ def tally(
         columns=table,
         schema=file,
         matching=matching or ColumnMatching(by_position=False),
+        renumbered=renumbered,
     )
     return tally_of(view, LocalDataFiles(), lambda: 0.0)
+
+
+def test_rows_that_were_renumbered_are_the_same_by_their_write_ids_and_values(tmp_path: Path) -> None:
+    columns, rows = "struct<a:int>", [(1,), (2,), (3,)]
+    before = tally(tmp_path, columns, rows, renumbered=True)
+    parts = [tally(tmp_path, columns, part, writer=2, renumbered=True) for part in (rows[:1], rows[1:])]
+    assert before.differs_from(parts[0].with_more(parts[1])) is None
+    assert before.differs_from(tally(tmp_path, columns, [(1,), (2,), (4,)], renumbered=True)) is not None
+    assert tally(tmp_path, columns, rows).differs_from(tally(tmp_path, columns, rows, writer=2)) is not None
 
 
 @pytest.mark.parametrize(
