@@ -28,6 +28,7 @@ from acidlib.metastore.options import (
     uris_from_settings,
     zookeeper_tls,
 )
+from acidlib.queue.min_history import MinHistory
 from acidlib.queue.sql import SqlQueue
 from acidlib.queue.url import with_password
 from acidlib.settings import Layer, Settings, load_settings, site_values
@@ -108,6 +109,12 @@ class Environment:
     def connect(self) -> Hms:
         """A connection to the metastore; RetryError when none of its URIs answers."""
         return self.connect_with(self.connection_options())
+
+    def min_history(self) -> MinHistory | None:
+        """What readers registered in the database that was chosen for the queue; None where nobody chose one."""
+        if not self.is_queue_named:
+            return None
+        return MinHistory(self.queue_url)
 
     def connect_with(self, options: ConnectionOptions) -> Hms:
         """A connection to the metastore with these options; see `connect`."""

@@ -31,7 +31,6 @@ from acidlib.metastore.hms import Hms
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.locks import Service
-from acidlib.queue.min_history import MinHistory
 from acidlib.settings import Settings, parse_duration
 
 TXN_TIMEOUT = "metastore.txn.timeout"
@@ -68,8 +67,7 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             with ExitStack() as stack:
-                # only what somebody chose may be the metastore's
-                history = MinHistory(where.queue_url) if where.is_queue_named else None
+                history = where.min_history()
                 if history is not None:
                     stack.callback(history.close)
                 yield hive4_cleaning(services, hms, options, history)
