@@ -40,7 +40,7 @@ TOGETHER = {
     "Hive 4's cases": ("hive4_tables",),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
-        *("metastore_contract", "metastore_behaviour", "metastore_calls"),
+        *("metastore_contract", "metastore_behaviour", "metastore_calls", "kerberos"),
     ),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3"),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),

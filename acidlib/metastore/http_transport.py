@@ -1,6 +1,7 @@
 """Messages over HTTP (Hive 4): each is one POST, and its answer that of the message.
 
-Source: Hive 4 `HiveMetaStoreClient.createHttpClient`, `HmsThriftHttpServlet`, `ServletSecurity`; Thrift `THttpClient`.
+Source: Hive 4 `HiveMetaStoreClient.createHttpClient`, `HmsThriftHttpServlet`, `ServletSecurity`; Thrift `THttpClient`;
+for servers before a metastore that ask for Kerberos, RFC 4559.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteR
 from http.cookies import CookieError, SimpleCookie
 
 from acidlib.errors import RefusedError
+from acidlib.metastore.kerberos import negotiated
+from acidlib.metastore.kerberos_errors import KerberosFailure
 from acidlib.metastore.options import ConnectionOptions, Endpoint, HttpOptions
 from acidlib.metastore.transport import ConnectionLost, UnreadableAnswer, is_quiet, open_socket, reason_of
 
@@ -45,6 +48,8 @@ class HttpTransport:
         self._timeout_seconds = options.connect_timeout_seconds
         self._out = bytearray()
         self._in = memoryview(b"")
+        self._login = http.login
+        self._logs_in = False  # the server has asked for it
         self._http = HTTPConnection(endpoint.host, endpoint.port)
         self._connect()
 
@@ -70,12 +75,14 @@ class HttpTransport:
         self._out.clear()
         if not data:
             return
-        if self._http.sock is None:
-            self._connect()
-        self._http.sock.settimeout(self._timeout_seconds)
-        # from here on the server may have the message, even if an error comes back
-        self.sent = True
-        self._in = memoryview(self._exchange(data))
+        response, body = self._posted(data)
+        if self._asks_for_kerberos(response) and not self._logs_in:
+            # it has not taken the message
+            self.sent = False
+            self._logs_in = True
+            response, body = self._posted(data)
+        self._require_thrift(response, body)
+        self._in = memoryview(body)
 
     def read(self, size: int) -> bytes:
         """At least one and at most `size` bytes of the answer."""
@@ -102,9 +109,16 @@ class HttpTransport:
         # with a socket of ours, so that both transports make connections, trust and tell alike
         self._http.sock = open_socket(self._endpoint, self._options, self._tls)
 
-    def _exchange(self, data: bytes) -> bytes:
+    def _posted(self, data: bytes) -> tuple[HTTPResponse, bytes]:
+        who = self._kerberos_header()
+        if self._http.sock is None:
+            self._connect()
+        self._http.sock.settimeout(self._timeout_seconds)
+        # from here on the server may have the message, even if an error comes back
+        self.sent = True
         try:
-            self._http.request("POST", self._path, body=data, headers=self._headers | self._cookie_header())
+            headers = self._headers | self._cookie_header() | who
+            self._http.request("POST", self._path, body=data, headers=headers)
             response = self._http.getresponse()
             body = response.read()
         except TimeoutError:
@@ -118,8 +132,21 @@ class HttpTransport:
         except OSError as error:
             raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
         self._keep_cookies(response)
-        self._require_thrift(response, body)
-        return body
+        return response, body
+
+    def _asks_for_kerberos(self, response: HTTPResponse) -> bool:
+        asked = [word.split()[0].lower() for word in response.headers.get_all("WWW-Authenticate") or () if word.strip()]
+        return self._login is not None and response.status == _UNAUTHORIZED and "negotiate" in asked
+
+    def _kerberos_header(self) -> dict[str, str]:
+        if self._login is None or not self._logs_in:
+            return {}
+        try:
+            return {"Authorization": negotiated(self._login, self._endpoint.host)}
+        except KerberosFailure as failure:
+            if failure.passes:
+                raise ConnectionLost(str(failure)) from None
+            raise self._turned_away(f"it asks for Kerberos, and {failure}") from None
 
     def _require_thrift(self, response: HTTPResponse, body: bytes) -> None:
         # of an answer that does not tell it, text/plain: so are those by which Hive turns away

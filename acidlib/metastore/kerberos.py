@@ -6,22 +6,23 @@ loaded when somebody logs in.
 
 from __future__ import annotations
 
+import base64
 import os
 import struct
 import threading
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of, is_without_ticket, keytab_failure
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
-from acidlib.metastore.ticket_cache import end_of_tickets
+from acidlib.metastore.ticket_cache import Tickets, tickets_in
 
 T = TypeVar("T")
 
 _LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
+_SPNEGO = "1.3.6.1.5.5.2"
 _LARGEST_MESSAGE = (1 << 24) - 1
 # while the tickets of a keytab are fetched anew, nobody may look into their cache
 _ONE_AT_A_TIME = threading.Lock()
@@ -94,14 +95,35 @@ class GssapiClient:
         return self._try(lambda: bytes(self._context.step(challenge) or b""))
 
     def _try(self, act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except _module().exceptions.GSSError as error:
-            if is_without_ticket(error):
-                _look_into_keytab(self._login)
-            raise failure_of(
-                error, self._login, service=self._service, who=_owner(), ended=_end_of_tickets(self._login)
-            ) from None
+        return _tried(act, self._login, self._service)
+
+
+def negotiated(login: KerberosLogin, host: str) -> str:
+    """What the header Authorization says to a server behind HTTP that asks for Kerberos (RFC 4559, RFC 4178).
+
+    Good for one request. Raises as `GssapiClient` does.
+    """
+    gssapi = _module()
+    service = f"HTTP/{host}"
+
+    def token() -> bytes:
+        name = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
+        mechanism = gssapi.OID.from_int_seq(_SPNEGO)
+        context = gssapi.SecurityContext(name=name, creds=_credentials(login), usage="initiate", mech=mechanism)
+        return bytes(context.step() or b"")
+
+    with _ONE_AT_A_TIME:
+        return f"Negotiate {base64.b64encode(_tried(token, login, service)).decode()}"
+
+
+def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
+    """What `act` returns; KerberosFailure for what Kerberos says against it."""
+    try:
+        return act()
+    except _module().exceptions.GSSError as error:
+        if is_without_ticket(error):
+            _look_into_keytab(login)
+        raise failure_of(error, login, service=service, cached=_cached(login)) from None
 
 
 def keep_logged_in(login: KerberosLogin) -> None:
@@ -122,7 +144,7 @@ def keep_logged_in(login: KerberosLogin) -> None:
             _look_into_keytab(login)
         except KerberosFailure as failure:
             raise RefusedError(f"{failed} {failure}") from None
-        why = failure_of(error, login, service="", who="", ended="")
+        why = failure_of(error, login, service="")
         raise RetryError(f"{failed} {why}") from None
     os.environ |= {"KRB5CCNAME": _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
 
@@ -169,25 +191,16 @@ def _look_into_keytab(login: KerberosLogin) -> None:
         raise keytab_failure(error, login) from None
 
 
-def _owner() -> str:
-    """Whose tickets are in the cache; empty where there are none."""
-    gssapi = _module()
+def _cached(login: KerberosLogin) -> Tickets | None:
+    """What is in the cache, where that is a file."""
+    name = login.cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - Kerberos' own
+    path = name.removeprefix("FILE:")
+    if not path.startswith("/"):
+        return None
     try:
-        return str(gssapi.Credentials(usage="initiate").name)
-    except gssapi.exceptions.GSSError:
-        return ""
-
-
-def _end_of_tickets(login: KerberosLogin) -> str:
-    """When those of the cache ended, in the time of this machine; empty where that cannot be known."""
-    kind, colon, path = (login.cache or f"/tmp/krb5cc_{os.getuid()}").rpartition(":")  # noqa: S108 - Kerberos' own
-    if colon and kind != "FILE":
-        return ""
-    try:
-        end = end_of_tickets(Path(path).read_bytes())
+        return tickets_in(Path(path).read_bytes())
     except OSError:
-        return ""
-    return "" if end is None else datetime.fromtimestamp(end).astimezone().isoformat(" ", "seconds")
+        return None
 
 
 def _service_name(options: SaslOptions, host: str) -> Any:

@@ -6,9 +6,11 @@ Source of the numbers: RFC 4120 for those below 128; MIT Kerberos `krb5_err.et` 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Protocol
 
 from acidlib.metastore.options import KerberosLogin
+from acidlib.metastore.ticket_cache import Tickets
 
 _FIRST = -1765328384 & 0xFFFFFFFF
 _NO_KEYS_OF_NAME = 39756033 - _FIRST
@@ -21,8 +23,9 @@ _KINIT = "run kinit, or give --principal and --keytab"
 
 
 class GssError(Protocol):
-    """What the module gssapi raises: among others the number that Kerberos gives it, and its text."""
+    """What the module gssapi raises: its number, the one that Kerberos gives it (0: none), and their texts."""
 
+    maj_code: int
     min_code: int
 
     def get_all_statuses(self, code: int, is_maj: bool, /) -> list[str]:  # noqa: FBT001 - gssapi's
@@ -41,11 +44,11 @@ class KerberosFailure(Exception):  # noqa: N818 - whoever logs in makes an error
 
 
 def failure_of(
-    error: GssError, login: KerberosLogin, *, service: str, who: str = "", ended: str = ""
+    error: GssError, login: KerberosLogin, *, service: str, cached: Tickets | None = None
 ) -> KerberosFailure:
-    """What an error means for a login to `service`. `who` has the ticket that was good until `ended`; "" = unknown."""
+    """What an error means for a login to `service`; `cached` is what is in the cache, where that is known."""
     number = error.min_code - _FIRST
-    name = login.principal or who or "this user"
+    name = login.principal or (cached.owner if cached is not None else "this user")
     known = {
         _NO_CLIENT: f"the realm knows no principal {name}",
         _NO_SERVICE: f"the realm knows no service {service}: does hive.metastore.kerberos.principal name the "
@@ -62,7 +65,7 @@ def failure_of(
     elif number == _TICKET_ENDED and login.keytab is not None:
         reason = f"a ticket that was fetched now has ended already: {_CLOCKS}"
     elif number == _TICKET_ENDED:
-        reason = f"the ticket of {name} {f'ended at {ended}' if ended else 'has ended'}; {_KINIT}"
+        reason = f"the ticket of {name} {_ended(cached)}; {_KINIT}"
     elif number in _NO_TICKET:
         reason = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
     elif number in _WRONG_KEY and login.keytab is not None:
@@ -87,7 +90,14 @@ def keytab_failure(error: GssError, login: KerberosLogin) -> KerberosFailure:
     return KerberosFailure(f"the keytab {login.keytab} cannot be read{_said(error)}")
 
 
+def _ended(cached: Tickets | None) -> str:
+    if cached is None or cached.end is None:
+        return "has ended"
+    return f"ended at {datetime.fromtimestamp(cached.end, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _said(error: GssError) -> str:
     """Kerberos' own words."""
-    words = " ".join(" ".join(error.get_all_statuses(error.min_code, False)).split())
+    texts = error.get_all_statuses(error.min_code or error.maj_code, not error.min_code)
+    words = " ".join(" ".join(texts).split())
     return f" (Kerberos says: {words})" if words else ""

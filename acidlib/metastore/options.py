@@ -94,12 +94,14 @@ class HttpOptions:
     """Thrift over HTTP: each message is one POST to `path`.
 
     `token`, a JWT, says who asks; without one it is a header with `username`, or with the name of who runs this.
-    `headers` are sent besides. `https` is for URIs that begin so.
+    With `login` somebody logs in with Kerberos where the server asks for it. `headers` are sent besides. `https` is for
+    URIs that begin so.
     """
 
     path: str = "/metastore/*"
     token: str | None = field(default=None, repr=False)
     username: str | None = None
+    login: KerberosLogin | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     https: TlsOptions = TlsOptions()
 
@@ -244,8 +246,8 @@ def options_from_settings(
     secrets  what Java keeps; asked where it is needed
     login    for a metastore that asks for Kerberos
 
-    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol, Kerberos
-    over HTTP; and what `secrets` raises.
+    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol; and what
+    `secrets` raises.
     """
     if _flag(values, "metastore.thrift.compact.protocol.enabled"):
         raise _unsupported("metastore.thrift.compact.protocol.enabled is true", "only the binary protocol is")
@@ -259,7 +261,7 @@ def options_from_settings(
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
         tls=_tls(values, secrets) if _flag(values, "metastore.use.SSL") else None,
         sasl=_sasl(values, secrets, login) if mode == "binary" else None,
-        http=_http(values, token, secrets) if mode == "http" else None,
+        http=_http(values, token, secrets, login) if mode == "http" else None,
         set_user=_flag(values, "metastore.execute.setugi", default=True),
         in_any_order=order == "random",
         catalog=catalog_from_settings(values),
@@ -295,10 +297,9 @@ def zookeeper_tls(values: Mapping[str, str], secrets: Secrets | None) -> TlsOpti
     return replace(trusting, key_file=key_file, key_password=password)
 
 
-def _http(values: Mapping[str, str], token: str | None, secrets: Secrets | None) -> HttpOptions:
+def _http(values: Mapping[str, str], token: str | None, secrets: Secrets | None, login: KerberosLogin) -> HttpOptions:
     mode = (_value(values, "metastore.client.auth.mode") or "NOSASL").upper()
-    if _flag(values, "metastore.sasl.enabled") or mode == "KERBEROS":
-        raise _unsupported("it is behind HTTP and asks for Kerberos (SPNEGO)", "over HTTP only a JWT or a user name is")
+    by_kerberos = mode != "JWT" and (_flag(values, "metastore.sasl.enabled") or mode == "KERBEROS")
     if mode == "JWT" and not token:
         raise RefusedError(
             f"Cannot log in to the metastore with a JWT: because the variable {TOKEN_VARIABLE} is not set"
@@ -309,6 +310,7 @@ def _http(values: Mapping[str, str], token: str | None, secrets: Secrets | None)
         path=_http_path(_value(values, "metastore.client.thrift.http.path") or "metastore"),
         token=token if mode == "JWT" else None,
         username=_value(values, "metastore.client.plain.username"),
+        login=_checked(login) if by_kerberos else None,
         headers=_headers(_value(values, "metastore.client.http.additional.headers") or ""),
         https=_tls(values, secrets),
     )
@@ -402,19 +404,23 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
             f"Cannot log in to the metastore with Kerberos: because hive.metastore.kerberos.principal is "
             f"{principal or 'not set'}; it has to be service/_HOST@REALM"
         )
-    if login.keytab is not None and login.principal is None:
-        raise RefusedError(
-            f"Cannot log in to the metastore with Kerberos: because --keytab names {login.keytab}, and no --principal "
-            "says who of those in it logs in"
-        )
     return SaslOptions(
         mechanism="GSSAPI",
         service=service,
         host=None if host.upper() == "_HOST" else host,
         realm=realm or None,
-        login=login,
+        login=_checked(login),
         protection=_protection(values.get(PROTECTION, "")),
     )
+
+
+def _checked(login: KerberosLogin) -> KerberosLogin:
+    if login.keytab is not None and login.principal is None:
+        raise RefusedError(
+            f"Cannot log in to the metastore with Kerberos: because --keytab names {login.keytab}, and no --principal "
+            "says who of those in it logs in"
+        )
+    return login
 
 
 def _protection(text: str) -> tuple[Protection, ...]:

@@ -1,4 +1,4 @@
-"""When the tickets in a cache end. No I/O.
+"""Whose tickets are in a cache, and when they end. No I/O.
 
 Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are big-endian.
 """
@@ -6,9 +6,18 @@ Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 _VERSION = 0x0504
 _TICKET_GRANTING = b"krbtgt"
+
+
+@dataclass(frozen=True, slots=True)
+class Tickets:
+    """`owner` is a principal; after `end`, epoch seconds, they are good for nothing. None: there are none."""
+
+    owner: str
+    end: int | None
 
 
 class _Reader:
@@ -28,26 +37,25 @@ class _Reader:
     def text(self) -> bytes:
         return self.take(self.number(4))
 
-    def principal(self) -> list[bytes]:
-        """Its parts, without the realm."""
+    def principal(self) -> tuple[bytes, list[bytes]]:
+        """Its realm and its parts."""
         self.take(4)
         count = self.number(4)
-        self.text()
-        return [self.text() for _ in range(count)]
+        return self.text(), [self.text() for _ in range(count)]
 
 
-def end_of_tickets(data: bytes) -> int | None:
-    """When nobody can ask for further tickets with what is in this file: epoch seconds; None for no such file."""
+def tickets_in(data: bytes) -> Tickets | None:
+    """What is in such a file; None for another file, and for one that is not whole."""
     reader = _Reader(data)
     ends = []
     try:
         if reader.number(2) != _VERSION:
             return None
         reader.take(reader.number(2))
-        reader.principal()
+        realm, parts = reader.principal()
         while reader.at < len(data):
             reader.principal()
-            server = reader.principal()
+            _, server = reader.principal()
             reader.take(2)
             reader.text()
             _, _, end, _ = struct.unpack(">4I", reader.take(16))
@@ -62,4 +70,5 @@ def end_of_tickets(data: bytes) -> int | None:
                 ends.append(end)
     except ValueError:
         return None
-    return max(ends, default=None)
+    owner = b"/".join(parts) + b"@" + realm
+    return Tickets(owner.decode("utf-8", "replace"), max(ends, default=None))

@@ -261,12 +261,21 @@ def login(options: SaslOptions, host: str, send: Callable[[bytes], None], receiv
                     raise SaslFailure("the server ended the login before it was finished")
                 return client
             if status != _OK:
-                raise SaslFailure(text.decode("utf-8", "replace").strip() or "the server refused it")
+                raise SaslFailure(_refusal(options, text.decode("utf-8", "replace").strip()))
             _send(send, _OK, client.process(text))
     except (SASLError, KerberosFailure) as error:
         if isinstance(error, KerberosFailure) and error.passes:
             raise NobodyToAsk(str(error)) from None
         raise SaslFailure(str(error)) from None
+
+
+def _refusal(options: SaslOptions, text: str) -> str:
+    if options.mechanism != "GSSAPI":
+        return text or "the server refused it"
+    return (
+        f"it does not accept the ticket, and says: {text or 'nothing'}; its log has the reason: often other keys than "
+        "the realm has for it, or clocks that differ"
+    )
 
 
 def _client(options: SaslOptions, host: str) -> Login:

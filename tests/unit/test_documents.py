@@ -25,7 +25,7 @@ OF_OTHERS = {
     "docker": {"--file", "--tag"},
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
-        *("--packages", "--jars", "--archives", "--driver-java-options"),
+        *("--packages", "--jars", "--archives", "--driver-java-options", "--principal", "--keytab"),
     },
     "bench": {
         "--deleted",

@@ -10,10 +10,13 @@ from fake_metastore import TYPES, FakeMetastore, raises
 from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore import http_transport
 from acidlib.metastore.failover import FailoverClient
-from acidlib.metastore.options import ConnectionOptions, HttpOptions, parse_endpoints
+from acidlib.metastore.kerberos_errors import KerberosFailure
+from acidlib.metastore.options import ConnectionOptions, HttpOptions, KerberosLogin, parse_endpoints
 from acidlib.model.generation import Generation
 
+ASKING = answer("401 Unauthorized", "", "WWW-Authenticate: Negotiate")
 HINT = "(is it a metastore behind HTTP, with the same setting of TLS?)"
 
 
@@ -64,6 +67,39 @@ def test_who_asks(server: FakeHttpMetastore) -> None:
     for name in ("j\u00f6", "a\r\nX: y"):
         with pytest.raises(RefusedError, match=r"^Cannot tell a metastore behind HTTP who asks: because no header can"):
             client(server.uri, HttpOptions(username=name))
+
+
+def test_kerberos_where_the_server_asks_for_it(server: FakeHttpMetastore, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.answers["get_all_databases"] = list
+    tickets = (f"Negotiate {number}" for number in range(10))
+    monkeypatch.setattr(http_transport, "negotiated", lambda login, host: f"{next(tickets)} {login.principal} {host}")
+    found = client(server.uri, HttpOptions(login=KerberosLogin(principal="anna")))
+    names(found)
+    assert {post.headers["Authorization"] for post in server.posts} == {None}
+    server.instead = [ASKING]
+    del server.posts[:]
+    names(found)
+    names(found)
+    told = [post.headers["Authorization"] for post in server.posts]
+    assert told == [None, "Negotiate 0 anna 127.0.0.1", "Negotiate 1 anna 127.0.0.1"]
+    # it asks again: it has not liked the ticket
+    server.instead = [ASKING, ASKING]
+    with pytest.raises(RefusedError, match=r"because it does not let us in: 401 Unauthorized$"):
+        client(server.uri, HttpOptions(login=KerberosLogin()), attempts=1)
+
+
+@pytest.mark.parametrize(("passes", "kind"), [(False, RefusedError), (True, RetryError)])
+def test_kerberos_that_fails(
+    server: FakeHttpMetastore, monkeypatch: pytest.MonkeyPatch, passes: bool, kind: type[AcidError]
+) -> None:
+    def fail(login: KerberosLogin, host: str) -> str:
+        raise KerberosFailure("there is no ticket", passes=passes)
+
+    monkeypatch.setattr(http_transport, "negotiated", fail)
+    for login, told in ((KerberosLogin(), "there is no ticket"), (None, "it does not let us in: 401 Unauthorized")):
+        server.instead = [ASKING]
+        with pytest.raises(kind if login else RefusedError, match=rf"because .*{told}"):
+            client(server.uri, HttpOptions(login=login), attempts=1)
 
 
 def test_a_cookie_that_ends_is_not_sent_back(server: FakeHttpMetastore) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from acidlib.metastore.kerberos_errors import failure_of, is_without_ticket, keytab_failure
 from acidlib.metastore.options import KerberosLogin
+from acidlib.metastore.ticket_cache import Tickets
 
 FIRST = 2529638912
 KEYTAB = KerberosLogin(principal="anna@R", keytab="/k")
@@ -18,11 +19,12 @@ class GssapiError(Exception):
     """As the module gssapi has it."""
 
     def __init__(self, min_code: int, text: str = "The text") -> None:
+        self.maj_code = 851968
         self.min_code = min_code
         self.text = text
 
     def get_all_statuses(self, code: int, is_maj: bool, /) -> list[str]:
-        assert (code, is_maj) == (self.min_code, False)
+        assert (code, is_maj) == ((self.min_code, False) if self.min_code else (self.maj_code, True))
         return [self.text] if self.text else []
 
 
@@ -39,7 +41,11 @@ class GssapiError(Exception):
         (24, KEYTAB, "the keys of anna@R in /k are not those of the realm: have the keytab made anew"),
         (31, KEYTAB, "the keys of anna@R in /k are not those of the realm: have the keytab made anew"),
         (31, TICKET, "Kerberos failed"),
-        (32, TICKET, "the ticket of bob@R ended at noon; run kinit, or give --principal and --keytab"),
+        (
+            32,
+            TICKET,
+            "the ticket of bob@R ended at 2001-09-09 01:46:40 UTC; run kinit, or give --principal and --keytab",
+        ),
         (32, KEYTAB, f"a ticket that was fetched now has ended already: {CLOCKS}"),
         (33, TICKET, CLOCKS),
         (37, KEYTAB, CLOCKS),
@@ -51,10 +57,11 @@ class GssapiError(Exception):
         (156, TICKET, "no KDC of the realm answers"),
         (224, TICKET, "krb5.conf names no default_realm; KRB5_CONFIG says which file is read"),
         (60, TICKET, "Kerberos failed"),
+        (-FIRST, TICKET, "Kerberos failed"),
     ],
 )
 def test_what_helps(number: int, login: KerberosLogin, told: str) -> None:
-    found = failure_of(GssapiError(FIRST + number), login, service="hive/h@R", who="bob@R", ended="noon")
+    found = failure_of(GssapiError(FIRST + number), login, service="hive/h@R", cached=Tickets("bob@R", 1_000_000_000))
     assert str(found) == f"{told} (Kerberos says: The text)"
     assert found.passes == (number == 156)
 
@@ -62,6 +69,8 @@ def test_what_helps(number: int, login: KerberosLogin, told: str) -> None:
 def test_what_is_not_known_is_not_told() -> None:
     found = failure_of(GssapiError(FIRST + 32, ""), TICKET, service="hive/h@R")
     assert str(found) == "the ticket of this user has ended; run kinit, or give --principal and --keytab"
+    found = failure_of(GssapiError(FIRST + 32, ""), NAMED, service="hive/h@R", cached=Tickets("bob@R", None))
+    assert str(found) == "the ticket of anna@R has ended; run kinit, or give --principal and --keytab"
 
 
 @pytest.mark.parametrize(

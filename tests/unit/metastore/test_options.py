@@ -137,6 +137,9 @@ HTTP = {"hive.metastore.client.thrift.transport.mode": "HTTP"}
         ({"metastore.client.thrift.http.path": "/"}, HttpOptions(path="/*")),
         ({"hive.metastore.client.plain.username": "joe"}, HttpOptions(username="joe")),
         ({"metastore.client.auth.mode": "jwt"}, HttpOptions(token="a.b.c")),
+        ({"metastore.client.auth.mode": "jwt", "metastore.sasl.enabled": "true"}, HttpOptions(token="a.b.c")),
+        ({"hive.metastore.sasl.enabled": "true"}, HttpOptions(login=KerberosLogin())),
+        ({"metastore.client.auth.mode": "KERBEROS"}, HttpOptions(login=KerberosLogin())),
         (
             {"metastore.client.http.additional.headers": "X-A = b=c, x-d=e f,"},
             HttpOptions(headers=(("X-A", "b=c"), ("x-d", "e f"))),
@@ -155,8 +158,6 @@ def test_http_of_settings(settings: dict[str, str], expected: HttpOptions) -> No
             {"metastore.client.auth.mode": "JWT"},
             r"^Cannot log in .* with a JWT: because the variable HMS_JWT is not set",
         ),
-        ({"hive.metastore.sasl.enabled": "true"}, r"Kerberos \(SPNEGO\), which is not supported"),
-        ({"metastore.client.auth.mode": "KERBEROS"}, r"Kerberos \(SPNEGO\), which is not supported"),
         ({"metastore.client.thrift.http.path": "a b"}, r"because 'a b' is no path$"),
         ({"metastore.client.thrift.http.path": "a?b"}, r"is no path$"),
         ({"metastore.client.http.additional.headers": "a=b,secret"}, r"because its part 2 is not name=value$"),

@@ -1,4 +1,4 @@
-"""When the tickets of a cache end, by files as MIT Kerberos writes them."""
+"""Whose tickets are in a cache, and when they end, by files as MIT Kerberos writes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from acidlib.metastore.ticket_cache import end_of_tickets
+from acidlib.metastore.ticket_cache import Tickets, tickets_in
 
 
 def text(data: bytes) -> bytes:
@@ -34,15 +34,16 @@ def ticket(*server: bytes, end: int) -> bytes:
     )
 
 
-HEAD = struct.pack(">HH", 0x0504, 12) + b"\0\1\0\x08" + bytes(8) + principal(b"anna")
+HEAD = struct.pack(">HH", 0x0504, 12) + b"\0\1\0\x08" + bytes(8) + principal(b"anna", b"admin")
 CACHE = HEAD + ticket(b"krb5_ccache_conf_data", b"fast_avail", end=0) + ticket(b"krbtgt", b"R", end=1000)
 
 
 def test_the_ticket_for_tickets_counts() -> None:
-    assert end_of_tickets(CACHE + ticket(b"hive", b"host", end=2000)) == 1000
-    assert end_of_tickets(CACHE + ticket(b"krbtgt", b"OTHER", end=1500)) == 1500
+    assert tickets_in(CACHE + ticket(b"hive", b"host", end=2000)) == Tickets("anna/admin@R", 1000)
+    assert tickets_in(CACHE + ticket(b"krbtgt", b"OTHER", end=1500)) == Tickets("anna/admin@R", 1500)
+    assert tickets_in(HEAD) == Tickets("anna/admin@R", None)
 
 
-@pytest.mark.parametrize("data", [b"", b"junk", HEAD, CACHE[:-1], b"\5\3" + CACHE[2:], HEAD + b"\xff" * 40])
+@pytest.mark.parametrize("data", [b"", b"junk", HEAD[:-1], CACHE[:-1], b"\5\3" + CACHE[2:], HEAD + b"\xff" * 40])
 def test_what_is_no_such_cache_says_nothing(data: bytes) -> None:
-    assert end_of_tickets(data) is None
+    assert tickets_in(data) is None
