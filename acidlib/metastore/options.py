@@ -246,7 +246,7 @@ def options_from_settings(
     secrets  what Java keeps; asked where it is needed
     login    for a metastore that asks for Kerberos
 
-    Raises RefusedError for a value that makes no sense and for what is not supported, the compact protocol; and what
+    Raises RefusedError for a value that makes no sense and for what is not supported: the compact protocol; and what
     `secrets` raises.
     """
     if _flag(values, "metastore.thrift.compact.protocol.enabled"):
