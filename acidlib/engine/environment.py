@@ -114,7 +114,7 @@ class Environment:
         """What readers registered in the database that was chosen for the queue; None where nobody chose one."""
         if not self.is_queue_named:
             return None
-        return MinHistory(self.queue_url)
+        return MinHistory(with_password(self.queue_url, self.site, self.secrets.password))
 
     def connect_with(self, options: ConnectionOptions) -> Hms:
         """A connection to the metastore with these options; see `connect`."""
