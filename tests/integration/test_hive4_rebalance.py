@@ -14,7 +14,7 @@ from servers.sql import Session
 from acidlib.metastore.values import TxnType
 from integration.conftest import HIVE_POOL
 from integration.hive4_jobs import Service, clean_up
-from integration.hive4_model import ABORTED, COLUMNS, Lake, Made, plain
+from integration.hive4_model import ABORTED, COLUMNS, Lake, Made, plain, rows
 from integration.hive4_proxy import Proxy
 
 pytestmark = pytest.mark.live
@@ -155,6 +155,16 @@ def test_a_rebalance_is_not_done_beside_who_changes_rows_nor_where_it_makes_no_s
     made = renumbered(made, 3)
     lake.check(made)
     clean_up(lake, service, made)
+
+    emptied = lake.table("emptied", (Transaction(inserts=rows(1, 3)), Transaction(deletes=(0, 1, 2))))
+    parted = lake.table("parted", partitions=["1", "2"])
+    sql.run(f"alter table {emptied.full} compact 'rebalance'")
+    sql.run(f"alter table {parted.full} partition (p='2') compact 'rebalance' clustered into 2 buckets")
+    assert service.good("major_compact").states == ["ready for cleaning"] * 2
+    lake.check(emptied)
+    first, second = parted.places
+    (moved,) = renumbered(replace(parted, places=(second,)), 2).places
+    lake.check(replace(parted, places=(first, moved)))
 
     sql.run("create table lake.hashed (id int, v string) clustered by (id) into 2 buckets stored as orc "
             "tblproperties('transactional'='true')")  # fmt: skip

@@ -576,12 +576,16 @@ def test_waiting_requests_can_be_aborted(hms: Hms, database: str, table: str) ->
 
 @HIVE4
 def test_a_rebalance_is_told_for_what_it_is(hms: Hms, database: str, table: str) -> None:
-    asked = hms.compact(asked_for(database, table, type=CompactionType.REBALANCE, pool="rebalances"))
+    more = {"bucket_count": 3, "order_by": "order by id"}
+    asked = hms.compact(asked_for(database, table, type=CompactionType.REBALANCE, pool="rebalances", **more))
     assert asked.accepted
     assert shown(hms, asked.id).type is CompactionType.REBALANCE
     claimed = hms.find_next_compaction("worker-1", "0.1", "rebalances")
     assert claimed is not None
-    assert claimed.type is CompactionType.REBALANCE
+    assert (claimed.type, claimed.bucket_count) == (CompactionType.REBALANCE, 3)
+    assert claimed.order_by == more["order_by"]
+    hms.set_job_id(claimed, "acid:17:1795468797123")
+    assert shown(hms, asked.id).hadoop_job_id == "acid:17:1795468797123"
     hms.mark_refused(replace(claimed, error_message="not here"))
 
 

@@ -118,6 +118,12 @@ def test_a_lock_on_several_partitions_is_told_once() -> None:
     assert [lock.lock_id for lock in found] == [1, 2]
 
 
+def test_a_lock_that_keeps_out_who_changes_rows_waits_for_them_and_for_no_reader() -> None:
+    locks = [held(number, kind) for number, kind in enumerate(LockType, 1)]
+    found = blocking_locks(locks, LockComponent(type=LockType.EXCL_WRITE, database="db", table="t"), lock_id=9)
+    assert {lock.type for lock in found} == {LockType.SHARED_WRITE, LockType.EXCLUSIVE, LockType.EXCL_WRITE}
+
+
 @pytest.mark.parametrize(
     ("lock", "expected"),
     [

@@ -1,10 +1,12 @@
 """Compaction requests: letters and names of their kinds and states."""
 
+from dataclasses import replace
+
 import pytest
 
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
 
 
 def test_letters_of_kinds_and_states() -> None:
@@ -43,3 +45,13 @@ def test_request() -> None:
     )
     assert request.full_name == "d.t.p=1"
     assert request.entity == ("d", "t", "p=1")
+
+
+def test_what_is_noted_of_a_commit_is_read_of_rebalances_alone() -> None:
+    note = CommitNote(next_txn_id=987_654_321, commit_ms=1_795_468_797_123)
+    assert len(note.text) <= 32  # COMPACTION_QUEUE.CQ_HADOOP_JOB_ID
+    request = CompactionRequest(id=1, database="d", table="t", type=CompactionType.REBALANCE, hadoop_job_id=note.text)
+    assert request.noted_commit == note
+    assert replace(request, type=CompactionType.MAJOR).noted_commit is None
+    for other in (None, "job_1_2", "acid:1:2:3"):
+        assert replace(request, hadoop_job_id=other).noted_commit is None
