@@ -7,10 +7,10 @@ loaded when somebody logs in.
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import struct
 import threading
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,8 +27,7 @@ _SPNEGO = "1.3.6.1.5.5.2"
 _LARGEST_MESSAGE = (1 << 24) - 1
 # while the tickets of a keytab are fetched anew, nobody may look into their cache
 _ONE_AT_A_TIME = threading.Lock()
-# how often the cache of a keytab was given up for another one
-_renewals: Counter[KerberosLogin] = Counter()
+_renewals = itertools.count(1)
 
 
 class GssapiClient:
@@ -133,7 +132,7 @@ def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
         except KerberosFailure as failure:
             if login.keytab is None or not failure.has_ended:
                 raise
-        _renewals[login] += 1
+        _tried(lambda: _renew(login), login, "")
         return begin()
 
 
@@ -169,9 +168,22 @@ def _credentials(login: KerberosLogin) -> Any:
         name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     if login.keytab is None:
         return gssapi.Credentials(usage="initiate", name=name)
-    cache = f"MEMORY:acidlib {_renewals[login]} {login.principal} {login.keytab}"
-    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache}
+    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": _cache(login)}
     return gssapi.Credentials(usage="initiate", name=name, store=store)
+
+
+def _cache(login: KerberosLogin) -> str:
+    return f"MEMORY:acidlib {login.principal} {login.keytab}"
+
+
+def _renew(login: KerberosLogin) -> None:
+    """Fetches tickets into a cache that has none yet, and puts them in place of those that have ended."""
+    gssapi = _module()
+    name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": f"{_cache(login)} {next(_renewals)}"}
+    gssapi.Credentials(usage="initiate", name=name, store=store).store(
+        store={"ccache": _cache(login)}, usage="initiate", overwrite=True
+    )
 
 
 def _look_into_keytab(login: KerberosLogin) -> None:
