@@ -7,10 +7,10 @@ loaded when somebody logs in.
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import struct
 import threading
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,11 +25,9 @@ T = TypeVar("T")
 _LAYERS = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protection.PRIVACY: 4}
 _SPNEGO = "1.3.6.1.5.5.2"
 _LARGEST_MESSAGE = (1 << 24) - 1
-_CACHE_VARIABLE = "KRB5CCNAME"
 # while the tickets of a keytab are fetched anew, nobody may look into their cache
 _ONE_AT_A_TIME = threading.Lock()
-# how often the cache of a keytab was given up for another one
-_renewals: Counter[KerberosLogin] = Counter()
+_renewals = itertools.count(1)
 
 
 class GssapiClient:
@@ -134,7 +132,7 @@ def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
         except KerberosFailure as failure:
             if login.keytab is None or not failure.has_ended:
                 raise
-        _renew(login)
+        _tried(lambda: _renew(login), login, "")
         return begin()
 
 
@@ -166,22 +164,9 @@ def keep_logged_in(login: KerberosLogin) -> None:
             _look_into_keytab(login)
         except KerberosFailure as failure:
             raise RefusedError(f"{failed} {failure}") from None
-        why = failure_of(error, login, service="", cached=_cached(login))
+        why = failure_of(error, login, service="")
         raise RetryError(f"{failed} {why}") from None
-    os.environ |= {_CACHE_VARIABLE: _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
-
-
-def _cache(login: KerberosLogin) -> str:
-    """The name of a cache of this process, another one after each renewal."""
-    return f"MEMORY:acidlib {_renewals[login]} {login.principal} {login.keytab}"
-
-
-def _renew(login: KerberosLogin) -> None:
-    """Have the next tickets fetched into a new cache, for all of this process that uses the old one."""
-    before = _cache(login)
-    _renewals[login] += 1
-    if os.environ.get(_CACHE_VARIABLE) == before:
-        os.environ[_CACHE_VARIABLE] = _cache(login)
+    os.environ |= {"KRB5CCNAME": _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
 
 
 def _module() -> Any:
@@ -208,6 +193,20 @@ def _credentials(login: KerberosLogin) -> Any:
         return gssapi.Credentials(usage="initiate", name=name)
     store = {"client_keytab": f"FILE:{login.keytab}", "ccache": _cache(login)}
     return gssapi.Credentials(usage="initiate", name=name, store=store)
+
+
+def _cache(login: KerberosLogin) -> str:
+    return f"MEMORY:acidlib {login.principal} {login.keytab}"
+
+
+def _renew(login: KerberosLogin) -> None:
+    """Fetches tickets into a cache that has none yet, and puts them in place of those that have ended."""
+    gssapi = _module()
+    name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": f"{_cache(login)} {next(_renewals)}"}
+    gssapi.Credentials(usage="initiate", name=name, store=store).store(
+        store={"ccache": _cache(login)}, usage="initiate", overwrite=True
+    )
 
 
 def _look_into_keytab(login: KerberosLogin) -> None:
