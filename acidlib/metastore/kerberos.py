@@ -7,6 +7,7 @@ loaded when somebody logs in.
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import struct
 import threading
@@ -26,6 +27,7 @@ _SPNEGO = "1.3.6.1.5.5.2"
 _LARGEST_MESSAGE = (1 << 24) - 1
 # while the tickets of a keytab are fetched anew, nobody may look into their cache
 _ONE_AT_A_TIME = threading.Lock()
+_renewals = itertools.count(1)
 
 
 class GssapiClient:
@@ -41,9 +43,12 @@ class GssapiClient:
         self._wanted = options.protection
         self._layer = Protection.AUTHENTICATION
         self._service = ""
-        with _ONE_AT_A_TIME:
+
+        def begin() -> bytes:
             self._context = self._try(lambda: self._new_context(options, host))
-            self._first = self._step(None)
+            return self._step(None)
+
+        self._first = _begun(begin, self._login)
 
     def process(self, challenge: bytes | None = None) -> bytes:
         """The answer to what the server said; without that, what begins the login. Raises KerberosFailure."""
@@ -112,8 +117,23 @@ def negotiated(login: KerberosLogin, host: str) -> str:
         context = gssapi.SecurityContext(name=name, creds=_credentials(login), usage="initiate", mech=mechanism)
         return bytes(context.step() or b"")
 
+    made = _begun(lambda: _tried(token, login, service), login)
+    return f"Negotiate {base64.b64encode(made).decode()}"
+
+
+def _begun(begin: Callable[[], bytes], login: KerberosLogin) -> bytes:
+    """What begins a login. With a keytab whose tickets have ended the KDC is asked for new ones, or says why not.
+
+    By itself Kerberos goes on with what it has when the KDC does not answer, and asks again half a minute later.
+    """
     with _ONE_AT_A_TIME:
-        return f"Negotiate {base64.b64encode(_tried(token, login, service)).decode()}"
+        try:
+            return begin()
+        except KerberosFailure as failure:
+            if login.keytab is None or not failure.has_ended:
+                raise
+        _tried(lambda: _renew(login), login, "")
+        return begin()
 
 
 def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
@@ -149,10 +169,6 @@ def keep_logged_in(login: KerberosLogin) -> None:
     os.environ |= {"KRB5CCNAME": _cache(login), "KRB5_CLIENT_KTNAME": f"FILE:{login.keytab}"}
 
 
-def _cache(login: KerberosLogin) -> str:
-    return f"MEMORY:acidlib {login.principal} {login.keytab}"
-
-
 def _module() -> Any:
     try:
         import gssapi
@@ -177,6 +193,20 @@ def _credentials(login: KerberosLogin) -> Any:
         return gssapi.Credentials(usage="initiate", name=name)
     store = {"client_keytab": f"FILE:{login.keytab}", "ccache": _cache(login)}
     return gssapi.Credentials(usage="initiate", name=name, store=store)
+
+
+def _cache(login: KerberosLogin) -> str:
+    return f"MEMORY:acidlib {login.principal} {login.keytab}"
+
+
+def _renew(login: KerberosLogin) -> None:
+    """Fetches tickets into a cache that has none yet, and puts them in place of those that have ended."""
+    gssapi = _module()
+    name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": f"{_cache(login)} {next(_renewals)}"}
+    gssapi.Credentials(usage="initiate", name=name, store=store).store(
+        store={"ccache": _cache(login)}, usage="initiate", overwrite=True
+    )
 
 
 def _look_into_keytab(login: KerberosLogin) -> None:

@@ -35,12 +35,13 @@ class GssError(Protocol):
 class KerberosFailure(Exception):  # noqa: N818 - whoever logs in makes an error for users of it
     """Kerberos said no; the text says what and, where that is known, what helps.
 
-    `passes`: nobody answered, so it may go well in a while.
+    `passes`: nobody answered, so it may go well in a while. `has_ended`: the tickets were good once.
     """
 
-    def __init__(self, text: str, *, passes: bool = False) -> None:
+    def __init__(self, text: str, *, passes: bool = False, has_ended: bool = False) -> None:
         super().__init__(text)
         self.passes = passes
+        self.has_ended = has_ended
 
 
 def failure_of(
@@ -72,7 +73,9 @@ def failure_of(
         reason = f"the keys of {name} in {login.keytab} are not those of the realm: have the keytab made anew"
     else:
         reason = known.get(number, "Kerberos failed")
-    return KerberosFailure(f"{reason}{_said(error)}", passes=number == _NO_KDC_ANSWERS)
+    return KerberosFailure(
+        f"{reason}{_said(error)}", passes=number == _NO_KDC_ANSWERS, has_ended=number == _TICKET_ENDED
+    )
 
 
 def is_without_ticket(error: GssError) -> bool:

@@ -382,5 +382,9 @@ def test_a_run_longer_than_its_tickets(
             assert service.compact(other).states == ["ready for cleaning"]
             for table in (made, other):
                 lake.check(table)
+            realm.stop()
+            time.sleep(COURSE_TICKET_SECONDS + 1)
+            told = f"Cannot reach the metastore {asked.uri}: because no KDC of the realm answers (Kerberos says: "
+            assert refusal(asked.uri, sasl(anna)).startswith(told)
         finally:
             asked.remove()

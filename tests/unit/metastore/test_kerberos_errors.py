@@ -63,7 +63,7 @@ class GssapiError(Exception):
 def test_what_helps(number: int, login: KerberosLogin, told: str) -> None:
     found = failure_of(GssapiError(FIRST + number), login, service="hive/h@R", cached=Tickets("bob@R", 1_000_000_000))
     assert str(found) == f"{told} (Kerberos says: The text)"
-    assert found.passes == (number == 156)
+    assert (found.passes, found.has_ended) == (number == 156, number == 32)
 
 
 def test_what_is_not_known_is_not_told() -> None:
