@@ -14,11 +14,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from servers.java import java_home
 
+QUICK = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
+
 
 def keystore(directory: Path) -> Path:
     """A Java keystore with a certificate of 127.0.0.1, and beside it `ca.pem` with the certificate alone."""
     store = directory / "keystore.jks"
-    keytool = [str(java_home() / "bin" / "keytool"), "-keystore", str(store), "-storepass", "changeit"]
+    keytool = [str(java_home() / "bin" / "keytool"), *QUICK, "-keystore", str(store), "-storepass", "changeit"]
     pair = ["-genkeypair", "-alias", "m", "-keyalg", "RSA", "-keysize", "2048", "-dname", "CN=test"]
     names = ["-ext", "san=ip:127.0.0.1", "-validity", "2", "-keypass", "changeit"]
     subprocess.run([*keytool, *pair, *names], check=True, capture_output=True)
