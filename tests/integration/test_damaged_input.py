@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from conformance.hive_tables import hive_table
 from judges import tables
-from long_runs import amount
 
 from integration.damage import Damage, Table, damages
 from integration.harness import Jobs
 
-EACH = amount(4, long=8)
+EACH = 8
 FILES = [
     ("hive3/a_crud", "delta_0000001_0000001_0000/bucket_00000"),
     ("hive3/a_crud", "delete_delta_0000003_0000003_0000/bucket_00000"),
