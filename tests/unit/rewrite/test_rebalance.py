@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from compaction import REBALANCE, Compacted, compact_directory
+from compaction import MAJOR, REBALANCE, Compacted, compact_directory
 from judges import merge
 from judges.merge import bucket_property
 from judges.tables import Built, Layout, Transaction, build, deletes, inserts, orc_bytes, write_base, write_dir
@@ -46,7 +46,10 @@ def read(built: Built) -> list[merge.Row]:
 
 
 @pytest.mark.parametrize("settings", [RewriteSettings(), RewriteSettings(stripe_bytes=600, copy_bytes=0)])
-def test_rows_of_all_buckets_are_counted_by_their_ids(tmp_path: Path, settings: RewriteSettings) -> None:
+@pytest.mark.parametrize("has_base", [False, True], ids=["deltas", "base"])
+def test_rows_of_all_buckets_are_counted_by_their_ids(
+    tmp_path: Path, has_base: bool, settings: RewriteSettings
+) -> None:
     """Interleaved write ids of several writers, deleted, updated and aborted rows, every kind of nested column."""
     chance = random.Random(7)
     transactions, next_row = [], 0
@@ -64,6 +67,8 @@ def test_rows_of_all_buckets_are_counted_by_their_ids(tmp_path: Path, settings: 
         )
         next_row += count
     built = build(tmp_path / "t", NESTED, transactions, writers=3, layouts=(Layout(), Layout(stripe_size=1, batch=7)))
+    if has_base:  # of many write ids in each stripe, which those of the other buckets lie between
+        compact_directory(built.location, MAJOR, built.write_ids, Generation.HIVE4, TXN - 1)
     done = rebalanced(built, 4, settings)
     assert done.directories == (f"base_0000009_v{TXN:07d}",)
     assert read(built) == expected(list(built.expected), 4)
