@@ -41,13 +41,13 @@ class FakeHttpMetastore(FakeMetastore):
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as stream, suppress(OSError, Hangup):
             while line := stream.readline():
-                connection.sendall(self._response(line, stream))
-                if self.ends_after_instead and not self.instead:
-                    self.ends_after_instead = False
+                response, ends = self._response(line, stream)
+                connection.sendall(response)
+                if ends:
                     return
-            return
 
-    def _response(self, line: bytes, stream: BinaryIO) -> bytes:
+    def _response(self, line: bytes, stream: BinaryIO) -> tuple[bytes, bool]:
+        """An answer, and whether the connection ends behind it."""
         lines = []
         while (one := stream.readline()).strip():
             lines.append(one)
@@ -55,13 +55,17 @@ class FakeHttpMetastore(FakeMetastore):
         self.posts.append(Post(line.decode().strip(), headers))
         asked = stream.read(int(headers["Content-Length"]))
         if self.instead:
-            return self.instead.pop(0)
+            given = self.instead.pop(0)
+            # decided before it is sent: whoever has got it may have begun with the next connection
+            ends = self.ends_after_instead and not self.instead
+            self.ends_after_instead &= not ends
+            return given, ends
         answer = TMemoryBuffer()
         protocol = TBinaryProtocol(answer)
         TProcessor(TYPES.Metastore, self).process(TBinaryProtocol(TMemoryBuffer(asked)), protocol)
         body = answer.getvalue()
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/x-thrift\r\nContent-Length: {len(body)}\r\n"
-        return f"{head}{self.more_headers}\r\n".encode() + body
+        return f"{head}{self.more_headers}\r\n".encode() + body, False
 
 
 def answer(status: str, body: str = "", *headers: str) -> bytes:

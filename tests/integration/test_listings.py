@@ -44,9 +44,9 @@ def before_submitting(monkeypatch: pytest.MonkeyPatch, action: Callable[[], obje
     """Let something happen once a place has been listed, before there is a request for it."""
     real = StandaloneBackend.submit
 
-    def later(self, place, kind):
+    def later(self, place, kind, **asked):
         action()
-        return real(self, place, kind)
+        return real(self, place, kind, **asked)
 
     monkeypatch.setattr(StandaloneBackend, "submit", later)
 

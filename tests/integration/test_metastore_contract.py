@@ -289,9 +289,10 @@ def test_2500_partitions_in_batches(metastore: Metastore, hms: Hms, database: st
 
 
 @HIVE3_AND_4
-def test_settings_of_the_server(hms: Hms) -> None:
-    assert hms.config_value("metastore.txn.timeout", "none") == "300s"
-    assert hms.config_value("hive.txn.timeout", "none") == "300s"
+def test_settings_of_the_server(hms: Hms, metastore: Metastore) -> None:
+    timeout = metastore.properties["hive.txn.timeout"]
+    assert hms.config_value("metastore.txn.timeout", "none") == timeout
+    assert hms.config_value("hive.txn.timeout", "none") == timeout
     assert hms.config_value("hive.no.such.key", "none") == "none"
     minimum = hms.config_value("metastore.txn.use.minhistorywriteid", "unknown")
     assert minimum == ("unknown" if hms.generation is Generation.HIVE3 else "false")
