@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import subprocess
 import tarfile
@@ -200,88 +199,6 @@ def _bring(directory: Path) -> None:
 def _is_kept(name: str) -> bool:
     _, _, inside = name.partition("/")
     return inside.startswith(tuple(f"{kept}/" for kept in _KEPT))
-
-
-def _write_settings(self, home: Path) -> None:
-    catalogs, plugins = self._directory / "catalog", self._directory / "plugin"
-    catalogs.mkdir()
-    plugins.mkdir()
-    (plugins / "hive").symlink_to(home / "plugin" / "hive")
-    _write(
-        self._directory / "config.properties",
-        "coordinator=true",
-        "node-scheduler.include-coordinator=true",
-        "node.environment=tests",
-        f"http-server.http.port={self.port}",
-        f"discovery.uri=http://127.0.0.1:{self.port}",
-        "query.max-memory=1GB",
-        "query.max-memory-per-node=800MB",
-        f"plugin.dir={plugins}",
-        "catalog.management=static",
-        f"catalog.config-dir={catalogs}",
-    )
-    _write(
-        catalogs / "hive.properties",
-        "connector.name=hive",
-        f"hive.metastore.uri={self._metastore.uri}",
-        "hive.metastore.thrift.client.read-timeout=60s",
-        "fs.hadoop.enabled=true",
-        "hive.timestamp-precision=NANOSECONDS",
-        *(f"{name}={value}" for name, value in self._catalog.items()),
-    )
-    _write(self._directory / "log.properties", "io.trino=INFO")
-
-
-def _unpacked() -> Path:
-    """The server, brought by Maven once per checkout. Raises ServerError."""
-    place = CACHE / f"trino-{VERSION}"
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "trino.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not place.is_dir():
-            partial = CACHE / "trino.partial"
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            _bring(partial)
-            archive = partial / f"trino-server-{VERSION}.tar.gz"
-            with tarfile.open(archive) as tar:
-                wanted = [entry for entry in tar.getmembers() if _is_kept(entry.name)]
-                tar.extractall(partial, members=wanted, filter="data")
-            (partial / f"trino-server-{VERSION}").rename(place)
-            shutil.rmtree(partial)
-    return place
-
-
-def _bring(directory: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise ServerError("Cannot bring Trino: because Maven is needed, and there is no mvn on the PATH")
-    goal = [f"org.apache.maven.plugins:{_PLUGIN}", f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={directory}"]
-    ran = subprocess.run(
-        [maven, "-q", "-B", *goal],
-        env={**os.environ, "JAVA_HOME": str(java_home())},
-        capture_output=True,
-        text=True,
-        cwd=directory,
-    )
-    if ran.returncode:
-        lines = [line for line in (ran.stdout + ran.stderr).splitlines() if "ERROR" in line]
-        reason = lines[0].partition("ERROR] ")[2] if lines else f"mvn ended with status {ran.returncode}"
-        raise ServerError(f"Cannot bring Trino: because {reason}")
-
-
-def _is_kept(name: str) -> bool:
-    _, _, inside = name.partition("/")
-    return inside.startswith(tuple(f"{kept}/" for kept in _KEPT))
-
-
-def _java_version(home: Path) -> int:
-    """The version that a JDK tells in its file ``release``; 0 when this is none."""
-    try:
-        found = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(found[1]) if found else 0
 
 
 def _write(path: Path, *lines: str) -> None:
