@@ -14,19 +14,21 @@ from typing import Any
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import RefusedError
 from acidlib.installed import conf_file
+from acidlib.metastore.client_settings import (
+    PROTECTION,
+    TOKEN_VARIABLE,
+    catalog_from_settings,
+    options_from_settings,
+    uris_from_settings,
+    zookeeper_tls,
+)
 from acidlib.metastore.discovery import ensemble_of
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     CATALOG,
-    PROTECTION,
-    TOKEN_VARIABLE,
     ConnectionOptions,
     KerberosLogin,
-    catalog_from_settings,
-    options_from_settings,
     parse_endpoints,
-    uris_from_settings,
-    zookeeper_tls,
 )
 from acidlib.queue.min_history import MinHistory
 from acidlib.queue.sql import SqlQueue

@@ -21,7 +21,8 @@ from acidlib.engine.placed import other_queue
 from acidlib.engine.runner import Application, Done, Task, attempt
 from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT
-from acidlib.metastore.options import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, KerberosLogin
+from acidlib.metastore.client_settings import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
+from acidlib.metastore.options import KerberosLogin
 from acidlib.planning.batches import SMALL_BYTES
 
 _CORES_UNKNOWN = 2

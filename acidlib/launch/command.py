@@ -23,7 +23,7 @@ from acidlib.launch.here import installation, queue_of_yarn, spark_options, star
 from acidlib.launch.logged import log_file, run_logged
 from acidlib.launch.spark_options import DEPLOY_MODE, SparkOptions, split_words
 from acidlib.launch.submission import submission
-from acidlib.metastore.options import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
+from acidlib.metastore.client_settings import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import one_line
 

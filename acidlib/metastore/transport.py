@@ -19,7 +19,12 @@ from puresasl.client import SASLClient
 from acidlib.errors import RefusedError
 from acidlib.metastore.kerberos import GssapiClient
 from acidlib.metastore.kerberos_errors import KerberosFailure
-from acidlib.metastore.options import ConnectionOptions, Endpoint, SaslOptions, TlsOptions
+from acidlib.metastore.options import (
+    ConnectionOptions,
+    Endpoint,
+    SaslOptions,
+    TlsOptions,
+)
 
 _CHUNK = 1 << 16
 _MAX_PACKET = 1 << 29

@@ -26,7 +26,13 @@ from servers.metastore import SERVICE, Metastore
 from acidlib.engine.runner import Done, LocalRunner, Task
 from acidlib.errors import RefusedError, RetryError
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import ConnectionOptions, HttpOptions, KerberosLogin, Protection, SaslOptions
+from acidlib.metastore.options import (
+    ConnectionOptions,
+    HttpOptions,
+    KerberosLogin,
+    Protection,
+    SaslOptions,
+)
 from acidlib.metastore.transport import Transport
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation

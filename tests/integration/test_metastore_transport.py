@@ -18,8 +18,9 @@ from servers.process import free_port
 
 from acidlib.engine.spark import hadoop_in_jvm
 from acidlib.errors import RefusedError, RetryError
+from acidlib.metastore.client_settings import options_from_settings
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import ConnectionOptions, TlsOptions, options_from_settings
+from acidlib.metastore.options import ConnectionOptions, TlsOptions
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from acidlib.storage.jvm.secrets import JavaSecrets

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError, UsageError
-from acidlib.metastore.options import CA_FILE, PASSWORD_FILE
+from acidlib.metastore.client_settings import CA_FILE, PASSWORD_FILE
 from acidlib.setting_keys import CONNECTION_NAMES, KEYS, find_key, is_hives
 from acidlib.settings import Layer, default_settings, load_settings, site_values
 

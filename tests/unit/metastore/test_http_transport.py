@@ -13,7 +13,12 @@ from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeEr
 from acidlib.metastore import http_transport
 from acidlib.metastore.failover import FailoverClient
 from acidlib.metastore.kerberos_errors import KerberosFailure
-from acidlib.metastore.options import ConnectionOptions, HttpOptions, KerberosLogin, parse_endpoints
+from acidlib.metastore.options import (
+    ConnectionOptions,
+    HttpOptions,
+    KerberosLogin,
+    parse_endpoints,
+)
 from acidlib.model.generation import Generation
 
 ASKING = answer("401 Unauthorized", "", "WWW-Authenticate: Negotiate")
