@@ -106,7 +106,7 @@ class Environment:
         """
         if self.is_placed and not self.is_queue_named:
             raise RefusedError(QUEUE_IN_A_FILE)
-        return SqlQueue(with_password(self.queue_url, self.site, self.secrets.password))
+        return SqlQueue(self._whole_queue_url())
 
     def connect(self) -> Hms:
         """A connection to the metastore; RetryError when none of its URIs answers."""
@@ -116,7 +116,11 @@ class Environment:
         """What readers registered in the database that was chosen for the queue; None where nobody chose one."""
         if not self.is_queue_named:
             return None
-        return MinHistory(with_password(self.queue_url, self.site, self.secrets.password))
+        return MinHistory(self._whole_queue_url())
+
+    def _whole_queue_url(self) -> str:
+        """With the password, wherever that is kept."""
+        return with_password(self.queue_url, self.site, self.secrets.password)
 
     def connect_with(self, options: ConnectionOptions) -> Hms:
         """A connection to the metastore with these options; see `connect`."""

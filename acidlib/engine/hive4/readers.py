@@ -50,6 +50,10 @@ class SeenFirst:
         """Asked for once."""
         return self._hms.open_txns()
 
+    def of_all(self) -> ValidTxnList:
+        """The snapshot that every open transaction has at least."""
+        return self.below(self.txns.min_open)
+
     def below(self, lowest: int) -> ValidTxnList:
         """The snapshot that every transaction from this one on has at least.
 
@@ -89,7 +93,7 @@ class Watermark:
     def snapshot(self, request: CompactionRequest) -> ValidTxnList:
         """The same for all."""
         del request
-        return self._first.below(self._first.txns.min_open)
+        return self._first.of_all()
 
 
 class Unseen:
@@ -116,7 +120,7 @@ class Unseen:
     def snapshot(self, request: CompactionRequest) -> ValidTxnList:
         """For a dry run, which plans what would go later."""
         del request
-        return self._first.below(self._first.txns.min_open)
+        return self._first.of_all()
 
 
 class Registered:
