@@ -118,7 +118,6 @@ def test_a_compaction(site: Site, mode: Sequence[str], has_ticket: bool, tmp_pat
     assert "base_0000004" in names(site.hdfs, table)
 
 
-@pytest.mark.xfail(strict=True, reason="after the final end of the first tokens tasks find none, see docs/stores.md")
 def test_tasks_bring_tokens_that_their_executor_does_not_have(site: Site, tmp_path: Path) -> None:
     """What YARN has given a container ends; YARN renews it as long as it may be."""
     delta = f"{site.table(tmp_path)}/delta_0000001_0000001_0000"

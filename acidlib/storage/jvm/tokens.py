@@ -7,6 +7,7 @@ Source: Hadoop `UserGroupInformation`, `FileSystem.addDelegationTokens`, `Creden
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,16 +19,17 @@ from acidlib.errors import RetryError
 from acidlib.storage.jvm.hadoop import said
 
 _KEPT_SECONDS = 30.0
-_GIVEN_SECONDS = 3600.0
-"""For about so long one that was given is handed on before it is tried again whether there is a ticket by now."""
 _SHARE_OF_LIFE = 0.5
 """After so much of the life of a token of ours a new one is obtained: a task that gets the old one has the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Own:
+    """Obtained here, and when a new one is due, and when it ends, in epoch seconds."""
+
     token: Any
-    until: float
+    due: float
+    ends: float
 
 
 class DelegationTokens:
@@ -69,9 +71,9 @@ class DelegationTokens:
         user = hadoop.security.UserGroupInformation.getCurrentUser()
         given, handed = user.getCredentials(), hadoop.security.Credentials()
         for authority in authorities:
-            files = hadoop.fs.FileSystem.get(hadoop.fs.Path(f"hdfs://{authority}/").toUri(), configuration)
-            service = files.getCanonicalServiceName()
-            token = self._token(jvm, files, service, user.getShortUserName(), given)
+            root = hadoop.fs.Path(f"hdfs://{authority}/").toUri()
+            service = hadoop.fs.FileSystem.get(root, configuration).getCanonicalServiceName()
+            token = self._token(_Login(jvm, configuration, user), root, service, given)
             # hdfs-native looks for the name by which it connects, where Hadoop has an address
             wanted = hadoop.io.Text(service if service.startswith("ha-hdfs:") else authority)
             renamed = token.copyToken()
@@ -83,21 +85,58 @@ class DelegationTokens:
         stream.flush()
         return bytes(data.toByteArray())
 
-    def _token(self, jvm: Any, files: Any, service: str, renewer: str, given: Any) -> Any:
+    def _token(self, login: _Login, root: Any, service: str, given: Any) -> Any:
         own = self._own.get(service)
-        if own is not None and self._clock() < own.until:
+        now = self._clock()
+        if own is not None and now < own.due:
             return own.token
-        name = jvm.org.apache.hadoop.io.Text(service)
-        fresh = jvm.org.apache.hadoop.security.Credentials()
         try:
-            files.addDelegationTokens(renewer, fresh)
-            token = fresh.getToken(name)
-            # when it ends is told only to whom renews it
-            life = token.renew(files.getConf()) / 1000 - self._clock()
+            token, ends = login.obtain(root, service)
         except Py4JError:
-            token = given.getToken(name)
+            if own is not None and now < own.ends:
+                return own.token
+            # whoever has given it may have given another one by now
+            token = given.getToken(login.jvm.org.apache.hadoop.io.Text(service))
             if token is None:
                 raise
-            life = _GIVEN_SECONDS
-        self._own[service] = _Own(token, self._clock() + life * _SHARE_OF_LIFE)
+            return token
+        self._own[service] = _Own(token, now + (ends - now) * _SHARE_OF_LIFE, ends)
         return token
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """Whom name nodes give tokens: whoever shows a ticket, not a token."""
+
+    jvm: Any
+    configuration: Any
+    user: Any
+
+    def obtain(self, root: Any, service: str) -> tuple[Any, float]:
+        """A token of a name node, and when it ends unless it is renewed, in epoch seconds; raises `Py4JError`."""
+        hadoop = self.jvm.org.apache.hadoop
+        fresh = hadoop.security.Credentials()
+        files = self._open(root)
+        try:
+            files.addDelegationTokens(self.user.getShortUserName(), fresh)
+            token = fresh.getToken(hadoop.io.Text(service))
+            # when it ends is told only to whom renews it; the token itself would do so as the user of this process
+            return token, files.getClient().getNamenode().renewDelegationToken(token) / 1000
+        finally:
+            files.close()
+
+    def _open(self, root: Any) -> Any:
+        """As the user of this process has logged in.
+
+        Spark gives that user tokens, and whoever has one connects with it. So with a ticket it is opened as a user
+        who has nothing else; with a keytab Spark sees to it that the tokens given are new ones.
+        """
+        hadoop = self.jvm.org.apache.hadoop
+        users, files = hadoop.security.UserGroupInformation, hadoop.fs.FileSystem
+        if self.user.getRealUser() is not None or not users.isLoginTicketBased():
+            return files.newInstance(root, self.configuration)
+        alone = hadoop.conf.Configuration(self.configuration)
+        cache = self.jvm.java.lang.System.getenv("KRB5CCNAME")
+        cache = cache or f"/tmp/krb5cc_{os.getuid()}"  # noqa: S108 - Kerberos has it there where nothing is said
+        alone.set("hadoop.security.kerberos.ticket.cache.path", cache)
+        return files.newInstance(root, alone, self.user.getUserName())
