@@ -14,7 +14,7 @@ Found = TypeVar("Found")
 
 THREADS = 16
 """Pieces that take a step in the driver at a time: it is the answers of stores and queues that are waited for."""
-MOST_JOBS = 256
+MOST_JOBS = 1024
 """Jobs at a time: the more there are, the fewer tasks are in each, and the sooner their answers are there."""
 _CANCEL_SECONDS = 0.2
 _WAITING_SECONDS = 1.0
@@ -62,10 +62,13 @@ class _AtOnce:
 
 
 class _InThreads:
-    """Does steps in some threads, and jobs in others."""
+    """Does steps in some threads, and jobs in others, of which there are as many as were needed at a time.
 
-    def __init__(self, steps: ThreadPoolExecutor, jobs: ThreadPoolExecutor) -> None:
-        self._steps, self._jobs = steps, jobs
+    Those `starter` starts, which has one thread: see `started_threads`.
+    """
+
+    def __init__(self, steps: ThreadPoolExecutor, jobs: ThreadPoolExecutor, starter: ThreadPoolExecutor) -> None:
+        self._steps, self._jobs, self._starter = steps, jobs, starter
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._futures: set[Future[Any]] = set()  # each leaves it in the thread that ends it
 
@@ -75,7 +78,12 @@ class _InThreads:
 
     def job(self, work: Callable[[], Found], then: Callable[[Found], None]) -> None:
         """See Threads."""
-        self._submit(self._jobs, work, then)
+
+        def started(future: Future[None]) -> None:
+            if not future.cancelled() and future.exception():
+                self._events.put(future.result)
+
+        self._starter.submit(self._submit, self._jobs, work, then).add_done_callback(started)
 
     def next_ended(self, while_waiting: Callable[[], None]) -> None:
         """See Threads."""
@@ -91,6 +99,7 @@ class _InThreads:
 
     def give_up(self, cancel: Callable[[], None]) -> None:
         """See Threads."""
+        self._starter.shutdown(wait=True, cancel_futures=True)
         for pool in (self._steps, self._jobs):
             pool.shutdown(wait=False, cancel_futures=True)
         while running := {one for one in tuple(self._futures) if not one.done()}:
@@ -121,6 +130,7 @@ def in_threads_of_the_driver() -> Iterator[Threads]:
     """Threads, as long as the flow runs."""
     with (
         started_threads(THREADS, "acidlib-place") as steps,
-        started_threads(MOST_JOBS, "acidlib-job") as jobs,
+        ThreadPoolExecutor(MOST_JOBS, "acidlib-job") as jobs,
+        started_threads(1, "acidlib-starter") as starter,
     ):
-        yield _InThreads(steps, jobs)
+        yield _InThreads(steps, jobs, starter)

@@ -219,3 +219,24 @@ def test_an_interrupt_gives_back_what_is_under_way(where: str) -> None:
     assert ended >= {line.split()[0] for line in log if where != "a step" or not line.startswith("p1")}
     assert "p0 closed" in log or "p0 given back" in log
     assert "p0 ended" not in log
+
+
+def test_a_machine_without_room_for_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a job that never began."""
+    start, log = threading.Thread.start, list[str]()
+
+    def no_thread_for_jobs(thread: threading.Thread) -> None:
+        if thread.name.startswith("acidlib-job"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread_for_jobs)
+    seconds = iter(range(SECONDS))
+    pieces = iter([Doubled(0, log=log)])
+
+    def waited() -> None:
+        next(seconds)
+
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        list(flow(ThreadRunner(), limit=2).run(pieces, while_waiting=waited))
+    assert log == ["p0 begun", "p0 closed"]
