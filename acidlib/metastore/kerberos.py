@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of, is_without_ticket, keytab_failure
+from acidlib.metastore.kerberos_errors import (
+    KerberosFailure,
+    failure_of,
+    is_without_ticket,
+    keytab_failure,
+    message_failure,
+)
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
 from acidlib.metastore.ticket_cache import Tickets, tickets_in
 
@@ -46,7 +52,7 @@ class GssapiClient:
 
         def begin() -> bytes:
             self._context = self._try(lambda: self._new_context(options, host))
-            return self._step(None)
+            return self._try(lambda: bytes(self._context.step() or b""))
 
         self._first = _begun(begin, self._login)
 
@@ -55,8 +61,8 @@ class GssapiClient:
         if challenge is None:
             return self._first
         if not self._context.complete:
-            return self._step(challenge)
-        offer = self._try(lambda: bytes(self._context.unwrap(challenge).message))
+            return _heard(lambda: bytes(self._context.step(challenge) or b""))
+        offer = _heard(lambda: bytes(self._context.unwrap(challenge).message))
         if len(offer) != 4:
             raise KerberosFailure("the server does not say how messages are to be protected")
         self._layer = _chosen(offer[0], self._wanted)
@@ -75,7 +81,7 @@ class GssapiClient:
         """A message as it was meant. Raises KerberosFailure for one that was changed on its way."""
         if self._layer is Protection.AUTHENTICATION:
             return data
-        found = self._try(lambda: self._context.unwrap(data))
+        found = _heard(lambda: self._context.unwrap(data))
         if self._layer is Protection.PRIVACY and not found.encrypted:
             raise KerberosFailure("the server sent a message that is not encrypted")
         return bytes(found.message)
@@ -95,9 +101,6 @@ class GssapiClient:
             | flags.integrity
             | flags.confidentiality,
         )
-
-    def _step(self, challenge: bytes | None) -> bytes:
-        return self._try(lambda: bytes(self._context.step(challenge) or b""))
 
     def _try(self, act: Callable[[], T]) -> T:
         return _tried(act, self._login, self._service)
@@ -144,6 +147,14 @@ def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
         if is_without_ticket(error):
             _look_into_keytab(login)
         raise failure_of(error, login, service=service, cached=_cached(login)) from None
+
+
+def _heard(act: Callable[[], T]) -> T:
+    """What `act` makes of a message of the server; KerberosFailure for one that Kerberos does not take."""
+    try:
+        return act()
+    except _module().exceptions.GSSError as error:
+        raise message_failure(error) from None
 
 
 def keep_logged_in(login: KerberosLogin) -> None:
