@@ -43,7 +43,7 @@ TOGETHER = {
     "later releases of Hive 4": ("hive4_releases",),
     "both metastores": (
         *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
-        *("metastore_contract", "metastore_behaviour", "metastore_calls", "kerberos"),
+        *("metastore_contract", "metastore_behaviour", "metastore_calls", "kerberos", "kerberos_faults"),
     ),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3"),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),

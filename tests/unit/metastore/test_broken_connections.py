@@ -125,7 +125,9 @@ def test_a_connection_that_breaks_at_a_call(over: Over, fault: Fault, secured: S
         breaks()
         with pytest.raises(UnknownOutcomeError) as caught:
             found.call("mark it", "mark_compacted", info)
-        assert line_of(caught.value).startswith("Cannot tell the outcome of an attempt to mark it: because th")
+        line = line_of(caught.value)
+        assert line.startswith("Cannot tell the outcome of an attempt to mark it: because th")
+        assert (f"there was no answer within {SHORT_SECONDS} s" in line) == (fault.what is What.SILENCE)
         assert not wire.is_due
         found.call("list the databases", "get_all_databases")
         assert server.calls == ["mark_compacted"] * asked + ["get_all_databases"]
@@ -168,6 +170,7 @@ def test_a_bit_that_changes_is_noticed_by_tls(over: Over, secured: Secured) -> N
         found = over.client(wire, secured, PATIENT)
         for way in Way:
             for after in (6, 30):
+                found.call("list the databases", "get_all_databases")  # in an open connection
                 wire.next(What.FLIP, way, after)
                 assert found.call("list the databases", "get_all_databases") == MANY
                 wire.next(What.FLIP, way, after)
@@ -176,3 +179,18 @@ def test_a_bit_that_changes_is_noticed_by_tls(over: Over, secured: Secured) -> N
                 line_of(caught.value)
                 assert not wire.is_due
         assert server.calls.count("mark_compacted") == 2
+
+
+@each_transport
+def test_a_large_question_whose_sending_fails(over: Over, secured: Secured) -> None:
+    """More than any buffer takes: here sending itself raises, when the server may have had enough of it."""
+    large = TYPES.CompactionInfoStruct(id=1, errorMessage="x" * (16 << 20))
+    with over.served(secured) as (server, wire):
+        found = over.client(wire, secured, PATIENT)
+        wire.next(What.END, Way.UP, 1 << 20)
+        with pytest.raises(UnknownOutcomeError) as caught:
+            found.call("mark it", "mark_compacted", large)
+        assert line_of(caught.value).startswith("Cannot tell the outcome of an attempt to mark it: because th")
+        assert not wire.is_due
+        found.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1))
+        assert server.calls == ["mark_compacted"]
