@@ -14,6 +14,7 @@ from acidlib.metastore.ticket_cache import Tickets
 
 _FIRST = -1765328384 & 0xFFFFFFFF
 _NO_KEYS_OF_NAME = 39756033 - _FIRST
+_LOCKED = (1, 18)
 _NO_CLIENT, _NO_SERVICE, _KEY_EXPIRED, _WRONG_KEY = 6, 7, 23, (24, 31)
 _TICKET_ENDED, _TICKET_NOT_YET, _SKEW = 32, 33, (37, 148)
 _BROKEN_CONFIGURATION, _NO_KDC_KNOWN, _NO_KDC_ANSWERS, _NO_DEFAULT_REALM = 136, 154, 156, 224
@@ -68,6 +69,8 @@ def failure_of(
         reason = f"a ticket that was fetched now has ended already: {_CLOCKS}"
     elif number == _TICKET_ENDED:
         reason = f"the ticket of {name} {_ended(cached)}; {_KINIT}"
+    elif number in _LOCKED:
+        reason = f"{name} is locked in the realm, or has expired there"
     elif number in _NO_TICKET:
         reason = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
     elif number in _WRONG_KEY and login.keytab is not None:

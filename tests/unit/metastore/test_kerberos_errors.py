@@ -35,6 +35,8 @@ class GssapiError(Exception):
 @pytest.mark.parametrize(
     ("number", "login", "told"),
     [
+        (1, KEYTAB, "anna@R is locked in the realm, or has expired there"),
+        (18, TICKET, "bob@R is locked in the realm, or has expired there"),
         (6, KEYTAB, "the realm knows no principal anna@R"),
         (
             7,
