@@ -36,11 +36,15 @@ class What(enum.Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """So many bytes still go this way before it happens; at 0 of the server's, it has done what it was asked."""
+    """So many bytes still go this way before it happens; at 0 of the server's, it has done what it was asked.
+
+    `question` is the number of the one, over all connections from now on, before which it does not happen.
+    """
 
     what: What
     way: Way
     after: int = 0
+    question: int = 1
 
 
 class Wire:
@@ -53,6 +57,7 @@ class Wire:
         self._port = port
         self._fault: Fault | None = None
         self._left = 0
+        self._questions = 1
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -61,10 +66,10 @@ class Wire:
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
-    def next(self, what: What, way: Way, after: int = 0) -> None:
+    def next(self, what: What, way: Way, after: int = 0, *, question: int = 1) -> None:
         """Lets something happen once, from now on; in place of what has not happened yet."""
         with self._lock:
-            self._fault, self._left = Fault(what, way, after), after
+            self._fault, self._left, self._questions = Fault(what, way, after, question), after, 0
 
     @property
     def is_due(self) -> bool:
@@ -106,7 +111,7 @@ class Wire:
             ways = {client: (Way.UP, server), server: (Way.DOWN, client)}
             for end in ways:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            silent = False
+            silent, asked = False, False
             while not self._closing.is_set():
                 for end in select.select(list(ways), [], [], 0.1)[0]:
                     way, other = ways[end]
@@ -115,7 +120,8 @@ class Wire:
                         return
                     if silent:
                         continue
-                    data, what = self._changed(way, data)
+                    data, what = self._changed(way, data, asks=way is Way.UP and not asked)
+                    asked = way is Way.UP
                     other.sendall(data)
                     silent = what is What.SILENCE
                     if what is What.RESET:
@@ -123,12 +129,13 @@ class Wire:
                     if what in (What.END, What.RESET):
                         return
 
-    def _changed(self, way: Way, data: bytes) -> tuple[bytes, What | None]:
+    def _changed(self, way: Way, data: bytes, *, asks: bool) -> tuple[bytes, What | None]:
         """What is passed on of some bytes, and what happens then."""
         with self._lock:
             self.passed[way] += len(data)
+            self._questions += asks
             fault = self._fault
-            if fault is None or fault.way is not way:
+            if fault is None or fault.way is not way or self._questions < fault.question:
                 return data, None
             if self._left >= len(data):
                 self._left -= len(data)

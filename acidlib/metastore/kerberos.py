@@ -114,13 +114,17 @@ def negotiated(login: KerberosLogin, host: str) -> str:
     gssapi = _module()
     service = f"HTTP/{host}"
 
-    def token() -> bytes:
+    def token(mechanism: Any) -> bytes:
         name = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
-        mechanism = gssapi.OID.from_int_seq(_SPNEGO)
-        context = gssapi.SecurityContext(name=name, creds=_credentials(login), usage="initiate", mech=mechanism)
+        creds = _credentials(login, mechanism)
+        context = gssapi.SecurityContext(name=name, creds=creds, usage="initiate", mech=mechanism)
         return bytes(context.step() or b"")
 
-    made = _begun(lambda: _tried(token, login, service), login)
+    def negotiating() -> bytes:
+        token(gssapi.MechType.kerberos)  # what goes wrong, the other mechanism does not tell
+        return token(gssapi.OID.from_int_seq(_SPNEGO))
+
+    made = _begun(lambda: _tried(negotiating, login, service), login)
     return f"Negotiate {base64.b64encode(made).decode()}"
 
 
@@ -191,19 +195,23 @@ def _module() -> Any:
     return gssapi
 
 
-def _credentials(login: KerberosLogin) -> Any:
-    """Those of the keytab, in a cache of this process, or those that Kerberos has by itself.
+def _credentials(login: KerberosLogin, mechanism: Any = None) -> Any:
+    """Those of the keytab, in a cache of this process, or those that Kerberos has by itself; for Kerberos' mechanism.
 
     With a keytab each call fetches new tickets when half of the life of the old ones is over.
     """
+    return _acquired(login, _cache(login), mechanism)
+
+
+def _acquired(login: KerberosLogin, cache: str, mechanism: Any = None) -> Any:
     gssapi = _module()
-    name = None
+    given: dict[str, Any] = {}
     if login.principal is not None:
-        name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
-    if login.keytab is None:
-        return gssapi.Credentials(usage="initiate", name=name)
-    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": _cache(login)}
-    return gssapi.Credentials(usage="initiate", name=name, store=store)
+        given["name"] = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    if login.keytab is not None:
+        given["store"] = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache}
+    # for one mechanism alone: of several one that fails is left out, and nobody hears why
+    return gssapi.Credentials(usage="initiate", mechs=[mechanism or gssapi.MechType.kerberos], **given)
 
 
 def _cache(login: KerberosLogin) -> str:
@@ -212,12 +220,8 @@ def _cache(login: KerberosLogin) -> str:
 
 def _renew(login: KerberosLogin) -> None:
     """Fetches tickets into a cache that has none yet, and puts them in place of those that have ended."""
-    gssapi = _module()
-    name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
-    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": f"{_cache(login)} {next(_renewals)}"}
-    gssapi.Credentials(usage="initiate", name=name, store=store).store(
-        store={"ccache": _cache(login)}, usage="initiate", overwrite=True
-    )
+    fresh = _acquired(login, f"{_cache(login)} {next(_renewals)}")
+    fresh.store(store={"ccache": _cache(login)}, usage="initiate", overwrite=True)
 
 
 def _look_into_keytab(login: KerberosLogin) -> None:

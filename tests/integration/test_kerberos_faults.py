@@ -6,12 +6,17 @@ transports are in `tests/unit/metastore/test_broken_connections.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from faulty_wire import Fault, Way, What, Wire
+from long_runs import in_a_long_run
+from servers.kdc import Kdc
 from servers.metastore import Metastore
+from servers.settings import write_site
 
 from acidlib.errors import RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.hms import Hms, connect
@@ -19,6 +24,9 @@ from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protecti
 from acidlib.metastore.transport import Transport
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
+from integration.harness import AROUND
+from integration.hive4_jobs import Service, check_told, settle
+from integration.hive4_model import Lake
 from integration.kerberos_logins import sasl
 
 pytest.importorskip("gssapi", reason="tests/servers/gssapi.sh could not install it", exc_type=ImportError)
@@ -165,3 +173,62 @@ def test_a_bit_that_changes_in_the_login(wire: Wire, anna: KerberosLogin) -> Non
                 refused += isinstance(error, RefusedError)
             assert not wire.is_due
     assert refused > 20
+
+
+def test_a_kdc_whose_connection_breaks(
+    wire: Wire, realm: Kdc, anna: KerberosLogin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is wrong with the keytab: it is asked again in a while."""
+    monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
+    with Wire(realm.port) as to_kdc:
+        text = realm.krb5_conf.read_text()
+        (tmp_path / "krb5.conf").write_text(text.replace(f"127.0.0.1:{realm.port}", f"127.0.0.1:{to_kdc.port}"))
+        for fault in (*FAULTS.values(), Fault(What.END, Way.UP, 500), Fault(What.END, Way.DOWN, 500)):
+            if fault.what is What.SILENCE:
+                continue  # how long is waited then is Kerberos' own
+            for attempts in (1, 2):
+                # another name of the same file, for which no tickets were fetched yet
+                keytab = tmp_path / f"keytab {to_kdc.connections} {attempts}"
+                keytab.symlink_to(anna.keytab or "")
+                to_kdc.next(fault.what, fault.way, fault.after)
+                options = replace(PATIENT, attempts=attempts)
+                fresh = replace(anna, keytab=str(keytab))
+                if attempts == 2:
+                    reach(wire, fresh, Protection.INTEGRITY, options).close()
+                    continue
+                with pytest.raises(RetryError) as caught:
+                    reach(wire, fresh, Protection.INTEGRITY, options)
+                told = f"Cannot reach the metastore {wire.uri}: because no KDC of the realm answers (Kerberos says: "
+                assert line_of(caught.value).startswith(told)
+                assert not to_kdc.is_due
+
+
+@in_a_long_run
+@pytest.mark.parametrize("way", Way)
+def test_a_run_whose_connection_breaks_at_a_question(
+    lake: Lake, service: Service, wire: Wire, realm: Kdc, anna: KerberosLogin, tmp_path: Path, way: Way
+) -> None:
+    """At each in turn, encrypted: what the run says is what is in the queue, and a later one sets all right."""
+    asked = {
+        "hive.metastore.sasl.enabled": "true",
+        "hive.metastore.kerberos.principal": f"hive/_HOST@{realm.realm}",
+        "hadoop.rpc.protection": "privacy",
+    }
+    write_site(tmp_path / "hive-site.xml", asked)
+    outcomes: set[str] = set()
+    for question in itertools.count(1, 2):
+        made = lake.table(f"question_{question}")
+        lake.request(made)
+        wire.next(What.END, way, question=question)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HIVE_CONF_DIR", str(tmp_path))
+            patch.setattr(AROUND, "login", anna)
+            ran = service("major_compact", uri=wire.uri)
+        check_told(ran, lake.states(made))
+        with pytest.MonkeyPatch.context() as patch:
+            settle(lake, service, made, patch)
+        outcomes |= set(ran.states) if ran.begun else {"not begun"}
+        if wire.is_due:
+            break
+    assert question > 20
+    assert outcomes >= {"ready for cleaning", "failed"} if way is Way.DOWN else {"ready for cleaning"}
