@@ -22,7 +22,7 @@ from store_tables import StoreTables
 
 from acidlib.engine.spark import SparkRunner
 from acidlib.metastore.hms import connect
-from acidlib.metastore.options import ConnectionOptions, KerberosLogin
+from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from integration.harness import AROUND, Jobs, use_runner
@@ -35,6 +35,8 @@ from integration.metastore_writes import Writes
 Server = TypeVar("Server")
 KERBEROS = amount([Generation.HIVE4], long=list(Generation))
 """Of which generations there are metastores that ask for Kerberos."""
+OFFERED = ",".join(one.value for one in Protection)
+"""That messages may be plain, signed and encrypted there."""
 HIVE_POOL = "hive.compactor.worker.hive.threads"
 """The pool of Hive's own compactor, the default one is ours; Hive 4.0.1 calls a pool like the setting of its size."""
 HIVESERVER = {
@@ -106,7 +108,7 @@ def with_kerberos(
     found = {}
     for generation in KERBEROS:
         beside = request.getfixturevalue(f"shared_hive{generation.value}")
-        protection = {"hadoop.rpc.protection": "authentication,integrity,privacy"}
+        protection = {"hadoop.rpc.protection": OFFERED}
         found[generation] = servers.metastore(generation, beside=beside, realm=shared_realm, properties=protection)
     yield found
     for metastore in found.values():

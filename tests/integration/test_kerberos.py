@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from long_runs import LONG
+from long_runs import LONG, in_a_long_run
 from servers.fleet import Servers
 from servers.kdc import Kdc
 from servers.metastore import SERVICE, Metastore
 
 from acidlib.engine.runner import Done, LocalRunner, Task
 from acidlib.errors import RefusedError
+from acidlib.metastore.client_settings import options_from_settings
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     ConnectionOptions,
@@ -40,6 +41,7 @@ from integration.harness import AROUND, ROOT, Jobs
 from integration.hive4_jobs import Service, only_line
 from integration.hive4_model import Lake
 from integration.kerberos_logins import kinit, reach, refusal, sasl
+from integration.keystore import keystore
 
 gssapi = pytest.importorskip("gssapi", reason="tests/servers/gssapi.sh could not install it", exc_type=ImportError)
 pytestmark = pytest.mark.live
@@ -169,6 +171,27 @@ def test_a_protection_that_is_not_offered(servers: Servers, realm: Kdc, anna: Ke
         assert refusal(made.uri, sasl(anna, Protection.AUTHENTICATION)).endswith(
             "because the server offers privacy, and hadoop.rpc.protection is authentication here"
         )
+
+
+@in_a_long_run
+def test_a_login_over_tls(servers: Servers, realm: Kdc, anna: KerberosLogin, tmp_path: Path) -> None:
+    """As the settings of both sides have it, where all is to be encrypted: TLS does that, and nobody does it twice."""
+    store = keystore(tmp_path)
+    tls = {"hive.metastore.use.SSL": "true", "hadoop.rpc.protection": "privacy"}
+    given = {"hive.metastore.keystore.path": str(store), "hive.metastore.keystore.password": "changeit"}
+    with servers.metastore(Generation.HIVE4, realm=realm, properties=tls | given) as made:
+        uri = f"thrift://127.0.0.1:{made.port}"  # whose the certificate is
+        settings = tls | {
+            "hive.metastore.sasl.enabled": "true",
+            "hive.metastore.kerberos.principal": f"{SERVICE}@{realm.realm}",
+            "acidlib.metastore.ca.file": str(store.with_name("ca.pem")),
+        }
+        options = options_from_settings(settings, login=anna)
+        with connect([uri], options, user="tester", host="here") as hms:
+            hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "over TLS"), TxnType.DEFAULT)
+            assert _protection_of(hms) is Protection.AUTHENTICATION
+        with pytest.raises(RefusedError, match=r"because the server does not speak SASL$"):
+            connect([uri], replace(options, tls=None, attempts=1), user="tester", host="here")
 
 
 def test_a_job_logs_in_as_spark_was_told(

@@ -231,4 +231,5 @@ def test_a_run_whose_connection_breaks_at_a_question(
         if wire.is_due:
             break
     assert question > 20
-    assert outcomes >= {"ready for cleaning", "failed"} if way is Way.DOWN else {"ready for cleaning"}
+    print(way, question, outcomes)
+    assert outcomes >= {"ready for cleaning", "not begun"}

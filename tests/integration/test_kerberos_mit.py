@@ -19,6 +19,7 @@ from servers.mit_kdc import MitKdc
 from acidlib.metastore.options import KerberosLogin, Protection
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
+from integration.conftest import OFFERED
 from integration.kerberos_logins import kinit, reach, refusal, sasl
 
 pytest.importorskip("gssapi", reason="tests/servers/gssapi.sh could not install it", exc_type=ImportError)
@@ -41,7 +42,7 @@ def mit(servers: Servers) -> Iterator[MitKdc]:
 
 @pytest.fixture(scope="module")
 def asking(servers: Servers, mit: MitKdc, shared_hive4: Metastore) -> Iterator[Metastore]:
-    offered = {"hadoop.rpc.protection": "authentication,integrity,privacy"}
+    offered = {"hadoop.rpc.protection": OFFERED}
     with servers.metastore(Generation.HIVE4, beside=shared_hive4, realm=mit, properties=offered) as made:
         yield made
 
