@@ -231,5 +231,5 @@ def test_a_run_whose_connection_breaks_at_a_question(
         if wire.is_due:
             break
     assert question > 20
-    print(way, question, outcomes)
-    assert outcomes >= {"ready for cleaning", "not begun"}
+    assert "ready for cleaning" in outcomes
+    assert len(outcomes) > 1
