@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
@@ -31,12 +32,12 @@ class FakeHttpMetastore(FakeMetastore):
     `more_headers` goes into each answer of the metastore, `posts` are all requests so far.
     """
 
-    def __init__(self, generation: Generation = Generation.HIVE4) -> None:
+    def __init__(self, generation: Generation = Generation.HIVE4, *, tls: ssl.SSLContext | None = None) -> None:
         self.instead: list[bytes] = []
         self.ends_after_instead = False
         self.more_headers = ""
         self.posts: list[Post] = []
-        super().__init__(generation)
+        super().__init__(generation, tls=tls)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as stream, suppress(OSError, Hangup):
@@ -51,9 +52,13 @@ class FakeHttpMetastore(FakeMetastore):
         lines = []
         while (one := stream.readline()).strip():
             lines.append(one)
+        if not one:
+            raise Hangup
         headers = BytesParser().parsebytes(b"".join(lines))
         self.posts.append(Post(line.decode().strip(), headers))
         asked = stream.read(int(headers["Content-Length"]))
+        if len(asked) < int(headers["Content-Length"]):
+            raise Hangup
         if self.instead:
             given = self.instead.pop(0)
             # decided before it is sent: whoever has got it may have begun with the next connection

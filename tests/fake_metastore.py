@@ -6,6 +6,8 @@ It speaks through thriftpy2's own server side and transports, so that ours are c
 from __future__ import annotations
 
 import socket
+import ssl
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,15 +31,25 @@ class Hangup(Exception):  # noqa: N818 - what a handler raises to end the connec
     """Ends the connection without an answer."""
 
 
+_BAD, _COMPLETE = 3, 5  # of the SASL login
+
+
 class FakeMetastore:
     """`answers` maps the name of a call to a function of its arguments; a call without one is unknown.
 
     A list of functions is used up one by one, the last of them for ever. `calls` are the names of all calls so far
-    but those of the handshake.
+    but those of the handshake. With `password` it asks for a login with it, by SASL's PLAIN; with `tls` it has a
+    certificate.
     """
 
     def __init__(
-        self, generation: Generation = Generation.HIVE4, *, framed: bool = False, version: str = "4.0.1"
+        self,
+        generation: Generation = Generation.HIVE4,
+        *,
+        framed: bool = False,
+        version: str = "4.0.1",
+        password: str | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.answers: dict[str, Answer | list[Answer]] = {
             "set_ugi": lambda user, groups: [user, *groups],
@@ -48,15 +60,21 @@ class FakeMetastore:
             self.answers["get_database_req"] = lambda request: TYPES.Database(name=request.name, parameters={})
         self.calls: list[str] = []
         self.connections = 0
-        self._framed = framed
+        self._framed = framed or password is not None
+        self._password = password
+        self._tls = tls
         self._server = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
     @property
+    def port(self) -> int:
+        return int(self._server.getsockname()[1])
+
+    @property
     def uri(self) -> str:
-        return f"thrift://127.0.0.1:{self._server.getsockname()[1]}"
+        return f"thrift://127.0.0.1:{self.port}"
 
     def hang_up(self) -> None:
         """Ends all connections, as a restart does."""
@@ -84,11 +102,25 @@ class FakeMetastore:
                 return
             self.connections += 1
             self._open.append(connection)
-            thread = threading.Thread(target=self._serve, args=(connection,))
+            thread = threading.Thread(target=self._meet, args=(connection,))
             self._threads.append(thread)
             thread.start()
 
+    def _meet(self, connection: socket.socket) -> None:
+        if self._tls is not None:
+            plain = connection
+            try:
+                connection = self._tls.wrap_socket(plain, server_side=True)
+            except OSError:
+                plain.close()
+                return
+            self._open.append(connection)
+        self._serve(connection)
+
     def _serve(self, connection: socket.socket) -> None:
+        if self._password is not None and not self._logged_in(connection, self._password):
+            connection.close()
+            return
         link = TSocket(sock=connection)
         transport = (TFramedTransport if self._framed else TBufferedTransport)(link)
         protocol = TBinaryProtocol(transport)
@@ -97,6 +129,17 @@ class FakeMetastore:
             while True:
                 processor.process(protocol, protocol)
         link.close()
+
+    def _logged_in(self, connection: socket.socket, password: str) -> bool:
+        with connection.makefile("rb", 0) as stream, suppress(OSError):
+            said = []
+            for _ in range(2):
+                head = stream.read(5) or b""
+                said.append(stream.read(struct.unpack(">BI", head)[1]) if len(head) == 5 else b"")
+            good = said[0] == b"PLAIN" and (said[1] or b"").endswith(b"\0" + password.encode())
+            connection.sendall(struct.pack(">BI", _COMPLETE if good else _BAD, 0))
+            return good
+        return False
 
     def __getattr__(self, name: str) -> Answer:
         if name not in TYPES.Metastore.thrift_services:

@@ -256,7 +256,7 @@ def _kerberos(values: Mapping[str, str], login: KerberosLogin) -> SaslOptions:
         host=None if host.upper() == "_HOST" else host,
         realm=realm or None,
         login=_checked(login),
-        protection=_protection(values.get(PROTECTION, "")),
+        protection=_protection(values),
     )
 
 
@@ -269,13 +269,18 @@ def _checked(login: KerberosLogin) -> KerberosLogin:
     return login
 
 
-def _protection(text: str) -> tuple[Protection, ...]:
-    """What Hadoop's setting names, in its order."""
+def _protection(values: Mapping[str, str]) -> tuple[Protection, ...]:
+    """What Hadoop's setting names, in its order; over TLS, which encrypts by itself, what costs least.
+
+    Source: Hive `MetaStoreUtils.getMetaStoreSaslProperties`, by which metastores with TLS offer nothing else.
+    """
+    text = values.get(PROTECTION, "")
     try:
-        return tuple(Protection(word) for part in text.split(",") if (word := part.strip().lower()))
+        named = tuple(Protection(word) for part in text.split(",") if (word := part.strip().lower()))
     except ValueError:
         names = ", ".join(one.value for one in Protection)
         raise RefusedError(f"Cannot use the setting {PROTECTION}: because {text!r} is none of {names}") from None
+    return () if _flag(values, "metastore.use.SSL") else named
 
 
 def _value(values: Mapping[str, str], *names: str) -> str | None:

@@ -7,20 +7,20 @@ for servers before a metastore that ask for Kerberos, RFC 4559.
 from __future__ import annotations
 
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
+from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from http.cookies import CookieError, SimpleCookie
 
 from acidlib.errors import RefusedError
 from acidlib.metastore.kerberos import negotiated
 from acidlib.metastore.kerberos_errors import KerberosFailure
 from acidlib.metastore.options import ConnectionOptions, Endpoint, HttpOptions
-from acidlib.metastore.transport import ConnectionLost, UnreadableAnswer, is_quiet, open_socket, reason_of
+from acidlib.metastore.transport import ConnectionLost, UnreadableAnswer, is_quiet, one_line, open_socket, reason_of
 
 _THRIFT = "application/x-thrift"
 _USER_HEADER = "x-actor-username"
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _NO_POST = 200, 401, 403, 404, 405
 _REDIRECTS = range(300, 400)
-_LONGEST_TOLD = 200
+_LONGEST_READ = 800
 
 
 class TurnedAway(ConnectionLost):
@@ -48,6 +48,7 @@ class HttpTransport:
         self._timeout_seconds = options.connect_timeout_seconds
         self._out = bytearray()
         self._in = memoryview(b"")
+        self._ends_by_itself = True  # the answer says how long it is
         self._login = http.login
         self._logs_in = False  # the server has asked for it
         self._http = HTTPConnection(endpoint.host, endpoint.port)
@@ -81,6 +82,8 @@ class HttpTransport:
             self.sent = False
             self._logs_in = True
             response, body = self._posted(data)
+        # else it ends with the connection, which may have broken, also in the middle of a header
+        self._ends_by_itself = response.chunked or response.length is not None
         self._require_thrift(response, body)
         self._in = memoryview(body)
 
@@ -88,7 +91,7 @@ class HttpTransport:
         """At least one and at most `size` bytes of the answer."""
         data, self._in = self._in[:size], self._in[size:]
         if not data:
-            raise UnreadableAnswer("the answer ends before it is whole")
+            raise self._half_an_answer()
         return bytes(data)
 
     def close(self) -> None:
@@ -127,6 +130,10 @@ class HttpTransport:
             raise ConnectionLost("the server closed the connection") from None
         except IncompleteRead:
             raise ConnectionLost("the connection broke in the middle of an answer") from None
+        except BadStatusLine as error:
+            if not str(error.args[0]).endswith("\n"):  # half a line
+                raise ConnectionLost("the connection broke in the middle of an answer") from None
+            raise UnreadableAnswer("the server does not speak HTTP") from None
         except HTTPException:
             raise UnreadableAnswer("the server does not speak HTTP") from None
         except OSError as error:
@@ -151,11 +158,11 @@ class HttpTransport:
     def _require_thrift(self, response: HTTPResponse, body: bytes) -> None:
         # of an answer that does not tell it, text/plain: so are those by which Hive turns away
         kind = response.headers.get_content_type()
-        told = f"{response.status} {_one_line(response.reason)}".rstrip()
+        told = f"{response.status} {one_line(response.reason)}".rstrip()
         said = _said(kind, body)
         if response.status in _REDIRECTS:
             # without what may be a secret of the one who is sent there
-            where = _one_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
+            where = one_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
             raise self._turned_away(f"it redirects to {where}, which is not followed: name that server itself")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             raise self._turned_away(f"it does not let us in: {told}{said}")
@@ -164,8 +171,14 @@ class HttpTransport:
             raise self._turned_away(f"there is no metastore at this path: {told} ({path})")
         if response.status != _OK:
             raise ConnectionLost(f"the server answered {told}{said}")
+        if not (body or self._ends_by_itself):
+            raise self._half_an_answer()
         if "Content-Type" in response.headers and (kind.startswith("text/") or kind == "application/json"):
             raise UnreadableAnswer(f"it answers with {kind}, not with {_THRIFT}")
+
+    def _half_an_answer(self) -> ConnectionLost:
+        kind = UnreadableAnswer if self._ends_by_itself else ConnectionLost
+        return kind("the answer ends before it is whole")
 
     def _turned_away(self, reason: str) -> TurnedAway:
         self.sent = False
@@ -197,10 +210,5 @@ def _headers(http: HttpOptions, user: str) -> dict[str, str]:
 
 def _said(kind: str, body: bytes) -> str:
     """What the server says in plain text, with a colon in front; pages are for browsers."""
-    text = _one_line(body[: 4 * _LONGEST_TOLD].decode("utf-8", "replace")) if kind == "text/plain" else ""
+    text = one_line(body[:_LONGEST_READ].decode("utf-8", "replace")) if kind == "text/plain" else ""
     return f": {text}" if text else ""
-
-
-def _one_line(text: str) -> str:
-    line = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
-    return line if len(line) <= _LONGEST_TOLD else line[: _LONGEST_TOLD - 3] + "..."

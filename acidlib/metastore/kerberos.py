@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.metastore.kerberos_errors import KerberosFailure, failure_of, is_without_ticket, keytab_failure
+from acidlib.metastore.kerberos_errors import (
+    KerberosFailure,
+    failure_of,
+    is_without_ticket,
+    keytab_failure,
+    message_failure,
+)
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
 from acidlib.metastore.ticket_cache import Tickets, tickets_in
 
@@ -46,7 +52,7 @@ class GssapiClient:
 
         def begin() -> bytes:
             self._context = self._try(lambda: self._new_context(options, host))
-            return self._step(None)
+            return self._try(lambda: bytes(self._context.step() or b""))
 
         self._first = _begun(begin, self._login)
 
@@ -55,8 +61,8 @@ class GssapiClient:
         if challenge is None:
             return self._first
         if not self._context.complete:
-            return self._step(challenge)
-        offer = self._try(lambda: bytes(self._context.unwrap(challenge).message))
+            return _heard(lambda: bytes(self._context.step(challenge) or b""))
+        offer = _heard(lambda: bytes(self._context.unwrap(challenge).message))
         if len(offer) != 4:
             raise KerberosFailure("the server does not say how messages are to be protected")
         self._layer = _chosen(offer[0], self._wanted)
@@ -75,7 +81,7 @@ class GssapiClient:
         """A message as it was meant. Raises KerberosFailure for one that was changed on its way."""
         if self._layer is Protection.AUTHENTICATION:
             return data
-        found = self._try(lambda: self._context.unwrap(data))
+        found = _heard(lambda: self._context.unwrap(data))
         if self._layer is Protection.PRIVACY and not found.encrypted:
             raise KerberosFailure("the server sent a message that is not encrypted")
         return bytes(found.message)
@@ -96,9 +102,6 @@ class GssapiClient:
             | flags.confidentiality,
         )
 
-    def _step(self, challenge: bytes | None) -> bytes:
-        return self._try(lambda: bytes(self._context.step(challenge) or b""))
-
     def _try(self, act: Callable[[], T]) -> T:
         return _tried(act, self._login, self._service)
 
@@ -111,13 +114,17 @@ def negotiated(login: KerberosLogin, host: str) -> str:
     gssapi = _module()
     service = f"HTTP/{host}"
 
-    def token() -> bytes:
+    def token(mechanism: Any) -> bytes:
         name = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
-        mechanism = gssapi.OID.from_int_seq(_SPNEGO)
-        context = gssapi.SecurityContext(name=name, creds=_credentials(login), usage="initiate", mech=mechanism)
+        creds = _credentials(login, mechanism)
+        context = gssapi.SecurityContext(name=name, creds=creds, usage="initiate", mech=mechanism)
         return bytes(context.step() or b"")
 
-    made = _begun(lambda: _tried(token, login, service), login)
+    def negotiating() -> bytes:
+        token(gssapi.MechType.kerberos)  # what goes wrong, the other mechanism does not tell
+        return token(gssapi.OID.from_int_seq(_SPNEGO))
+
+    made = _begun(lambda: _tried(negotiating, login, service), login)
     return f"Negotiate {base64.b64encode(made).decode()}"
 
 
@@ -144,6 +151,14 @@ def _tried(act: Callable[[], T], login: KerberosLogin, service: str) -> T:
         if is_without_ticket(error):
             _look_into_keytab(login)
         raise failure_of(error, login, service=service, cached=_cached(login)) from None
+
+
+def _heard(act: Callable[[], T]) -> T:
+    """What `act` makes of a message of the server; KerberosFailure for one that Kerberos does not take."""
+    try:
+        return act()
+    except _module().exceptions.GSSError as error:
+        raise message_failure(error) from None
 
 
 def keep_logged_in(login: KerberosLogin) -> None:
@@ -180,19 +195,23 @@ def _module() -> Any:
     return gssapi
 
 
-def _credentials(login: KerberosLogin) -> Any:
-    """Those of the keytab, in a cache of this process, or those that Kerberos has by itself.
+def _credentials(login: KerberosLogin, mechanism: Any = None) -> Any:
+    """Those of the keytab, in a cache of this process, or those that Kerberos has by itself; for Kerberos' mechanism.
 
     With a keytab each call fetches new tickets when half of the life of the old ones is over.
     """
+    return _acquired(login, _cache(login), mechanism)
+
+
+def _acquired(login: KerberosLogin, cache: str, mechanism: Any = None) -> Any:
     gssapi = _module()
-    name = None
+    given: dict[str, Any] = {}
     if login.principal is not None:
-        name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
-    if login.keytab is None:
-        return gssapi.Credentials(usage="initiate", name=name)
-    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": _cache(login)}
-    return gssapi.Credentials(usage="initiate", name=name, store=store)
+        given["name"] = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    if login.keytab is not None:
+        given["store"] = {"client_keytab": f"FILE:{login.keytab}", "ccache": cache}
+    # for one mechanism alone: of several one that fails is left out, and nobody hears why
+    return gssapi.Credentials(usage="initiate", mechs=[mechanism or gssapi.MechType.kerberos], **given)
 
 
 def _cache(login: KerberosLogin) -> str:
@@ -201,12 +220,8 @@ def _cache(login: KerberosLogin) -> str:
 
 def _renew(login: KerberosLogin) -> None:
     """Fetches tickets into a cache that has none yet, and puts them in place of those that have ended."""
-    gssapi = _module()
-    name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
-    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": f"{_cache(login)} {next(_renewals)}"}
-    gssapi.Credentials(usage="initiate", name=name, store=store).store(
-        store={"ccache": _cache(login)}, usage="initiate", overwrite=True
-    )
+    fresh = _acquired(login, f"{_cache(login)} {next(_renewals)}")
+    fresh.store(store={"ccache": _cache(login)}, usage="initiate", overwrite=True)
 
 
 def _look_into_keytab(login: KerberosLogin) -> None:

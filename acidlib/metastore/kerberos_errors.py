@@ -14,10 +14,12 @@ from acidlib.metastore.ticket_cache import Tickets
 
 _FIRST = -1765328384 & 0xFFFFFFFF
 _NO_KEYS_OF_NAME = 39756033 - _FIRST
+_LOCKED = (1, 18)
 _NO_CLIENT, _NO_SERVICE, _KEY_EXPIRED, _WRONG_KEY = 6, 7, 23, (24, 31)
 _TICKET_ENDED, _TICKET_NOT_YET, _SKEW = 32, 33, (37, 148)
 _BROKEN_CONFIGURATION, _NO_KDC_KNOWN, _NO_KDC_ANSWERS, _NO_DEFAULT_REALM = 136, 154, 156, 224
 _NO_TICKET, _NO_KEYTAB_FORMAT = (141, 195), 213
+_NO_ERROR = "Success"
 _CLOCKS = "the clocks of this machine, of the KDC and of the metastore differ by too much; set them by NTP"
 _KINIT = "run kinit, or give --principal and --keytab"
 
@@ -67,6 +69,8 @@ def failure_of(
         reason = f"a ticket that was fetched now has ended already: {_CLOCKS}"
     elif number == _TICKET_ENDED:
         reason = f"the ticket of {name} {_ended(cached)}; {_KINIT}"
+    elif number in _LOCKED:
+        reason = f"{name} is locked in the realm, or has expired there"
     elif number in _NO_TICKET:
         reason = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
     elif number in _WRONG_KEY and login.keytab is not None:
@@ -93,6 +97,18 @@ def keytab_failure(error: GssError, login: KerberosLogin) -> KerberosFailure:
     return KerberosFailure(f"the keytab {login.keytab} cannot be read{_said(error)}")
 
 
+def message_failure(error: GssError) -> KerberosFailure:
+    """What an error means for what the server said, in the login or after it.
+
+    It was changed on its way, left out, repeated, or somebody else's. Kerberos has the numbers of wrong keys for that.
+    """
+    if error.min_code - _FIRST in _SKEW:
+        reason = _CLOCKS
+    else:
+        reason = "what came is not the server's next message as it sent it"
+    return KerberosFailure(f"{reason}{_said(error)}")
+
+
 def _ended(cached: Tickets | None) -> str:
     if cached is None or cached.end is None:
         return "has ended"
@@ -100,7 +116,12 @@ def _ended(cached: Tickets | None) -> str:
 
 
 def _said(error: GssError) -> str:
-    """Kerberos' own words."""
-    texts = error.get_all_statuses(error.min_code or error.maj_code, not error.min_code)
-    words = " ".join(" ".join(texts).split())
+    """Kerberos' own words; the number that it gives to a wrong signature has the text of no error."""
+    words = _words(error, error.min_code or error.maj_code, is_maj=not error.min_code)
+    if words == _NO_ERROR:
+        words = _words(error, error.maj_code, is_maj=True)
     return f" (Kerberos says: {words})" if words else ""
+
+
+def _words(error: GssError, code: int, *, is_maj: bool) -> str:
+    return " ".join(" ".join(error.get_all_statuses(code, is_maj)).split())

@@ -31,6 +31,7 @@ _MAX_PACKET = 1 << 29
 # the status bytes of the SASL login
 _START, _OK, _BAD, _ERROR, _COMPLETE = 1, 2, 3, 4, 5
 _MAX_CHALLENGE = 1 << 20
+_LONGEST_TOLD = 200
 Login: TypeAlias = SASLClient | GssapiClient
 
 
@@ -166,13 +167,23 @@ class Transport:
             raise ConnectionLost(f"the connection broke: {reason_of(error)}") from None
 
     def _log_in(self, options: SaslOptions, endpoint: Endpoint) -> Login:
+        answered = False
+
+        def receive(size: int) -> bytes:
+            nonlocal answered
+            data = self._receive_exactly(size)
+            answered = True
+            return data
+
         try:
-            return login(options, endpoint.host, self._send, self._receive_exactly)
+            return login(options, endpoint.host, self._send, receive)
         except SaslFailure as failure:
             raise RefusedError(f"Cannot log in to the metastore {endpoint.uri}: because {failure}") from None
+        except NobodyToAsk:
+            raise
         except ConnectionLost as reason:
-            hint = "" if isinstance(reason, NobodyToAsk) else " in the login (does the metastore ask for one, by SASL?)"
-            raise ConnectionLost(f"{reason}{hint}") from None
+            hint = "" if answered else " (does the metastore ask for one, by SASL?)"
+            raise ConnectionLost(f"{reason} in the login{hint}") from None
 
 
 def is_quiet(connection: socket.socket) -> bool:
@@ -244,6 +255,12 @@ def reason_of(error: OSError) -> str:
     return str(reason).splitlines()[0].lower().replace("_", " ")
 
 
+def one_line(text: str) -> str:
+    """What a server says as one line of letters that can be shown, and not too long."""
+    line = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+    return line if len(line) <= _LONGEST_TOLD else line[: _LONGEST_TOLD - 3] + "..."
+
+
 class SaslFailure(Exception):  # noqa: N818 - Transport makes a RefusedError of it
     """The server refused the login, or does not speak SASL; the text says which."""
 
@@ -266,7 +283,9 @@ def login(options: SaslOptions, host: str, send: Callable[[bytes], None], receiv
                     raise SaslFailure("the server ended the login before it was finished")
                 return client
             if status != _OK:
-                raise SaslFailure(_refusal(options, text.decode("utf-8", "replace").strip()))
+                raise SaslFailure(_refusal(options, one_line(text.decode("utf-8", "replace"))))
+            if client.complete:  # it would be asked without end
+                raise SaslFailure("the server goes on with a login that is finished")
             _send(send, _OK, client.process(text))
     except (SASLError, KerberosFailure) as error:
         if isinstance(error, KerberosFailure) and error.passes:

@@ -8,10 +8,12 @@ from typing import TypeVar
 
 import psycopg
 import pytest
+from long_runs import amount
 from servers.errors import ServerError
 from servers.fleet import Servers
 from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
+from servers.kdc import Kdc
 from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.s3 import S3Server
@@ -20,7 +22,7 @@ from store_tables import StoreTables
 
 from acidlib.engine.spark import SparkRunner
 from acidlib.metastore.hms import connect
-from acidlib.metastore.options import ConnectionOptions
+from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from integration.harness import AROUND, Jobs, use_runner
@@ -31,6 +33,10 @@ from integration.hive4_proxy import Proxy
 from integration.metastore_writes import Writes
 
 Server = TypeVar("Server")
+KERBEROS = amount([Generation.HIVE4], long=list(Generation))
+"""Of which generations there are metastores that ask for Kerberos."""
+OFFERED = ",".join(one.value for one in Protection)
+"""That messages may be plain, signed and encrypted there."""
 HIVE_POOL = "hive.compactor.worker.hive.threads"
 """The pool of Hive's own compactor, the default one is ours; Hive 4.0.1 calls a pool like the setting of its size."""
 HIVESERVER = {
@@ -89,6 +95,27 @@ def shared_hiveserver(servers: Servers, shared_hive4: Metastore) -> HiveServer:
 
 
 @pytest.fixture(scope="session")
+def shared_realm(servers: Servers) -> Kdc:
+    """The one realm of this process, for `realm`."""
+    return started(servers.kdc)
+
+
+@pytest.fixture(scope="session")
+def with_kerberos(
+    servers: Servers, shared_realm: Kdc, request: pytest.FixtureRequest
+) -> Iterator[dict[Generation, Metastore]]:
+    """Metastores that ask for Kerberos, each beside one that asks for nothing, by which tests see what came of it."""
+    found = {}
+    for generation in KERBEROS:
+        beside = request.getfixturevalue(f"shared_hive{generation.value}")
+        protection = {"hadoop.rpc.protection": OFFERED}
+        found[generation] = servers.metastore(generation, beside=beside, realm=shared_realm, properties=protection)
+    yield found
+    for metastore in found.values():
+        metastore.remove()
+
+
+@pytest.fixture(scope="session")
 def hdfs(servers: Servers) -> Hdfs:
     """The one HDFS of this process. A test that breaks it must mend it (`start`, safe mode off)."""
     return started(servers.hdfs)
@@ -130,6 +157,21 @@ def hive4_metastore(shared_hive4: Metastore) -> Iterator[Metastore]:
     """A metastore of Hive 4.0.1 that does nothing by itself. A test that stops it must start it again."""
     yield shared_hive4
     empty(shared_hive4)
+
+
+@pytest.fixture(scope="module")
+def realm(shared_realm: Kdc) -> Iterator[Kdc]:
+    """A realm that this process is in, where nobody has a ticket yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KRB5_CONFIG", str(shared_realm.krb5_conf))
+        patch.delenv("KRB5CCNAME", raising=False)
+        yield shared_realm
+
+
+@pytest.fixture
+def anna(realm: Kdc) -> KerberosLogin:
+    """One of its users."""
+    return KerberosLogin(principal=f"anna@{realm.realm}", keytab=str(realm.keytab("anna")))
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,24 @@ def only_line(ran: Ran) -> str:
     return line
 
 
+def check_told(ran: Ran, states: list[str]) -> None:
+    """Whether what a run whose connection broke says of its only request is what the queue has now."""
+    assert "Traceback" not in ran.err
+    if ran.begun:
+        (state,) = ran.states
+        assert ran.status == (3 if state in ("failed", "conflict") else 0)
+        assert ran.compactions[0]["reason"] in ran.err
+        expected = {
+            "ready for cleaning": ["ready for cleaning"], "failed": ["failed"], "conflict": ["refused", "initiated"],
+        }  # fmt: skip
+        assert states == expected[state]
+    else:
+        assert ran.status == 1
+        (line,) = [line for line in ran.err.splitlines() if line.startswith("error: ")]
+        assert line.startswith("error: Cannot ")
+        assert states in (["initiated"], ["working"], ["refused", "initiated"])
+
+
 def settle(lake: Lake, service: Service, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever went wrong: nothing is lost, and a run later on ends what is left, compacts and cleans.
 

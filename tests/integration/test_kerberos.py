@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,90 +18,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from long_runs import LONG, amount
+from long_runs import LONG, in_a_long_run
 from servers.fleet import Servers
 from servers.kdc import Kdc
 from servers.metastore import SERVICE, Metastore
 
 from acidlib.engine.runner import Done, LocalRunner, Task
-from acidlib.errors import RefusedError, RetryError
+from acidlib.errors import RefusedError
+from acidlib.metastore.client_settings import options_from_settings
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     ConnectionOptions,
     HttpOptions,
     KerberosLogin,
     Protection,
-    SaslOptions,
 )
 from acidlib.metastore.transport import Transport
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
+from integration.conftest import KERBEROS
 from integration.harness import AROUND, ROOT, Jobs
 from integration.hive4_jobs import Service, only_line
 from integration.hive4_model import Lake
+from integration.kerberos_logins import kinit, reach, refusal, sasl
+from integration.keystore import keystore
 
 gssapi = pytest.importorskip("gssapi", reason="tests/servers/gssapi.sh could not install it", exc_type=ImportError)
 pytestmark = pytest.mark.live
 
 COURSE_SECONDS = float(os.environ.get("ACIDLIB_KERBEROS_SECONDS", "60"))
 COURSE_TICKET_SECONDS = int(os.environ.get("ACIDLIB_KERBEROS_TICKET_SECONDS", "20"))
-OFFERED = "authentication,integrity,privacy"
-GENERATIONS = amount([Generation.HIVE4], long=list(Generation))
-
-
-@pytest.fixture(scope="module")
-def realm(servers: Servers) -> Iterator[Kdc]:
-    with servers.kdc() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KRB5_CONFIG", str(made.krb5_conf))
-        patch.delenv("KRB5CCNAME", raising=False)
-        yield made
-
-
-@pytest.fixture(scope="module")
-def metastores(servers: Servers, realm: Kdc, request: pytest.FixtureRequest) -> Iterator[dict[Generation, Metastore]]:
-    """Each beside one that asks for nothing, by which tests see what came of it."""
-    found = {}
-    for generation in GENERATIONS:
-        beside = request.getfixturevalue(f"hive{generation.value}_metastore")
-        protection = {"hadoop.rpc.protection": OFFERED}
-        found[generation] = servers.metastore(generation, beside=beside, realm=realm, properties=protection)
-    yield found
-    for metastore in found.values():
-        metastore.remove()
-
-
-@pytest.fixture
-def metastore(metastores: dict[Generation, Metastore]) -> Metastore:
-    return metastores[Generation.HIVE4]
-
-
-@pytest.fixture
-def anna(realm: Kdc) -> KerberosLogin:
-    return KerberosLogin(principal=f"anna@{realm.realm}", keytab=str(realm.keytab("anna")))
-
-
-def kinit(login: KerberosLogin, cache: Path) -> KerberosLogin:
-    """Fetches a ticket into a file; who has that logs in without a keytab."""
-    name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
-    store = {"client_keytab": f"FILE:{login.keytab}", "ccache": f"FILE:{cache}"}
-    assert gssapi.Credentials(usage="initiate", name=name, store=store).lifetime > 0
-    os.environ["KRB5CCNAME"] = f"FILE:{cache}"
-    return KerberosLogin(cache=f"FILE:{cache}")
-
-
-def sasl(login: KerberosLogin, *protection: Protection) -> SaslOptions:
-    return SaslOptions(mechanism="GSSAPI", login=login, protection=protection)
-
-
-def reach(uri: str, options: SaslOptions | None) -> Hms:
-    quick = ConnectionOptions(connect_timeout_seconds=30, attempts=1, sasl=options)
-    return connect([uri], quick, user="tester", host="here", sleep=lambda _seconds: None)
-
-
-def refusal(uri: str, options: SaslOptions | None) -> str:
-    with pytest.raises((RefusedError, RetryError)) as caught:
-        reach(uri, options)
-    return str(caught.value)
 
 
 def _with_other_keys(keytab: bytes) -> bytes:
@@ -119,15 +65,20 @@ def _with_other_keys(keytab: bytes) -> bytes:
     return bytes(found)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS, ids=str)
+@pytest.fixture
+def metastore(with_kerberos: dict[Generation, Metastore]) -> Metastore:
+    return with_kerberos[Generation.HIVE4]
+
+
+@pytest.mark.parametrize("generation", KERBEROS, ids=str)
 def test_who_is_let_in(
-    metastores: dict[Generation, Metastore],
+    with_kerberos: dict[Generation, Metastore],
     generation: Generation,
     anna: KerberosLogin,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    uri = metastores[generation].uri
+    uri = with_kerberos[generation].uri
     monkeypatch.setenv("KRB5CCNAME", "")
     logins = [sasl(anna, one) for one in Protection]
     logins += [sasl(anna), sasl(kinit(anna, tmp_path / "cache"))]
@@ -220,6 +171,27 @@ def test_a_protection_that_is_not_offered(servers: Servers, realm: Kdc, anna: Ke
         assert refusal(made.uri, sasl(anna, Protection.AUTHENTICATION)).endswith(
             "because the server offers privacy, and hadoop.rpc.protection is authentication here"
         )
+
+
+@in_a_long_run
+def test_a_login_over_tls(servers: Servers, realm: Kdc, anna: KerberosLogin, tmp_path: Path) -> None:
+    """As the settings of both sides have it, where all is to be encrypted: TLS does that, and nobody does it twice."""
+    store = keystore(tmp_path)
+    tls = {"hive.metastore.use.SSL": "true", "hadoop.rpc.protection": "privacy"}
+    given = {"hive.metastore.keystore.path": str(store), "hive.metastore.keystore.password": "changeit"}
+    with servers.metastore(Generation.HIVE4, realm=realm, properties=tls | given) as made:
+        uri = f"thrift://127.0.0.1:{made.port}"  # whose the certificate is
+        settings = tls | {
+            "hive.metastore.sasl.enabled": "true",
+            "hive.metastore.kerberos.principal": f"{SERVICE}@{realm.realm}",
+            "acidlib.metastore.ca.file": str(store.with_name("ca.pem")),
+        }
+        options = options_from_settings(settings, login=anna)
+        with connect([uri], options, user="tester", host="here") as hms:
+            hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "over TLS"), TxnType.DEFAULT)
+            assert _protection_of(hms) is Protection.AUTHENTICATION
+        with pytest.raises(RefusedError, match=r"because the server does not speak SASL$"):
+            connect([uri], replace(options, tls=None, attempts=1), user="tester", host="here")
 
 
 def test_a_job_logs_in_as_spark_was_told(

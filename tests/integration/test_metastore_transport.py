@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from credential_store import PROVIDERS, credential_store
-from long_runs import amount
+from long_runs import amount, in_a_long_run
 from servers.fleet import Servers
+from servers.ldap import PEOPLE, Directory
 from servers.metastore import Metastore
 from servers.process import free_port
 
@@ -286,6 +287,44 @@ def test_a_login_with_a_password_over_tls(servers: Servers, tmp_path: Path) -> N
         assert "guess" not in str(caught.value)
         with pytest.raises((RefusedError, RetryError)):
             reach(metastore.uri, options_from_settings(tls | by_files))
+
+
+@in_a_long_run
+def test_a_login_with_a_password_of_a_directory(servers: Servers, hive4_metastore: Metastore, tmp_path: Path) -> None:
+    """LDAP: to a client it is a login with a password like any other."""
+    password_file = tmp_path / "password"
+    settings = {
+        "metastore.client.auth.mode": "PLAIN",
+        "metastore.client.plain.username": "joe",
+        "acidlib.metastore.password.file": str(password_file),
+    }
+    with Directory(tmp_path, {"joe": "secret word"}) as directory:
+        asking = {
+            "metastore.authentication": "LDAP",
+            "metastore.authentication.ldap.url": directory.url,
+            "metastore.authentication.ldap.baseDN": PEOPLE,
+            "metastore.execute.setugi": "false",
+        }
+        with servers.metastore(Generation.HIVE4, beside=hive4_metastore, properties=asking) as metastore:
+
+            def let_in(password: str, **others: str) -> bool:
+                password_file.write_text(f"{password}\n")
+                return works(reach(metastore.uri, options_from_settings(settings | others)))
+
+            refused = rf"^Cannot log in to the metastore {metastore.uri}: because Error validating the login$"
+            assert let_in("secret word")
+            for password, others in (
+                ("guess", {}),
+                ("", {}),
+                ("secret word", {"metastore.client.plain.username": "jim"}),
+            ):
+                with pytest.raises(RefusedError, match=refused):
+                    let_in(password, **others)
+            directory.stop()  # the metastore does not tell that it cannot ask
+            with pytest.raises(RefusedError, match=refused):
+                let_in("secret word")
+            directory.start()
+            assert let_in("secret word")
 
 
 @HIVE3_AND_4

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from acidlib.model.generation import Generation
 from servers.hdfs import Hdfs
@@ -12,8 +14,11 @@ from servers.hive_sessions import HiveSessions
 from servers.hiveserver import HiveServer
 from servers.kdc import DAY_SECONDS, Kdc
 from servers.metastore import Metastore
+from servers.mit_kdc import MitKdc
 from servers.postgres import Postgres
 from servers.yarn import Yarn
+
+Realm = TypeVar("Realm", bound=Kdc)
 
 
 class Servers:
@@ -106,8 +111,19 @@ class Servers:
         return cluster
 
     def kdc(self, *, ticket_seconds: int = DAY_SECONDS) -> Kdc:
-        """Starts a Kerberos realm (see ``Kdc``). Raises ServerError."""
-        realm = Kdc(self._new_directory("kdc"), ticket_seconds=ticket_seconds)
+        """Starts a Kerberos realm (see ``Kdc``), that of MIT where ACIDLIB_TEST_KDC says so. Raises ServerError."""
+        if os.environ.get("ACIDLIB_TEST_KDC") == "mit":
+            return self.mit_kdc(ticket_seconds=ticket_seconds)
+        return self._started(Kdc(self._new_directory("kdc"), ticket_seconds=ticket_seconds))
+
+    def mit_kdc(self, *, ticket_seconds: int = DAY_SECONDS, ahead_seconds: int = 0, user_clock: bool = False) -> MitKdc:
+        """Starts a Kerberos realm with the KDC of MIT (see ``MitKdc``). Raises ServerError."""
+        directory = self._new_directory("kdc")
+        return self._started(
+            MitKdc(directory, ticket_seconds=ticket_seconds, ahead_seconds=ahead_seconds, user_clock=user_clock)
+        )
+
+    def _started(self, realm: Realm) -> Realm:
         self._stack.callback(realm.stop)
         realm.start()
         return realm

@@ -70,14 +70,7 @@ class Kdc(Startable):
 
     def _new_process(self) -> ServerProcess:
         jars = sorted(str(jar) for jar in (brought("kdc") / "lib").glob("*.jar"))
-        self.krb5_conf.write_text(
-            f"[libdefaults]\n  default_realm = {self.realm}\n  udp_preference_limit = 1\n"
-            # names are taken as they are written
-            "  dns_lookup_kdc = false\n  dns_lookup_realm = false\n"
-            "  dns_canonicalize_hostname = false\n  rdns = false\n"
-            f"[realms]\n  {self.realm} = {{\n    kdc = 127.0.0.1:{self.port}\n  }}\n"
-            f"[domain_realm]\n  {HOST} = {self.realm}\n"
-        )
+        self.krb5_conf.write_text(self._krb5_conf())
         java = java_command(
             heap="64m",
             options=("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",),
@@ -92,4 +85,14 @@ class Kdc(Startable):
             ready=lambda: listens(self._requests),
             environment={**os.environ, "TZ": "UTC"},
             directory=self._directory,
+        )
+
+    def _krb5_conf(self) -> str:
+        return (
+            f"[libdefaults]\n  default_realm = {self.realm}\n  udp_preference_limit = 1\n"
+            # names are taken as they are written
+            "  dns_lookup_kdc = false\n  dns_lookup_realm = false\n"
+            "  dns_canonicalize_hostname = false\n  rdns = false\n"
+            f"[realms]\n  {self.realm} = {{\n    kdc = 127.0.0.1:{self.port}\n  }}\n"
+            f"[domain_realm]\n  {HOST} = {self.realm}\n"
         )

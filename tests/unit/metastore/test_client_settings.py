@@ -174,6 +174,10 @@ SSL = {"hive.metastore.use.SSL": "true"}
             ),
         ),
         (
+            SSL | KERBEROS | {"hive.metastore.kerberos.principal": "hive/_HOST", "hadoop.rpc.protection": "privacy"},
+            ConnectionOptions(tls=TlsOptions(), sasl=SaslOptions(mechanism="GSSAPI")),
+        ),
+        (
             {"metastore.sasl.enabled": "true", "metastore.kerberos.principal": "hive/h.example@X"},
             ConnectionOptions(sasl=SaslOptions(mechanism="GSSAPI", service="hive", host="h.example", realm="X")),
         ),

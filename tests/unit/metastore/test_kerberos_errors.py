@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.metastore.kerberos_errors import failure_of, is_without_ticket, keytab_failure
+from acidlib.metastore.kerberos_errors import failure_of, is_without_ticket, keytab_failure, message_failure
 from acidlib.metastore.options import KerberosLogin
 from acidlib.metastore.ticket_cache import Tickets
 
@@ -24,13 +24,19 @@ class GssapiError(Exception):
         self.text = text
 
     def get_all_statuses(self, code: int, is_maj: bool, /) -> list[str]:
-        assert (code, is_maj) == ((self.min_code, False) if self.min_code else (self.maj_code, True))
+        if is_maj:
+            assert code == self.maj_code
+            return ["The text"]
+        assert code == self.min_code
+        assert code
         return [self.text] if self.text else []
 
 
 @pytest.mark.parametrize(
     ("number", "login", "told"),
     [
+        (1, KEYTAB, "anna@R is locked in the realm, or has expired there"),
+        (18, TICKET, "bob@R is locked in the realm, or has expired there"),
         (6, KEYTAB, "the realm knows no principal anna@R"),
         (
             7,
@@ -71,6 +77,16 @@ def test_what_is_not_known_is_not_told() -> None:
     assert str(found) == "the ticket of this user has ended; run kinit, or give --principal and --keytab"
     found = failure_of(GssapiError(FIRST + 32, ""), NAMED, service="hive/h@R", cached=Tickets("bob@R", None))
     assert str(found) == "the ticket of anna@R has ended; run kinit, or give --principal and --keytab"
+
+
+@pytest.mark.parametrize("number", [31, 24, -FIRST, 100001 - FIRST])
+def test_a_message_that_was_changed_says_nothing_about_keys(number: int) -> None:
+    """Kerberos gives the number 31 to what cannot be decrypted, and to a wrong signature one that means no error."""
+    for text in ("The text", "Success"):
+        found = message_failure(GssapiError(FIRST + number, text))
+        told = "what came is not the server's next message as it sent it (Kerberos says: The text)"
+        assert (str(found), found.passes, found.has_ended) == (told, False, False)
+    assert str(message_failure(GssapiError(FIRST + 37))) == f"{CLOCKS} (Kerberos says: The text)"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -29,8 +29,11 @@ class Peer:
     def exactly(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
-            data += self.connection.recv(size - len(data))
+            data += self.connection.recv(size - len(data)) or self.gone()
         return data
+
+    def gone(self) -> bytes:
+        raise ConnectionResetError
 
     def negotiation(self) -> tuple[int, bytes]:
         status, length = struct.unpack(">BI", self.exactly(5))
@@ -94,11 +97,12 @@ def test_a_login_that_is_refused() -> None:
     def behave(peer: Peer) -> None:
         peer.negotiation()
         peer.negotiation()
-        peer.tell(BAD, "wrong pässword".encode())
+        peer.tell(BAD, "wrong\n\tpässword\x1b ".encode() + b"!" * 1000)
 
     with serving(behave) as endpoint, pytest.raises(RefusedError) as caught:
         link(endpoint)
-    assert str(caught.value) == f"Cannot log in to the metastore {endpoint.uri}: because wrong pässword"
+    told = f"wrong pässword {'!' * 182}..."
+    assert str(caught.value) == f"Cannot log in to the metastore {endpoint.uri}: because {told}"
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request", b"\x05\xff\xff\xff\xff"])
@@ -119,6 +123,32 @@ def test_a_server_that_closes_the_connection_instead() -> None:
 
     told = r"^the server closed the connection in the login \(does the metastore ask for one, by SASL\?\)$"
     with serving(behave) as endpoint, pytest.raises(ConnectionLost, match=told):
+        link(endpoint)
+
+
+def test_a_server_that_closes_the_connection_in_the_middle_of_a_login() -> None:
+    """It asks for one: that need not be asked."""
+
+    def behave(peer: Peer) -> None:
+        peer.negotiation()
+        peer.negotiation()
+        peer.connection.sendall(struct.pack(">BI", BAD, 100) + b"half")
+
+    told = r"^the server closed the connection in the login$"
+    with serving(behave) as endpoint, pytest.raises(ConnectionLost, match=told):
+        link(endpoint)
+
+
+def test_a_server_that_never_ends_a_login() -> None:
+    def behave(peer: Peer) -> None:
+        peer.negotiation()
+        with suppress(OSError):
+            for _ in range(100):
+                peer.negotiation()
+                peer.tell(OK)
+
+    told = r"because the server goes on with a login that is finished$"
+    with serving(behave) as endpoint, pytest.raises(RefusedError, match=told):
         link(endpoint)
 
 
