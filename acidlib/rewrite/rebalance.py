@@ -189,7 +189,7 @@ class _Job:
                 self._stripes[name] = self._row_stripe(name, options)
             start, end = self._bounds(name, number)
             live = int(self._amounts[number])
-            if before is not None and (before.stripe, before.end) == (name, start):
+            if before is not None and before.stripe == name:  # and next to it: between them there is no other run
                 before = replace(before, end=end, runs=range(before.runs.start, number + 1), live=before.live + live)
                 continue
             if before is not None:
