@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from located import at
 
 from acidlib.engine.prepare import Prepared, prepare
+from acidlib.engine.rebalance import rebalanced
+from acidlib.engine.runner import attempt
 from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
-from acidlib.engine.tasks import Look, RunsTask, UnitTask, find_runs_task, look_task, run_unit_task
+from acidlib.engine.tasks import Look, UnitTask, look_task, run_unit_task
 from acidlib.engine.units import collect_results
 from acidlib.model.generation import Generation
 from acidlib.model.location import Location
@@ -20,14 +23,15 @@ from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, Jo
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
-from acidlib.planning.units import present_buckets
 from acidlib.rewrite.join import run_join
-from acidlib.rewrite.runs import RebalanceUnit, RunsLook, shared_out
+from acidlib.rewrite.runs import RebalanceUnit
 from acidlib.settings import Layer, Settings, default_settings
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.listing import list_location
 from acidlib.storage.stores import Stores
 
+Asked = TypeVar("Asked")
+Ended = TypeVar("Ended")
 MAJOR, MINOR, REBALANCE = CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE
 
 
@@ -110,13 +114,20 @@ def rebalanced_units(
     found: Prepared, units: Sequence[Unit], buckets: int | None = None, stores: Stores | None = None
 ) -> tuple[RebalanceUnit, ...]:
     """The units of a rebalance, of those that a major would have."""
-    stores = stores or Stores()
-    sources = [
-        find_runs_task(RunsTask(look=RunsLook(unit=unit, number=number), stores=stores), "look")
-        for number, unit in enumerate(units)
-    ]
-    wanted = buckets or present_buckets(found.place.listing, found.inputs)
-    return shared_out(sources, wanted, directory=found.inputs.outputs[0].path)
+    return _to_its_end(
+        rebalanced(stores or Stores(), found, units, buckets),
+        lambda errand: _to_its_end(errand, lambda task: attempt(task.work, task.item, "look")),
+    )
+
+
+def _to_its_end(steps: Generator[tuple[Asked, ...], list[Any], Ended], answer: Callable[[Asked], Any]) -> Ended:
+    """How steps end that ask for something and are answered."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send([answer(one) for one in asked])
+    except StopIteration as end:
+        return cast("Ended", end.value)
 
 
 def site_settings(matching: ColumnMatching | None) -> Settings:
@@ -163,9 +174,10 @@ def compact_directory(
     """
     stores, place = stores or Stores(), place_of(location)
     found = prepared(location, kind, write_ids, generation, visibility_txn, minor_as_major_bytes, row_type, stores)
-    units: Sequence[Unit | RebalanceUnit] = units_of(found, settings, matching, stores)
-    if kind is REBALANCE:
-        units = rebalanced_units(found, units_of(found, settings, matching, stores), buckets, stores)
+    before = units_of(found, settings, matching, stores)
+    # where no row is left, it is what a major makes of it
+    spread = rebalanced_units(found, before, buckets, stores) if kind is REBALANCE else ()
+    units: Sequence[Unit | RebalanceUnit] = spread or before
     stage = stores.store(place).stage(place, unique="test", owner="test", now=time.time())
     try:
         results = tuple(

@@ -34,7 +34,7 @@ from acidlib.rewrite.output import file_options, new_file, removed_on_error, res
 from acidlib.rewrite.parts import planned_inputs
 from acidlib.rewrite.readback import ids_of_stripes
 from acidlib.rewrite.recode import KeptRows, encode_rows, walk_timestamps
-from acidlib.rewrite.rows import RowStripe, check_calendar, container_difference, row_masks
+from acidlib.rewrite.rows import RowStripe, check_calendar, container_difference, kept_rows, row_masks
 from acidlib.rewrite.runs import RebalanceUnit
 from acidlib.rewrite.stripe_keys import StripeIds, StripeKeys
 from acidlib.rewrite.unit import result_row
@@ -44,20 +44,12 @@ _StripeName = tuple[int, int]
 """The number of an open file and of a stripe in it."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Masks:
-    """Which rows of a stripe are deleted and which aborted; None where none is."""
+    """Which rows of a stripe stay, None where all do; and which are aborted, None where none is."""
 
-    deleted: Mask | None
+    keep: Mask | None
     aborted: Mask | None
-
-    @property
-    def keep(self) -> Mask | None:
-        """Which rows stay; None where all do."""
-        if self.deleted is None or self.aborted is None:
-            dropped = self.deleted if self.aborted is None else self.aborted
-            return None if dropped is None else ~dropped
-        return ~(self.deleted | self.aborted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +189,7 @@ class _Job:
                 self._stripes[name] = self._row_stripe(name, options)
             start, end = self._bounds(name, number)
             live = int(self._amounts[number])
-            if before is not None and (before.stripe, before.end) == (name, start):
+            if before is not None and before.stripe == name:  # and next to it: between them there is no other run
                 before = replace(before, end=end, runs=range(before.runs.start, number + 1), live=before.live + live)
                 continue
             if before is not None:
@@ -265,7 +257,8 @@ class _Job:
         if name not in self._masks:
             keys = self._stripes[name].keys
             deleted = self._sources.deleted[keys.file.file.bucket]
-            self._masks[name] = _Masks(*row_masks(keys, deleted, self._made.unit.write_ids))
+            found, aborted = row_masks(keys, deleted, self._made.unit.write_ids)
+            self._masks[name] = _Masks(kept_rows(found, aborted), aborted)
             keys.forget()
         return self._masks[name]
 

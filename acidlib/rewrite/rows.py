@@ -107,6 +107,12 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
     return (deleted_rows if deleted_rows.any() else None), aborted
 
 
+def kept_rows(deleted: Mask | None, aborted: Mask | None) -> Mask | None:
+    """Per row whether it stays, by the masks of `row_masks`; None where all do."""
+    dropped = [mask for mask in (deleted, aborted) if mask is not None]
+    return ~np.logical_or.reduce(dropped) if dropped else None
+
+
 def why_not_copied(
     file: OpenInput, keys: StripeKeys, alignment: Alignment, options: FileOptions, regroup: str | None
 ) -> str | None:

@@ -21,7 +21,7 @@ from acidlib.orc.source import DataFiles
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.parts import PlannedInput
-from acidlib.rewrite.rows import row_masks
+from acidlib.rewrite.rows import kept_rows, row_masks
 from acidlib.rewrite.stripe_keys import StripeKeys
 from acidlib.rewrite.unit import delete_set, open_bucket, planned_result
 
@@ -181,12 +181,9 @@ def _runs_of(keys: StripeKeys, deleted: Keys, unit: Unit, where: tuple[int, int,
     changes = (ids.write_ids[1:] != ids.write_ids[:-1]) | (ids.buckets[1:] != ids.buckets[:-1])
     first = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(changes).astype(np.int64) + 1])
     ends = np.append(first[1:], np.int64(keys.rows))
-    keep = np.ones(keys.rows, dtype=np.int64)
+    keep = kept_rows(deleted_mask, aborted_mask)
+    live = ends - first if keep is None else np.add.reduceat(keep, first, dtype=np.int64)
     aborted = 0 if aborted_mask is None else int(np.count_nonzero(aborted_mask))
-    for mask in (deleted_mask, aborted_mask):
-        if mask is not None:
-            keep[mask] = 0
-    live = np.add.reduceat(keep, first)
     dropped = keys.rows - int(live.sum()) - aborted
     return _made(where, first, ends - first, ids.select(first), ids.row_ids[ends - 1], live), dropped, aborted
 

@@ -29,7 +29,7 @@ from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import Proof, file_options, new_file, removed_on_error, result_of_actions
 from acidlib.rewrite.readback import read_back
 from acidlib.rewrite.recode import KeptRows, encode_deletes, encode_rows
-from acidlib.rewrite.rows import RowStripe, row_masks, row_stripes
+from acidlib.rewrite.rows import RowStripe, kept_rows, row_masks, row_stripes
 
 Clock = Callable[[], float]
 
@@ -277,13 +277,7 @@ def _part(stripe: RowStripe, unit: Unit, deleted: Keys, written: Written) -> Kep
     stripe.keys.forget()
     if deleted_rows is not None:
         written.matched += int(np.count_nonzero(deleted_rows if aborted is None else deleted_rows & ~aborted))
-    keep = None
-    if deleted_rows is not None or aborted is not None:
-        drop = np.zeros(len(ids.keys), dtype=np.bool_)
-        for mask in (deleted_rows, aborted):
-            if mask is not None:
-                drop |= mask
-        keep = ~drop
+    keep = kept_rows(deleted_rows, aborted)
     return KeptRows(
         reader=stripe.file.stripe(stripe.facts.number),
         alignment=stripe.alignment,

@@ -34,8 +34,9 @@ class Service:
         return ran
 
     def compact(self, made: Made, kind: str = "major") -> Ran:
-        """By name."""
-        return self.good(f"{kind}_compact", "--table", made.full)
+        """By name: a minor, a major or a rebalance."""
+        job = "minor_compact" if kind == "minor" else "major_compact"
+        return self.good(job, "--table", made.full, *(("--rebalance",) if kind == "rebalance" else ()))
 
     def clean(self, *arguments: str | Path) -> list[dict[str, Any]]:
         """At once; what became of each request, in their order."""

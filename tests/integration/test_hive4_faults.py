@@ -32,9 +32,10 @@ from acidlib.points import Point
 from integration.children import Child, killed_at
 from integration.harness import Jobs, Ran
 from integration.hive4_alter import drop_partition, rename_table
-from integration.hive4_jobs import Service, check_told, only_line, settle, wait_for
+from integration.hive4_jobs import Service, check_told, clean_up, only_line, settle, wait_for
 from integration.hive4_model import Lake, Made
 from integration.hive4_proxy import Proxy
+from integration.hive4_rebalanced import rebalanced, skewed
 
 pytestmark = pytest.mark.live
 Moment = tuple[str, str]
@@ -558,42 +559,113 @@ def test_an_interrupted_run_gives_its_requests_back(
     settle(lake, direct, made, monkeypatch)
 
 
-@pytest.mark.parametrize("point", POINTS)
+KILLED = [(point, "minor" if point is Point.SECOND_RENAMED else "major") for point in POINTS]
+# in a usual run those at which a rebalance leaves something else than a major
+KILLED += [
+    (point, "rebalance")
+    for point in amount((Point.CLAIMED, Point.WRITTEN, Point.PUBLISHED, Point.MARKED, Point.COMMITTED), long=POINTS)
+    if point is not Point.SECOND_RENAMED
+]
+
+
+@pytest.mark.parametrize(("point", "kind"), KILLED, ids=[f"{kind}, {point}" for point, kind in KILLED])
 def test_a_killed_run_is_ended_by_a_later_one(
-    lake: Lake, direct: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
+    lake: Lake, direct: Service, monkeypatch: pytest.MonkeyPatch, point: Point, kind: str
 ) -> None:
-    made = lake.table("killed")
-    kind = "minor" if point is Point.SECOND_RENAMED else "major"
+    made = skewed(lake, "killed")
+    job = "minor_compact" if kind == "minor" else "major_compact"
     lake.request(made, kind)
-    assert killed_at(point, lambda: direct(f"{kind}_compact"))
+    assert killed_at(point, lambda: direct(job))
     left = "ready for cleaning" if point in (Point.MARKED, Point.COMMITTED, Point.ENDED) else "working"
     assert lake.states(made) == [left]
+    if kind == "rebalance" and point in (Point.COMMITTED, Point.ENDED):
+        made = rebalanced(made)
     lake.check(made)
     # right after it nobody can know that it is dead
-    assert direct.good(f"{kind}_compact").compactions == []
+    assert direct.good(job).compactions == []
     assert lake.states(made) == [left]
     settle(lake, direct, made, monkeypatch)
     if point not in (Point.COMMITTED, Point.ENDED):
         ended = lake.of(made)[0]
         assert ended.state.label == "failed"
         assert ended.error_message
+    if kind == "rebalance":
+        rebalance_again(lake, direct, made)
+
+
+def rebalance_again(lake: Lake, service: Service, made: Made) -> None:
+    """Nothing that a dead rebalance left keeps another one from being done, and cleaned."""
+    assert service.compact(made, "rebalance").states == ["ready for cleaning"]
+    made = rebalanced(made)
+    lake.check(made)
+    clean_up(lake, service, made)
+    (base,) = made.place.directories()
+    assert base.startswith("base_")
+    lake.check(made)
 
 
 @pytest.mark.parametrize(
     ("point", "first", "then"),
-    [(Point.TAKEN, "minor", "major"), (Point.STAGED, "major", "minor"), (Point.PUBLISHED, "minor", "major")],
+    [
+        *((Point.TAKEN, "minor", "major"), (Point.STAGED, "major", "minor"), (Point.PUBLISHED, "minor", "major")),
+        *((Point.WRITTEN, "rebalance", "rebalance"), (Point.PUBLISHED, "rebalance", "rebalance")),
+        *((Point.PUBLISHED, "rebalance", "major"), (Point.PUBLISHED, "major", "rebalance")),
+    ],
 )
 def test_a_named_run_that_was_killed_blocks_no_later_one(
     lake: Lake, direct: Service, monkeypatch: pytest.MonkeyPatch, point: Point, first: str, then: str
 ) -> None:
     """Not even for the ten minutes after which a run of another machine is taken for dead."""
-    made = lake.table("killed")
-    assert killed_at(point, lambda: direct(f"{first}_compact", "--table", made.full))
+    made = skewed(lake, "killed")
+    assert killed_at(point, lambda: direct.compact(made, first))
     assert lake.states(made) == ["working"]
+    lake.check(made)
     assert direct.compact(made, then).states == ["ready for cleaning"]
+    if then == "rebalance":
+        made = rebalanced(made)
     assert [txn for txn in lake.hms.open_txns_info() if txn.state == "open"] == []
     assert sorted(lake.states(made)) == ["failed", "ready for cleaning"]
     settle(lake, direct, made, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [("after", "lock"), ("after", "allocate_table_write_ids"), ("after", "commit_txn")],
+    ids=" ".join,
+)
+def test_a_rebalance_that_is_killed_while_it_takes_a_write_id(
+    lake: Lake,
+    service: Service,
+    direct: Service,
+    proxy: Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Moment,
+) -> None:
+    """Which it needs for a table that is nothing but a base; the metastore does not know its transaction by then."""
+    made = skewed(lake, "renumbered")
+    direct.compact(made)
+    clean_up(lake, direct, made)
+    before = made.place.directories()
+    child: list[Child] = []
+    known = threading.Event()
+
+    def kill() -> None:
+        known.wait(60)
+        child[0].kill()
+        child[0].wait()
+
+    at(proxy, moment, kill)
+    child.append(Child(lambda: service.compact(made, "rebalance"), tmp_path / "answer"))
+    known.set()
+    assert child[0].wait() == -signal.SIGKILL
+    assert made.place.directories() == before
+    assert lake.states(made)[-1] == "working"
+    lake.check(made)
+    settle(lake, direct, made, monkeypatch)
+    assert made.place.directories() == before
+    assert lake.of(made)[1].error_message
+    rebalance_again(lake, direct, made)
 
 
 def test_the_result_of_an_aborted_transaction_is_an_orphan(lake: Lake, direct: Service, tmp_path: Path) -> None:

@@ -6,16 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judges.merge import bucket_property, raw_rows
-from judges.tables import Transaction, build
+from judges.merge import raw_rows
+from judges.tables import Transaction
 from long_runs import LONG
 from servers.sql import Session
 
 from acidlib.metastore.values import TxnType
 from integration.conftest import HIVE_POOL
 from integration.hive4_jobs import Service, clean_up
-from integration.hive4_model import ABORTED, COLUMNS, Lake, Made, plain, rows
+from integration.hive4_model import Lake, Made, rows
 from integration.hive4_proxy import Proxy
+from integration.hive4_rebalanced import rebalanced, skewed
 
 pytestmark = pytest.mark.live
 
@@ -23,27 +24,6 @@ pytestmark = pytest.mark.live
 @pytest.fixture
 def lake(lake_of_hive: Lake) -> Lake:
     return lake_of_hive
-
-
-def skewed(lake: Lake, name: str, transactions: tuple[Transaction, ...] = ABORTED, writers: int = 3) -> Made:
-    """A table of several writers, whose rows are spread unevenly."""
-    made = lake.table(name, ())
-    built = build(made.location, COLUMNS, transactions, writers=writers, name=made.full)
-    place = replace(made.place, expected=tuple(map(plain, built.expected)))
-    made = replace(made, places=(place,))
-    lake.commit(made, transactions)
-    return made
-
-
-def renumbered(made: Made, buckets: int) -> Made:
-    """The same table as it has to be once it was rebalanced."""
-    found = sorted(made.expected)
-    each = -(-len(found) // buckets)
-    place = replace(
-        made.place,
-        expected=tuple(sorted((row[0], bucket_property(n // each, 0), n, row[3]) for n, row in enumerate(found))),
-    )
-    return replace(made, places=(place,))
 
 
 def files_of(made: Made, directory: str) -> dict[str, list[Any]]:
@@ -66,11 +46,11 @@ def test_a_rebalance_is_what_hive_makes_of_it(lake: Lake, service: Service, sql:
     bases = [next(name for name in made.place.directories() if name.startswith("base_")) for made in (ours, hives)]
     assert bases[0].partition("_v")[0] == bases[1].partition("_v")[0] == "base_0000005"
     assert files_of(ours, bases[0]) == files_of(hives, bases[1])
-    lake.check(renumbered(ours, 4))
+    lake.check(rebalanced(ours, 4))
     # what Hive has rebalanced is cleaned by ours, too
     assert [one["state"] for one in service.clean("--table", hives.full)] == ["succeeded"]
     assert hives.place.directories() == bases[1:]
-    lake.check(renumbered(hives, 4))
+    lake.check(rebalanced(hives, 4))
 
 
 def test_rows_are_found_by_their_new_ids_from_then_on(lake: Lake, service: Service, sql: Session) -> None:
@@ -79,7 +59,7 @@ def test_rows_are_found_by_their_new_ids_from_then_on(lake: Lake, service: Servi
     sql.run(f"alter table {made.full} compact 'rebalance'")
     reader = lake.open()
     assert service.good("major_compact").states == ["ready for cleaning"]
-    made = renumbered(made, 3)
+    made = rebalanced(made, 3)
     lake.check(made)
     old = made.place.directories()
     for _ in range(2):  # it is noted by the first run, and waited for by the second
@@ -114,7 +94,7 @@ def test_rows_are_found_by_their_new_ids_from_then_on(lake: Lake, service: Servi
     (done,) = service.good("major_compact", *by_name, "--verify").compactions
     assert (done["state"], done["rows_out"]) == ("ready for cleaning", planned["rows_out"])
     assert done["verification"]["rows"] == len(made.expected)
-    made = renumbered(made, 2)
+    made = rebalanced(made, 2)
     lake.check(made)
     (other,) = set(made.place.directories()) - {base}
     assert int(other[5:12]) == int(base[5:12]) + 1
@@ -152,7 +132,7 @@ def test_a_rebalance_is_not_done_beside_who_changes_rows_nor_where_it_makes_no_s
     proxy.after("commit_txn", is_told)
     assert service.good("major_compact", uri=proxy.uri).states == ["ready for cleaning"]
     assert found == ["waits", 1]
-    made = renumbered(made, 3)
+    made = rebalanced(made, 3)
     lake.check(made)
     clean_up(lake, service, made)
 
@@ -163,7 +143,7 @@ def test_a_rebalance_is_not_done_beside_who_changes_rows_nor_where_it_makes_no_s
     assert service.good("major_compact").states == ["ready for cleaning"] * 2
     lake.check(emptied)
     first, second = parted.places
-    (moved,) = renumbered(replace(parted, places=(second,)), 2).places
+    (moved,) = rebalanced(replace(parted, places=(second,)), 2).places
     lake.check(replace(parted, places=(first, moved)))
 
     sql.run("create table lake.hashed (id int, v string) clustered by (id) into 2 buckets stored as orc "

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from compaction import MAJOR, MINOR, Compacted, RefusedPlanError, bucket_files, compact_directory
+from compaction import MAJOR, MINOR, REBALANCE, Compacted, RefusedPlanError, bucket_files, compact_directory
 from conformance.checks import java_problems, statistics_problems
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from judges import merge, strategies, tables
 from judges.java_orc import JavaOrc, shared
 from long_runs import amount
+from rebalancing import renumbered
 
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
@@ -46,9 +48,18 @@ class Table:
     def build(self, location: Path) -> tables.Built:
         return tables.build(location, self.columns, self.history, writers=self.writers, layouts=self.layouts)
 
-    def compact(self, built: tables.Built, kind: CompactionType, sizes: RewriteSettings, txn: int = 100) -> Compacted:
+    def compact(
+        self,
+        built: tables.Built,
+        kind: CompactionType,
+        sizes: RewriteSettings,
+        txn: int = 100,
+        buckets: int | None = None,
+    ) -> Compacted:
         visibility = txn if self.generation == 4 else None
-        return compact_directory(built.location, kind, built.write_ids, self.generation, visibility, settings=sizes)
+        return compact_directory(
+            built.location, kind, built.write_ids, self.generation, visibility, settings=sizes, buckets=buckets
+        )
 
     def rows(self, built: tables.Built) -> list[merge.Row]:
         return merge.read(built.location, built.write_ids, generation=self.generation, strict=True)
@@ -111,6 +122,34 @@ def test_a_major_over_our_minor_changes_nothing(table: Table, first: RewriteSett
         except RefusedPlanError:
             return
         assert table.rows(built) == list(built.expected)
+        table.check_files(built, compacted)
+
+
+@pytest.mark.slow
+@bounded(25)
+@given(
+    table=random_tables(),
+    writers=st.integers(1, 3),
+    before=st.none() | st.tuples(KINDS, SIZES),
+    sizes=SIZES,
+    buckets=st.integers(1, 4),
+)
+def test_a_rebalance_gives_new_ids_and_changes_nothing_else(
+    table: Table,
+    writers: int,
+    before: tuple[CompactionType, RewriteSettings] | None,
+    sizes: RewriteSettings,
+    buckets: int,
+) -> None:
+    """After a major each stripe has rows of many write ids, between which those of other buckets come to stand."""
+    table = replace(table, writers=writers, generation=4)
+    with tempfile.TemporaryDirectory() as folder:
+        built = table.build(Path(folder) / "table")
+        if before is not None:
+            with suppress(RefusedPlanError):
+                table.compact(built, *before)
+        compacted = table.compact(built, REBALANCE, sizes, txn=101, buckets=buckets)
+        assert table.rows(built) == renumbered(built.expected, buckets)
         table.check_files(built, compacted)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compaction import Compacted, RefusedPlanError, bucket_files, compact_directory, plan
+from compaction import REBALANCE, Compacted, RefusedPlanError, bucket_files, compact_directory, plan
 from conformance.checks import java_problems, statistics_problems
 from fuzzing import seeds
 from judges import merge, mutants
@@ -24,6 +24,7 @@ from judges import orc_tail as o
 from judges.java_orc import JavaOrc, shared
 from long_runs import amount
 from random_tables import RandomTable, build
+from rebalancing import renumbered
 
 from acidlib.model.units import Unit
 from acidlib.rewrite.parts import BucketJoin, join_parts, plan_bucket, run_part
@@ -59,6 +60,8 @@ def judge(seed: int, java: JavaOrc) -> str:
         _check(table, compacted, before, java)
         whole = [path.read_bytes() for path in bucket_files(table.location, compacted.directories)]
         assert all(part in whole for part in in_parts if part)
+        if table.generation == 4:
+            _rebalance(table, before, rng, java)
         copied = any(result.stripes_copied for result in compacted.results)
         rewritten = any(result.stripes_rewritten for result in compacted.results)
         return f"{table.kind.value}, {'copied ' * copied}{'rewritten' * rewritten}"
@@ -77,6 +80,15 @@ def _in_parts(unit: Unit, folder: Path) -> bytes:
     joined = folder / f"joined_{unit.bucket}"
     join_parts(BucketJoin(plan=found, parts=tuple(parts)), data, str(joined), time.perf_counter)
     return joined.read_bytes()
+
+
+def _rebalance(table: RandomTable, before: Sequence[merge.Row], rng: random.Random, java: JavaOrc) -> None:
+    """What was compacted, rebalanced."""
+    buckets = rng.choice((1, 2, 3, 7))
+    spread = compact_directory(
+        table.location, REBALANCE, table.write_ids, 4, 101, settings=table.settings, buckets=buckets
+    )
+    _check(table, spread, renumbered(before, buckets), java)
 
 
 def _check(table: RandomTable, compacted: Compacted, before: Sequence[merge.Row], java: JavaOrc) -> None:
