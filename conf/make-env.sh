@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Makes the environment in .venv if it is not there or older than pyproject.toml, and compiles the kernels ahead.
-#   conf/make-env.sh [EXTRA]      EXTRA: test
+#   conf/make-env.sh [EXTRA [--no-kernels]]      EXTRA: test; --no-kernels: another call compiles them, beside other work
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 extra="${1:-}"
+kernels_too=true
+if [[ "${2:-}" == --no-kernels ]]; then kernels_too=false; fi
 installed="$root/.venv/.installed${extra:+-$extra}"
 warm="$root/.venv/.warm"
 
 is_installed() { [[ -f "$installed" && "$installed" -nt "$root/pyproject.toml" ]]; }
 kernels=("$root/acidlib/orc/kernels" "$root/acidlib/orc/dictionary.py" "$root/acidlib/rewrite/keys.py")
-is_warm() { [[ -f "$warm" && -z "$(find "${kernels[@]}" -name '*.py' -newer "$warm" -print -quit)" ]]; }
+is_warm() { ! $kernels_too || [[ -f "$warm" && -z "$(find "${kernels[@]}" -name '*.py' -newer "$warm" -print -quit)" ]]; }
 
 if is_installed && is_warm; then exit 0; fi
 # of two jobs that start at once on a new machine, one makes it and the other waits
@@ -30,8 +32,9 @@ if ! is_installed; then
   "$python" -m venv "$root/.venv"
   "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
     --editable "$root${extra:+[$extra]}"
-  # pip would do it on one core; packages may hold sources of other Pythons, which are never loaded
-  "$root/.venv/bin/python" -m compileall -qq -j 0 "$root/.venv/lib" >/dev/null 2>&1 || true &
+  # pip would do it on one core, and for all that is there: of these a run loads little or nothing
+  rarely='/(cfnlint|moto|mpmath|mypyc?|networkx|pip|pygments|setuptools|sympy|tests?)/'
+  "$root/.venv/bin/python" -m compileall -qq -j 0 -x "$rarely" "$root/.venv/lib" >/dev/null 2>&1 9>&- || true &
   touch "$installed" "$root/.venv/.installed"  # what has an extra has the rest, too
 fi
 
@@ -41,4 +44,4 @@ if ! is_warm; then
   "$root/.venv/bin/python" -m acidlib.rewrite.warm
   touch "$warm"
 fi
-wait
+if $kernels_too; then wait; fi  # else what packages bring is compiled beside other work, too
