@@ -15,7 +15,7 @@ from judges import merge, tables
 from judges import orc_tail as o
 from judges.java_orc import JavaOrc
 from judges.merge import bucket_property
-from long_runs import LONG
+from long_runs import LONG, amount
 
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
@@ -147,15 +147,16 @@ def kept(parts: list[pa.Table], gone: list[tuple[int, int]]) -> pa.Table:
     return whole
 
 
-ENTRIES = (1 << 20) + 20_000
+ENTRIES = amount(1 << 16, long=1 << 20) * 51 // 50
 
 
 @pytest.mark.slow
 @pytest.mark.java
-def test_dictionaries_of_more_than_a_million_entries_are_merged(java: JavaOrc, tmp_path: Path) -> None:
+def test_dictionaries_of_many_entries_are_merged(java: JavaOrc, tmp_path: Path) -> None:
     location = tmp_path / "t"
     parts, sizes = [], []
-    for write_id, count, entries, first in ((1, 1_400_000, ENTRIES, 0), (2, 700_000, 500_000, 800_000)):
+    counts = ENTRIES * 4 // 3, ENTRIES * 2 // 3
+    for write_id, count, entries, first in ((1, counts[0], ENTRIES, 0), (2, counts[1], ENTRIES // 2, ENTRIES * 3 // 4)):
         numbers = np.random.default_rng(write_id).permutation(np.arange(count) % entries) + first
         words = pc.utf8_lpad(pc.cast(pa.array(numbers), pa.string()), 8, "k")
         texts = pc.if_else(pa.array(numbers % 97 == 5), pa.scalar(None, pa.string()), words)
@@ -163,8 +164,8 @@ def test_dictionaries_of_more_than_a_million_entries_are_merged(java: JavaOrc, t
         stripe = o.read_orc(location / tables.delta_name(write_id, write_id) / "bucket_00000").stripes[0]
         sizes.append(o.one(stripe.encodings[7], 2))
         assert sizes[-1] == pc.count_distinct(texts).as_py()
-    assert sizes[0] > 1 << 20
-    gone = [(1, 0), (1, 777_777), (2, 699_999)]
+    assert sizes[0] > 1 << 16
+    gone = [(1, 0), (1, ENTRIES * 3 // 4), (2, counts[1] - 1)]
     delete(location, 3, "struct<s:string>", gone)
     made = compact_directory(location, MAJOR, generation=4, settings=RECODE)
     [path] = bucket_files(location, made.directories)
@@ -180,7 +181,7 @@ def test_dictionaries_of_more_than_a_million_entries_are_merged(java: JavaOrc, t
     bounds = pc.min_max(texts).as_py()
     assert (o.one(said, 1), o.one(said, 2)) == (bounds["min"].encode(), bounds["max"].encode())
     assert o.signed(o.one(said, 3)) == pc.sum(pc.binary_length(texts)).as_py()
-    wanted = texts[1_034_567].as_py()
+    wanted = texts[ENTRIES].as_py()
     assert java.look_up(path, "s", wanted)[1] == pc.sum(pc.equal(texts, wanted)).as_py()
 
 
