@@ -47,6 +47,18 @@ class Fault:
     question: int = 1
 
 
+FAULTS = {
+    "ends before it is asked": Fault(What.END, Way.UP),
+    "ends in the middle of the question": Fault(What.END, Way.UP, 9),
+    "ends before the answer": Fault(What.END, Way.DOWN),
+    "ends in the middle of the answer": Fault(What.END, Way.DOWN, 9),
+    "resets in the middle of the answer": Fault(What.RESET, Way.DOWN, 9),
+    "falls silent": Fault(What.SILENCE, Way.DOWN),
+    "falls silent in the middle of the answer": Fault(What.SILENCE, Way.DOWN, 9),
+}
+"""What happens to a call, by its name."""
+
+
 class Wire:
     """`uri` leads to the server at `port`. `host` is how clients name this machine."""
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faulty_wire import Fault, Way, What, Wire
+from faulty_wire import FAULTS, Fault, Way, What, Wire
 from long_runs import in_a_long_run
 from servers.kdc import Kdc
 from servers.metastore import Metastore
@@ -35,15 +35,6 @@ pytestmark = pytest.mark.live
 PATIENT = ConnectionOptions(timeout_seconds=60, connect_timeout_seconds=60, attempts=3)
 SHORT_SECONDS = 1
 PROTECTED = (Protection.INTEGRITY, Protection.PRIVACY)
-FAULTS = {
-    "ends before it is asked": Fault(What.END, Way.UP),
-    "ends in the middle of the question": Fault(What.END, Way.UP, 9),
-    "ends before the answer": Fault(What.END, Way.DOWN),
-    "ends in the middle of the answer": Fault(What.END, Way.DOWN, 9),
-    "resets in the middle of the answer": Fault(What.RESET, Way.DOWN, 9),
-    "falls silent": Fault(What.SILENCE, Way.DOWN),
-    "falls silent in the middle of the answer": Fault(What.SILENCE, Way.DOWN, 9),
-}
 
 
 @pytest.fixture

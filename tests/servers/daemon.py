@@ -11,7 +11,7 @@ from acidlib.model.generation import Generation
 from servers.errors import ServerError
 from servers.jars import LATER, brought, release_of
 from servers.java import java_command, java_home, java_home_of
-from servers.process import ServerProcess, Startable, free_port, listens
+from servers.process import OneProcess, ServerProcess, free_port, listens
 from servers.settings import log_options, write_settings
 
 # what Hive reaches into: closed since Java 17
@@ -49,7 +49,7 @@ NEWER_JAVA = {"4.2.0": 21}
 """What Java a release of Hive needs, where it is a newer one than of all others."""
 
 
-class Daemon(Startable):
+class Daemon(OneProcess):
     """One server of Hive on a free port of 127.0.0.1; it keeps its port and its files when it is started again."""
 
     def __init__(
@@ -82,7 +82,6 @@ class Daemon(Startable):
         self._heap = heap
         self._given = dict(properties)
         self._java_options = tuple(java_options)
-        self._process: ServerProcess | None = None
 
     @property
     @abc.abstractmethod
@@ -111,18 +110,7 @@ class Daemon(Startable):
             self.work_dir.mkdir(parents=True, exist_ok=True)
             self._prepare()
             write_settings(self.conf_dir, self.properties)
-            self._process = self._new_process()
-        self._process.start()
-
-    def stop(self) -> None:
-        """Ends it in an orderly way."""
-        if self._process is not None:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """Ends it as a crash would."""
-        if self._process is not None:
-            self._process.kill()
+        super().start()
 
     def restart(self) -> None:
         """Stops it, if it runs, and starts it again on the same port. Raises ServerError."""

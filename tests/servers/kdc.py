@@ -10,7 +10,7 @@ from pathlib import Path
 from servers.errors import ServerError
 from servers.jars import brought, compiled
 from servers.java import java_command
-from servers.process import ServerProcess, Startable, free_port, listens
+from servers.process import OneProcess, ServerProcess, free_port, listens
 
 REALM = "ACID.TEST"
 HOST = "localhost"
@@ -19,7 +19,7 @@ _MAIN = Path(__file__).parent / "java_classes" / "SmallKdc.java"
 DAY_SECONDS = 86_400
 
 
-class Kdc(Startable):
+class Kdc(OneProcess):
     """One realm. It keeps its port when it is started again, and forgets its principals."""
 
     def __init__(self, directory: Path, *, ticket_seconds: int = DAY_SECONDS) -> None:
@@ -31,7 +31,6 @@ class Kdc(Startable):
         self._directory = directory
         self._ticket_seconds = ticket_seconds
         self._requests = free_port()
-        self._process: ServerProcess | None = None
 
     @property
     def java_options(self) -> tuple[str, ...]:
@@ -41,17 +40,6 @@ class Kdc(Startable):
             # Hadoop 3.1 asks it for the realm
             "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
         )
-
-    def start(self) -> None:
-        """Starts it, unless it runs. Raises ServerError with the end of its log."""
-        if self._process is None:
-            self._process = self._new_process()
-        self._process.start()
-
-    def stop(self) -> None:
-        """Ends it."""
-        if self._process is not None:
-            self._process.stop()
 
     def keytab(self, *principals: str) -> Path:
         """A keytab with the keys of principals: ``anna``, ``hive/localhost``; the realm is added.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from servers.jars import brought, compiled
 from servers.java import java_command
-from servers.process import ServerProcess, Startable, free_port, listens
+from servers.process import OneProcess, ServerProcess, free_port, listens
 
 BASE = "dc=acid,dc=test"
 PEOPLE = f"ou=people,{BASE}"
@@ -16,7 +16,7 @@ PEOPLE = f"ou=people,{BASE}"
 _MAIN = Path(__file__).parent / "java_classes" / "SmallDirectory.java"
 
 
-class Directory(Startable):
+class Directory(OneProcess):
     """One directory; each user is `uid=NAME` below `PEOPLE`."""
 
     def __init__(self, place: Path, passwords: Mapping[str, str]) -> None:
@@ -24,23 +24,11 @@ class Directory(Startable):
         self.port = free_port()
         self._place = place
         self._passwords = dict(passwords)
-        self._process: ServerProcess | None = None
 
     @property
     def url(self) -> str:
         """Where clients connect."""
         return f"ldap://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Starts it, unless it runs. Raises ServerError with the end of its log."""
-        if self._process is None:
-            self._process = self._new_process()
-        self._process.start()
-
-    def stop(self) -> None:
-        """Ends it."""
-        if self._process is not None:
-            self._process.stop()
 
     def _new_process(self) -> ServerProcess:
         entries = [

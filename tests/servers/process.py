@@ -85,6 +85,32 @@ class Startable(abc.ABC):
         self.stop()
 
 
+class OneProcess(Startable):
+    """A server that is one process, made when it is first started."""
+
+    _process: ServerProcess | None = None
+
+    @abc.abstractmethod
+    def _new_process(self) -> ServerProcess:
+        """What is started, with the files that it needs."""
+
+    def start(self) -> None:
+        """Starts it, unless it runs. Raises ServerError with the end of its log."""
+        if self._process is None:
+            self._process = self._new_process()
+        self._process.start()
+
+    def stop(self) -> None:
+        """Ends it in an orderly way."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """Ends it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+
+
 class ServerProcess:
     """One process of a server and what it writes; it may be started again after it has ended."""
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from servers.jars import brought
 from servers.java import java_command
-from servers.process import ServerProcess, Startable, free_port, listens
+from servers.process import OneProcess, ServerProcess, free_port, listens
 from servers.settings import LOG4J, LOG4J_FILE, log_options
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS = ("zookeeper-", "slf4j-api-", "log4j-", "metrics-core-", "snappy-java-", "netty-", "commons-io-")
 
 
-class ZooKeeper(Startable):
+class ZooKeeper(OneProcess):
     """One server on a free port of 127.0.0.1; it keeps its port and its nodes when it is started again."""
 
     def __init__(
@@ -32,7 +32,6 @@ class ZooKeeper(Startable):
         self._keystore = keystore
         self._number = number
         self._peers = tuple(peers)
-        self._process: ServerProcess | None = None
 
     @property
     def server(self) -> str:
@@ -43,22 +42,6 @@ class ZooKeeper(Startable):
     def secure_server(self) -> str:
         """The same, for TLS."""
         return f"127.0.0.1:{self.secure_port}"
-
-    def kill(self) -> None:
-        """Ends it as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-
-    def start(self) -> None:
-        """Starts it, unless it runs. Raises ServerError with the end of its log."""
-        if self._process is None:
-            self._process = self._new_process()
-        self._process.start()
-
-    def stop(self) -> None:
-        """Ends it in an orderly way."""
-        if self._process is not None:
-            self._process.stop()
 
     def _new_process(self) -> ServerProcess:
         (self._directory / LOG4J_FILE).write_text(LOG4J)

@@ -15,7 +15,7 @@ import pytest
 from certificates import certified
 from fake_http_metastore import FakeHttpMetastore
 from fake_metastore import TYPES, FakeMetastore
-from faulty_wire import Fault, Way, What, Wire
+from faulty_wire import FAULTS, Fault, Way, What, Wire
 
 from acidlib.errors import RetryError, UnknownOutcomeError
 from acidlib.metastore.failover import FailoverClient
@@ -78,15 +78,6 @@ TRANSPORTS = (
     Over("HTTP", http=True),
     Over("HTTPS", http=True, tls=True),
 )
-FAULTS = {
-    "ends before it is asked": Fault(What.END, Way.UP),
-    "ends in the middle of the question": Fault(What.END, Way.UP, 9),
-    "ends before the answer": Fault(What.END, Way.DOWN),
-    "ends in the middle of the answer": Fault(What.END, Way.DOWN, 9),
-    "resets in the middle of the answer": Fault(What.RESET, Way.DOWN, 9),
-    "falls silent": Fault(What.SILENCE, Way.DOWN),
-    "falls silent in the middle of the answer": Fault(What.SILENCE, Way.DOWN, 9),
-}
 each_transport = pytest.mark.parametrize("over", TRANSPORTS, ids=lambda over: over.name)
 
 
