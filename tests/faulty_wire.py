@@ -78,10 +78,10 @@ class Wire:
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
-    def next(self, what: What, way: Way, after: int = 0, *, question: int = 1) -> None:
+    def next(self, fault: Fault) -> None:
         """Lets something happen once, from now on; in place of what has not happened yet."""
         with self._lock:
-            self._fault, self._left, self._questions = Fault(what, way, after, question), after, 0
+            self._fault, self._left, self._questions = fault, fault.after, 0
 
     @property
     def is_due(self) -> bool:

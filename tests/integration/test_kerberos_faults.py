@@ -72,7 +72,7 @@ def break_at_calls(wire: Wire, hms: Hms, beside: Hms, fault: Fault) -> str:
 
     def breaks() -> None:
         hms.database_names()  # in an open connection
-        wire.next(fault.what, fault.way, fault.after)
+        wire.next(fault)
 
     breaks()
     assert "default" in hms.database_names()
@@ -124,7 +124,7 @@ def test_a_connection_that_breaks_while_it_is_made(wire: Wire, anna: KerberosLog
     told = set()
     for way, length in lengths.items():
         for after in {*range(6), *range(6, length, length // 12)}:
-            wire.next(What.END if after % 2 else What.RESET, way, after)
+            wire.next(Fault(What.END if after % 2 else What.RESET, way, after))
             with pytest.raises(RetryError) as caught:
                 reach(wire, anna, Protection.INTEGRITY, replace(PATIENT, attempts=1))
             line = line_of(caught.value)
@@ -134,11 +134,11 @@ def test_a_connection_that_breaks_while_it_is_made(wire: Wire, anna: KerberosLog
     for words in (" in the login (does the metastore ask for one, by SASL?)", " in the login", "TLS and SASL?)"):
         assert any(line.endswith(words) for line in told), told
     for after in (0, 3, 170, lengths[Way.DOWN]):
-        wire.next(What.SILENCE, Way.DOWN, after)
+        wire.next(Fault(What.SILENCE, Way.DOWN, after))
         with pytest.raises(RetryError) as caught:
             reach(wire, anna, Protection.INTEGRITY, replace(PATIENT, attempts=1, connect_timeout_seconds=SHORT_SECONDS))
         assert f"because there was no answer within {SHORT_SECONDS} s" in line_of(caught.value)
-    wire.next(What.END, Way.DOWN, 100)
+    wire.next(Fault(What.END, Way.DOWN, 100))
     assert "default" in reach(wire, anna, Protection.INTEGRITY).database_names()
     assert not wire.is_due
 
@@ -155,7 +155,7 @@ def test_a_bit_that_changes_in_the_login(wire: Wire, anna: KerberosLogin) -> Non
     for way, length in dict(wire.passed).items():
         # not in what tells how long the first message is: nobody would come to its end
         for after in {0, *range(5, length - 32, length // 16), *range(length - 32, length, 5)}:
-            wire.next(What.FLIP, way, after)
+            wire.next(Fault(What.FLIP, way, after))
             try:
                 reach(wire, anna, Protection.PRIVACY, options).close()
             except (RefusedError, RetryError) as error:
@@ -181,7 +181,7 @@ def test_a_kdc_whose_connection_breaks(
                 # another name of the same file, for which no tickets were fetched yet
                 keytab = tmp_path / f"keytab {to_kdc.connections} {attempts}"
                 keytab.symlink_to(anna.keytab or "")
-                to_kdc.next(fault.what, fault.way, fault.after)
+                to_kdc.next(fault)
                 options = replace(PATIENT, attempts=attempts)
                 fresh = replace(anna, keytab=str(keytab))
                 if attempts == 2:
@@ -210,7 +210,7 @@ def test_a_run_whose_connection_breaks_at_a_question(
     for question in itertools.count(1, 2):
         made = lake.table(f"question_{question}")
         lake.request(made)
-        wire.next(What.END, way, question=question)
+        wire.next(Fault(What.END, way, question=question))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HIVE_CONF_DIR", str(tmp_path))
             patch.setattr(AROUND, "login", anna)

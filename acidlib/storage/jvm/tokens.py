@@ -69,11 +69,12 @@ class DelegationTokens:
         jvm, configuration = self._start()
         hadoop = jvm.org.apache.hadoop
         user = hadoop.security.UserGroupInformation.getCurrentUser()
+        login = _Login(jvm, configuration, user)
         given, handed = user.getCredentials(), hadoop.security.Credentials()
         for authority in authorities:
             root = hadoop.fs.Path(f"hdfs://{authority}/").toUri()
             service = hadoop.fs.FileSystem.get(root, configuration).getCanonicalServiceName()
-            token = self._token(_Login(jvm, configuration, user), root, service, given)
+            token = self._token(login, root, service, given)
             # hdfs-native looks for the name by which it connects, where Hadoop has an address
             wanted = hadoop.io.Text(service if service.startswith("ha-hdfs:") else authority)
             renamed = token.copyToken()

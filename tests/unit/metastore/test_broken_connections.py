@@ -104,7 +104,7 @@ def test_a_connection_that_breaks_at_a_call(over: Over, fault: Fault, secured: S
 
         def breaks() -> None:
             server.calls.clear()
-            wire.next(fault.what, fault.way, fault.after)
+            wire.next(fault)
 
         asked = 0 if fault.way is Way.UP else 1
         breaks()
@@ -134,12 +134,12 @@ def test_a_connection_that_breaks_while_it_is_made(over: Over, what: What, secur
         lengths = {way: passed - 16 for way, passed in wire.passed.items()}
         for way, length in lengths.items():
             for after in {*range(6), *range(6, length, length // 12)}:
-                wire.next(what, way, after)
+                wire.next(Fault(what, way, after))
                 with pytest.raises(RetryError) as caught:
                     over.client(wire, secured, replace(PATIENT, attempts=1))
                 line = line_of(caught.value)
                 assert line.startswith(f"Cannot reach the metastore {wire.uri}: because "), (way, after)
-        wire.next(what, Way.DOWN, lengths[Way.DOWN] // 2)
+        wire.next(Fault(what, Way.DOWN, lengths[Way.DOWN] // 2))
         over.client(wire, secured, PATIENT).call("list the databases", "get_all_databases")
         assert not wire.is_due
 
@@ -149,7 +149,7 @@ def test_a_server_that_falls_silent_while_a_connection_is_made(over: Over, secur
     with over.served(secured) as (_, wire):
         over.client(wire, secured, PATIENT).close()
         for after in (3, wire.passed[Way.DOWN] - 20):
-            wire.next(What.SILENCE, Way.DOWN, after)
+            wire.next(Fault(What.SILENCE, Way.DOWN, after))
             with pytest.raises(RetryError) as caught:
                 over.client(wire, secured, replace(PATIENT, connect_timeout_seconds=SHORT_SECONDS, attempts=1))
             assert line_of(caught.value).startswith(f"Cannot reach the metastore {wire.uri}: because ")
@@ -162,9 +162,9 @@ def test_a_bit_that_changes_is_noticed_by_tls(over: Over, secured: Secured) -> N
         for way in Way:
             for after in (6, 30):
                 found.call("list the databases", "get_all_databases")  # in an open connection
-                wire.next(What.FLIP, way, after)
+                wire.next(Fault(What.FLIP, way, after))
                 assert found.call("list the databases", "get_all_databases") == MANY
-                wire.next(What.FLIP, way, after)
+                wire.next(Fault(What.FLIP, way, after))
                 with pytest.raises(UnknownOutcomeError) as caught:
                     found.call("mark it", "mark_compacted", TYPES.CompactionInfoStruct(id=1))
                 line_of(caught.value)
@@ -178,7 +178,7 @@ def test_a_large_question_whose_sending_fails(over: Over, secured: Secured) -> N
     large = TYPES.CompactionInfoStruct(id=1, errorMessage="x" * (16 << 20))
     with over.served(secured) as (server, wire):
         found = over.client(wire, secured, PATIENT)
-        wire.next(What.END, Way.UP, 1 << 20)
+        wire.next(Fault(What.END, Way.UP, 1 << 20))
         with pytest.raises(UnknownOutcomeError) as caught:
             found.call("mark it", "mark_compacted", large)
         assert line_of(caught.value).startswith("Cannot tell the outcome of an attempt to mark it: because th")
