@@ -12,10 +12,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from acidlib.admission import THREADS
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, NotOursError, ReplacedError, recorded_mark
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.removals import Pace, litter_at, litter_of, remove_litter, remove_named, would_go
-from acidlib.engine.runner import THREADS, as_done
+from acidlib.engine.runner import as_done
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError

@@ -15,8 +15,9 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
+from acidlib.admission import THREADS
 from acidlib.engine.runner import Done, Runner, Task
-from acidlib.engine.threads import MOST_JOBS, THREADS, Threads, ThreadsForARun, at_once, in_threads_of_the_driver
+from acidlib.engine.threads import MOST_JOBS, Threads, ThreadsForARun, at_once, in_threads_of_the_driver
 from acidlib.engine.units import Errand
 from acidlib.errors import AcidError
 from acidlib.planning.batches import BATCH_TASKS, SMALL_BYTES, alike, batches

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any, Generic, Protocol, TypeVar
 
+from acidlib.admission import OF_THIS_PROCESS, THREADS, Admission
 from acidlib.errors import AcidError, DefectError
 
 Item = TypeVar("Item")
@@ -87,10 +88,6 @@ def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[V
         return Done(outcome=DefectError(fault))
 
 
-THREADS = 16
-"""How many places are listed or cleaned at a time: it is the file system's answers that are waited for."""
-
-
 @contextmanager
 def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
     """A pool whose threads run already, and are waited for at the end.
@@ -109,7 +106,11 @@ def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
 
 
 def as_done(
-    work: Callable[[Item], Value], items: Sequence[Item], *, on_interrupt: Callable[[], None] = lambda: None
+    work: Callable[[Item], Value],
+    items: Sequence[Item],
+    *,
+    on_interrupt: Callable[[], None] = lambda: None,
+    admission: Admission = OF_THIS_PROCESS,
 ) -> Iterator[tuple[int, Done[Value]]]:
     """Which item is done and what became of it, as they come: for what needs no executor, as it waits more than works.
 
@@ -117,12 +118,21 @@ def as_done(
     """
     if not items:
         return
+    interrupted = Event()
+
+    def admitted(item: Item, _: str) -> Value:
+        with admission:
+            if interrupted.is_set():
+                raise CancelledError
+            return work(item)
+
     with started_threads(min(THREADS, len(items)), "acidlib-look") as pool:
         try:
-            numbers = {pool.submit(attempt, lambda item, _: work(item), item, ""): n for n, item in enumerate(items)}
+            numbers = {pool.submit(attempt, admitted, item, ""): number for number, item in enumerate(items)}
             for one in as_completed(list(numbers)):
                 yield numbers.pop(one), one.result()
         except BaseException:
+            interrupted.set()
             on_interrupt()
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -8,12 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
+from acidlib.admission import THREADS
 from acidlib.engine.runner import started_threads
 
 Found = TypeVar("Found")
 
-THREADS = 16
-"""Pieces that take a step in the driver at a time: it is the answers of stores and queues that are waited for."""
 MOST_JOBS = 1024
 """Jobs at a time: the more there are, the fewer tasks are in each, and the sooner their answers are there."""
 _CANCEL_SECONDS = 0.2

@@ -6,10 +6,12 @@ directories. What is skipped is returned with the reason.
 """
 
 import re
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
 
+from acidlib.admission import OF_THIS_PROCESS, THREADS
 from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import is_acid_directory_name, is_hidden
@@ -18,7 +20,6 @@ from acidlib.storage.filesystem import Entry, FileSystem
 
 DEFAULT_DATABASE = "default"
 _DATABASE_SUFFIX = ".db"
-_THREADS = 16
 _SOFT_DELETE_SUFFIX = re.compile(r"(.+)\.v[0-9]+")
 _NOT_PROVEN = "it holds original files only, which do not prove that the table is transactional"
 _PART = "it is a part of a table, not a table"
@@ -181,9 +182,14 @@ def _partitioned(
     may_be_empty: bool = False,
 ) -> TableLocation:
     leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="acidlib-discover") as threads:
+
+    def look(below: Location) -> _Content | AcidError:
+        with OF_THIS_PROCESS:
+            return _content_or_error(fs, below)
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-discover") as threads:
         try:
-            _walk_levels(fs, threads, path, (), content, leaves, skipped)
+            _walk_levels(lambda places: threads.map(look, places), path, (), content, leaves, skipped)
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
             raise
@@ -215,8 +221,7 @@ def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _walk_levels(
-    fs: FileSystem,
-    threads: Executor,
+    look: Callable[[Sequence[Location]], Iterator[_Content | AcidError]],
     root: Location,
     values: tuple[str, ...],
     content: _Content,
@@ -232,12 +237,11 @@ def _walk_levels(
         return
     for name in content.others:
         skipped.append(Skipped(location=here.child(name), reason="it lies beside partitions and is none itself"))
-    below = threads.map(lambda name: _content_or_error(fs, here.child(name)), content.levels)
-    for name, found in zip(content.levels, below, strict=True):
+    for name, found in zip(content.levels, look([here.child(name) for name in content.levels]), strict=True):
         if isinstance(found, AcidError):
             leaves.append(((*values, name), found))
         else:
-            _walk_levels(fs, threads, root, (*values, name), found, leaves, skipped)
+            _walk_levels(look, root, (*values, name), found, leaves, skipped)
 
 
 def _content_or_error(fs: FileSystem, path: Location) -> _Content | AcidError:

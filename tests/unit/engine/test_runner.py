@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from threading import Event
 
 import pytest
 
-from acidlib.engine.runner import Done, LocalRunner, Task, attempt
+from acidlib.admission import THREADS, Admission
+from acidlib.engine.runner import Done, LocalRunner, Task, as_done, attempt
 from acidlib.errors import ConflictError, DefectError
 
 
@@ -39,3 +41,24 @@ def test_local_runner_keeps_the_order_and_gives_each_attempt_a_name() -> None:
     assert [first.outcome, last.outcome] == ["100:0", "25:2"]
     with pytest.raises(ConflictError, match="-2"):
         refused.get()
+
+
+def test_after_an_interrupt_those_that_wait_to_be_let_in_do_nothing() -> None:
+    clock, spent = itertools.count(), itertools.count(0, 10)
+    admission = Admission(clock=lambda: next(clock), processor=lambda: next(spent))
+    for _ in range(4):  # ten seconds of processor in each second: they compute
+        with admission:
+            pass
+    begun: list[int] = []
+    going_on = Event()
+
+    def work(item: int) -> int:
+        begun.append(item)
+        if len(begun) > 1:
+            going_on.wait(60)
+        return item
+
+    results = as_done(work, range(THREADS), on_interrupt=going_on.set, admission=admission)
+    next(results)
+    results.close()
+    assert len(begun) <= 2

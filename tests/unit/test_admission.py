@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from acidlib.admission import THREADS, Admission, worth_admitting
+
+
+@pytest.mark.parametrize(
+    ("admitted", "busy", "then"),
+    [
+        pytest.param(16, 0.1, 16, id="all wait"),
+        pytest.param(16, 0.9, 16, id="some wait, and the processor has enough to do"),
+        pytest.param(16, 1.3, 8, id="they wake each other"),
+        pytest.param(3, 1.3, 1, id="three"),
+        pytest.param(1, 1.3, 1, id="one computes, and others beside the work"),
+        pytest.param(1, 0.9, 1, id="one has enough to do"),
+        pytest.param(1, 0.5, 2, id="one waits"),
+        pytest.param(12, 0.0, 16, id="no more than there are"),
+    ],
+)
+def test_how_many_are_worth_it(admitted: int, busy: float, then: int) -> None:
+    assert worth_admitting(admitted, busy) == then
+
+
+class Machine:
+    """Time that passes when it is told to, with so many seconds of processor in each."""
+
+    def __init__(self) -> None:
+        self.now = self.spent = 0.0
+        self.admission = Admission(clock=lambda: self.now, processor=lambda: self.spent)
+
+    def work(self, pieces: int, *, busy: float) -> None:
+        for _ in range(pieces):
+            with self.admission:
+                self.now += 0.11
+                self.spent += 0.11 * busy
+
+    def together(self) -> int:
+        """How many are let in at a time, while no time passes."""
+        inside, end = threading.Semaphore(0), threading.Event()
+
+        def enter() -> None:
+            with self.admission:
+                inside.release()
+                end.wait(60)
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            for _ in range(THREADS):
+                pool.submit(enter)
+            count = 0
+            while inside.acquire(timeout=0.3):
+                count += 1
+            end.set()
+        return count
+
+
+def test_those_that_compute_work_one_at_a_time_and_those_that_wait_together() -> None:
+    machine = Machine()
+    assert machine.together() == THREADS
+    machine.work(2, busy=1.3)
+    assert machine.together() == THREADS // 4
+    machine.work(10, busy=1.3)
+    assert machine.together() == 1
+    machine.work(10, busy=0.85)
+    assert machine.together() == 1
+    machine.work(10, busy=0.2)
+    assert machine.together() == THREADS
+
+
+def test_one_that_hangs_does_not_keep_the_others_out() -> None:
+    machine = Machine()
+    machine.work(10, busy=1.3)
+    with machine.admission:  # and does not come back
+        done = threading.Event()
+
+        def work() -> None:
+            with machine.admission:
+                done.set()
+
+        other = threading.Thread(target=work)
+        other.start()
+        assert not done.wait(0.3)
+        machine.now += 0.5
+        assert done.wait(60)
+        other.join()
+
+
+def test_a_piece_that_fails_lets_the_next_in() -> None:
+    machine = Machine()
+    machine.work(10, busy=1.3)
+    with pytest.raises(OSError, match="broken"), machine.admission:
+        raise OSError("broken")
+    machine.work(1, busy=1.3)
