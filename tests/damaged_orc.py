@@ -18,7 +18,7 @@ from judges import mutants, orc_mutations, random_orc, tables
 from judges import orc_tail as o
 from judges.merge import bucket_property, writer_of
 from judges.tables import Event, Layout
-from judges.values import canonical, open_orc
+from judges.values import canonical_form, open_orc
 from located import at
 from orc_memory import MemoryFiles, root_column, tail_of
 
@@ -224,8 +224,7 @@ def _data_file(files: MemoryFiles, path: str, plain: bool) -> DataFile:
 def read_rows(data: bytes) -> list[Any]:
     """Every row as pyorc reads it, in canonical form."""
     reader = open_orc(data)
-    kind = reader.schema
-    return [canonical(row, kind) for row in reader]
+    return list(map(canonical_form(reader.schema), reader))
 
 
 def run_engine(found: Trial) -> str:

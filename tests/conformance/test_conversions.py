@@ -17,7 +17,7 @@ from compaction import MAJOR, MINOR, Compacted, bucket_files, compact_directory
 from judges import java_files, tables
 from judges.java_orc import JavaOrc
 from judges.merge import bucket_property
-from judges.values import canonical
+from judges.values import canonical_form
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.requests import CompactionType
@@ -129,8 +129,8 @@ def write(java: JavaOrc | None, location: Path, number: int, text: str, found: A
         layout = tables.Layout(stripe_size=1, stride=7, batch=40, block=1024, dictionary=number % 2 * 0.8)
         tables.write_dir(location, name, text, events, layout)
         return
-    kind = pyorc.TypeDescription.from_string(text)
-    spelt = [(*event[:5], None if event[5] is None else canonical(event[5], kind)) for event in events]
+    form = canonical_form(pyorc.TypeDescription.from_string(text))
+    spelt = [(*event[:5], form(event[5])) for event in events]
     options = java_files.Options(stripe_rows=1024, dictionary=number % 2 * 0.8, decimal64=number % 2 == 0)
     java_files.write_dir(java, location, name, text, spelt, options)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from judges.acid_dirs import Dir, ReaderError, WriteIds, all_files, directory_state, parse_dir, visible_names
 from judges.evolution import Columns
-from judges.values import canonical, open_orc
+from judges.values import canonical_form, open_orc
 
 Row = tuple[int, int, int, tuple[Any, ...]]
 ACID = ("operation", "originaltransaction", "bucket", "rowid", "currenttransaction", "row")
@@ -93,8 +93,7 @@ def raw_rows(path: Path, *, side_file: bool = False, columns: Columns | None = N
 def rows_of(data: bytes) -> list[tuple[Any, ...]]:
     """All rows of the bytes of an ORC file in canonical form."""
     reader = open_orc(data)
-    kind = reader.schema  # a new tree at every access
-    return [canonical(row, kind) for row in reader]
+    return list(map(canonical_form(reader.schema), reader))
 
 
 def _data_files(directory: Dir, generation: int) -> tuple[bool, list[tuple[int, Path]]]:

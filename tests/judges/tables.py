@@ -14,7 +14,7 @@ import pyorc
 from judges import mutants
 from judges import orc_tail as o
 from judges.merge import Row, bucket_property, writer_of
-from judges.values import CONVERTERS, canonical
+from judges.values import CONVERTERS, canonical_form
 
 Event = tuple[int, int, int, int, int, Any]
 """(operation, originalTransaction, bucket property, rowId, currentTransaction, row or None)."""
@@ -206,8 +206,8 @@ def build(
         for key in gone:
             del visible[key]
         visible.update({(e[1], e[2], e[3]): e[5] for e in new})
-    kind = pyorc.TypeDescription.from_string(columns)
-    expected = [(*key, canonical(row, kind)) for key, row in sorted(visible.items())]
+    form = canonical_form(pyorc.TypeDescription.from_string(columns))
+    expected = [(*key, form(row)) for key, row in sorted(visible.items())]
     last = first_id + len(transactions) - 1
     write_ids = f"{name}:{last}:9223372036854775807::{','.join(map(str, aborted))}"
     return Built(location=location, write_ids=write_ids, expected=tuple(expected))

@@ -24,7 +24,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -33,9 +33,11 @@ import pyorc
 from pyorc import TypeKind
 
 Timestamp = tuple[int, int]
+Form = Callable[[Any], Any]
 
 _TEXT = (TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR)
 _INTS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
+_DOUBLE = struct.Struct(">d")
 _INSTANTS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
 _UNION_CLASSES: dict[TypeKind, type] = {
     **dict.fromkeys(_TEXT, str),
@@ -112,6 +114,16 @@ def plain_decimal(text: str) -> str:
     return number if number == "0" else sign + number
 
 
+_LEAVES: dict[TypeKind, Form] = {
+    **dict.fromkeys(_TEXT, lambda value: "s:" + value),
+    **dict.fromkeys(_INSTANTS, lambda value: f"t:{value[0]}:{value[1]}"),
+    **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE), lambda value: "f:" + _DOUBLE.pack(value).hex()),
+    TypeKind.BINARY: lambda value: "b:" + value.hex(),
+    TypeKind.DECIMAL: lambda value: "n:" + plain_decimal(value),
+    TypeKind.DATE: lambda value: f"d:{value}",
+}
+
+
 def open_orc(data: bytes | Path) -> pyorc.Reader:
     """A pyorc reader that loses nothing: raw timestamps, dates and decimals, structs as tuples, all in UTC."""
     stream = io.BytesIO(data.read_bytes() if isinstance(data, Path) else data)
@@ -121,38 +133,42 @@ def open_orc(data: bytes | Path) -> pyorc.Reader:
 def canonical(value: Any, kind: Any, *, trim_char: bool = False) -> Any:
     """The comparable form of ``value``, read by pyorc as type ``kind`` (a pyorc.TypeDescription).
 
-    ``trim_char`` drops the padding of CHAR, as Java's reader does.
+    ``trim_char`` drops the padding of CHAR, as Java's reader does. Of many values: `canonical_form`.
     """
-    if value is None:
-        return None
+    return canonical_form(kind, trim_char=trim_char)(value)
+
+
+def canonical_form(kind: Any, *, trim_char: bool = False) -> Form:
+    """What makes values of one type comparable, as `canonical` does: the type is looked into once."""
+    form = _form(kind, trim_char)
+    return lambda value: None if value is None else form(value)
+
+
+def _form(kind: Any, trim_char: bool) -> Form:
+    """The same for values that are not null."""
     k = kind.kind
-    if k in (TypeKind.FLOAT, TypeKind.DOUBLE):
-        return "f:" + struct.pack(">d", value).hex()
-    if k in _TEXT:
-        return "s:" + (value.rstrip(" ") if trim_char and k is TypeKind.CHAR else value)
-    if k is TypeKind.BINARY:
-        return "b:" + value.hex()
-    if k is TypeKind.DECIMAL:
-        return "n:" + plain_decimal(value)
-    if k is TypeKind.DATE:
-        return f"d:{value}"
-    if k in _INSTANTS:
-        return f"t:{value[0]}:{value[1]}"
     if k is TypeKind.LIST:
-        return tuple(canonical(item, kind.type, trim_char=trim_char) for item in value)
+        item = canonical_form(kind.type, trim_char=trim_char)
+        return lambda value: tuple([item(one) for one in value])
     if k is TypeKind.MAP:
-        pairs = value.items()
-        return tuple(
-            (canonical(a, kind.key, trim_char=trim_char), canonical(b, kind.value, trim_char=trim_char))
-            for a, b in pairs
-        )
+        first, second = (canonical_form(side, trim_char=trim_char) for side in (kind.key, kind.value))
+        return lambda value: tuple([(first(a), second(b)) for a, b in value.items()])
     if k is TypeKind.STRUCT:
-        fields = kind.fields.values()
-        return tuple(canonical(item, field, trim_char=trim_char) for item, field in zip(value, fields, strict=True))
+        forms = [_form(field, trim_char) for field in kind.fields.values()]
+        return lambda value: tuple(
+            [None if item is None else form(item) for form, item in zip(forms, value, strict=True)]
+        )
     if k is TypeKind.UNION:
-        tag = union_tag(value, kind)
-        return ("u", tag, canonical(value, kind.cont_types[tag], trim_char=trim_char))
-    return value
+        children = [canonical_form(child, trim_char=trim_char) for child in kind.cont_types]
+
+        def union(value: Any) -> Any:
+            tag = union_tag(value, kind)
+            return ("u", tag, children[tag](value))
+
+        return union
+    if k is TypeKind.CHAR and trim_char:
+        return lambda value: "s:" + value.rstrip(" ")
+    return _LEAVES.get(k, lambda value: value)
 
 
 def union_tag(value: Any, kind: Any) -> int:
@@ -176,6 +192,6 @@ def _tuples(value: Any) -> Any:
 def canonical_rows(data: bytes | Path, *, trim_char: bool = False) -> Iterator[Any]:
     """Every row of an ORC file in canonical form."""
     reader = open_orc(data)
-    kind = reader.schema
+    form = canonical_form(reader.schema, trim_char=trim_char)
     for row in reader:
-        yield canonical(row, kind, trim_char=trim_char)
+        yield form(row)
