@@ -189,6 +189,9 @@ class Backend(Protocol):
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """Why a place that is over its thresholds is not queued, after failures; None when it may be."""
 
+    def unverified(self, place: ListedPlace) -> CompactionRequest | None:
+        """The request for which nothing may be done at a place that is only looked at; see `HeldPlace.unverified`."""
+
     def finish(self, target: Target) -> None:
         """Finish the publications of dead runs at a place. ConflictError while another works there."""
 

@@ -108,6 +108,9 @@ class PlaceCompactor:
                 f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "
                 "no dry run finishes it"
             )
+        why_not = self._verifier.why_not(self._backend.unverified(place), place.target)
+        if why_not is not None:
+            return found.result(Outcome.REFUSED, why_not)
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return found.result(Outcome.REFUSED, plan.reason)

@@ -10,11 +10,12 @@ from typing import Any
 from acidlib.engine.backend import HeldPlace
 from acidlib.engine.runner import Done, Task
 from acidlib.engine.services import Services
-from acidlib.engine.target import ListedPlace
+from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.units import Errand
 from acidlib.engine.verification import VERIFY, Checking, Compacted, left_behind, verify
 from acidlib.engine.verify_tasks import reader_task
 from acidlib.errors import AcidError, ConflictError
+from acidlib.model.requests import CompactionRequest
 from acidlib.planning.verification import has_failed, share_of, why_held
 from acidlib.report.results import Verification
 from acidlib.storage.listing import list_location
@@ -66,18 +67,24 @@ class Verifier:
         """What is there now is what was there; UnverifiedError where it is not."""
         return (yield from verify(self._services, done, share=self._share or 1.0, request_id=request_id))
 
+    def why_not(self, request: CompactionRequest | None, target: Target) -> str | None:
+        """Why nothing is done at a place that is held for a request; None where it is not, or this run sees to it."""
+        if request is None or self._release_held:
+            return None
+        insert_only = target.is_insert_only
+        if self.is_wanted and not has_failed(request) and not insert_only:
+            return None
+        return f"Cannot compact {target.name}: because {why_held(request, insert_only=insert_only)}"
+
     def released(self, held: HeldPlace, place: ListedPlace) -> Generator[tuple[Errand, ...], list[Done[Any]], Released]:
         """Whether a place is held for a result that was not verified.
 
         What a run left that ended before it had verified it is verified here: all it was made of is still there.
         """
         request = held.unverified(place.listing)
-        if request is None or self._release_held:
-            return Released()
-        insert_only = place.target.is_insert_only
-        if not self.is_wanted or has_failed(request) or insert_only:
-            why = why_held(request, insert_only=insert_only)
-            return Released(why_not=f"Cannot compact {place.target.name}: because {why}")
+        why_not = self.why_not(request, place.target)
+        if request is None or self._release_held or why_not is not None:
+            return Released(why_not=why_not)
         left = left_behind(self._services, place, request.facts.unverified or ())
         found = yield from self.compared(left, request.id)
         verified = f"the result of request {request.id}, whose run had ended before that, is verified"

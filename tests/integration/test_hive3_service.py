@@ -845,7 +845,7 @@ def test_a_result_that_reads_otherwise_keeps_cleaner_and_compactions_away(
     there = visible(laid.location)
     assert bases(laid.location)
     assert both.clean() == []
-    for more in ((), ("--verify",)):
+    for more in ((), ("--verify",), ("--dry-run",)):
         ran = both("major_compact", "--table", laid.full_name, *more)
         assert ran.states == ["refused"]
         assert "could not be verified" in ran.told

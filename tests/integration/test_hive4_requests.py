@@ -240,9 +240,10 @@ def test_a_result_that_reads_otherwise_is_taken_back_before_anybody_sees_it(
     assert lake.seen(made) == made.expected
     # it is not made again unseen, neither by name nor from the queue
     service.good("initiator", "--table", made.full, "--set", "hive.compactor.delta.num.threshold=1")
-    drained, named = service("major_compact"), service("major_compact", "--table", made.full)
-    assert (drained.states, named.states) == (["refused"], ["refused"])
-    assert "it is held: the result of request" in named.told
+    for dry in (("--dry-run",), ()):
+        drained, named = service("major_compact", *dry), service("major_compact", "--table", made.full, *dry)
+        assert (drained.states, named.states) == (["refused"], ["refused"])
+        assert "it is held: the result of request" in named.told
     assert made.place.directories() == there
     (finding,) = [
         one

@@ -296,13 +296,15 @@ def test_a_place_is_held_until_somebody_releases_it(jobs: Jobs, table: Path, mon
         assert held in cleaned["reason"], cleaned
     inserted(table, 7)
     for kind in ("minor", "major"):
-        for more in ((), ("--verify",)):
+        for more in ((), ("--verify",), ("--dry-run",), ("--dry-run", "--verify")):
             ran = jobs(f"{kind}_compact", "--location", table, "--all-committed", *more)
             assert ran.states == ["refused"], ran.compactions
             assert held in ran.told
     assert {one["trouble"] for one in findings(jobs, table)} >= {"result not verified"}
     assert set(visible(table)) == {*there, "delta_0000007_0000007_0000"}
     # a person says that it is right
+    planned = jobs.good("major_compact", "--location", table, "--all-committed", "--release-held", "--dry-run")
+    assert planned.states == ["planned"]
     ran = jobs.good("major_compact", "--location", table, "--all-committed", "--release-held", "--verify")
     assert ran.states == ["ready for cleaning"]
     assert "result not verified" not in {one["trouble"] for one in findings(jobs, table)}

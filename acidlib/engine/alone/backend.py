@@ -24,8 +24,9 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation, ListedPlace, Target, request_of, target_of
 from acidlib.errors import AcidError
 from acidlib.model.location import Location
-from acidlib.model.request_facts import RequestFacts
+from acidlib.model.request_facts import UNVERIFIED, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.verification import holding
 from acidlib.queue.sql import SqlQueue
 
 
@@ -104,6 +105,13 @@ class StandaloneBackend:
     def finish(self, target: Target) -> None:
         """Finish the publications of dead runs, under a claim of our own."""
         finish_publications(self._services, target.location)
+
+    def unverified(self, place: ListedPlace) -> CompactionRequest | None:
+        """By the rows of our queue about the place."""
+        location = place.target.location
+        if not self._queue.may_note_at(location, UNVERIFIED):
+            return None
+        return holding(self._queue.at_location(location), place.listing.top_directories())
 
     def is_dropped(self, target: Target) -> bool:
         """Whether the directory is gone and the one above it is not, as where a mount is missing."""

@@ -30,6 +30,7 @@ from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError
 from acidlib.model.request_facts import NO_FACTS, RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.verification import holding
 
 _BUSY = (State.INITIATED, State.WORKING)
 
@@ -102,6 +103,11 @@ class Hive3Backend:
         """Finish what dead runs began to publish, under a claim and an exclusive lock, as the publication itself."""
         place = (target.database, target.table, target.partition)
         finish_alone(self._services, self._metastore, place, target.location)
+
+    def unverified(self, place: ListedPlace) -> CompactionRequest | None:
+        """By the rows about the table or partition, whichever queue it is."""
+        about = self._request(place.target, CompactionType.MAJOR, initiator="")
+        return holding(self._metastore.of_entity(about), place.listing.top_directories())
 
     def is_dropped(self, target: Target) -> bool:
         """Whether the metastore does not know it any more."""

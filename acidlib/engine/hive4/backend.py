@@ -152,6 +152,11 @@ class Hive4Backend:
         """Finish what dead runs began to publish, under a claim of our own."""
         finish_publications(self._services, target.location)
 
+    def unverified(self, place: ListedPlace) -> CompactionRequest | None:
+        """By the metastore's history, as this run has read it."""
+        target = place.target
+        return self._unverified.at((target.database, target.table, target.partition))
+
     def is_dropped(self, target: Target) -> bool:
         """Whether the metastore does not know it any more."""
         return self._catalog.is_dropped(target)
