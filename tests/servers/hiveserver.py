@@ -136,6 +136,9 @@ def query_settings(work: Path) -> dict[str, str]:
         "tez.am.inline.task.execution.max-tasks": "1",
         "tez.runtime.io.sort.mb": "64",
         "tez.runtime.optimize.local.fetch": "true",
+        # tables of such joins are loaded by the threads of the container that began last, which may have ended
+        # (hive.ql.exec.tez.ObjectCache is one per process)
+        "hive.auto.convert.join": "false",
         "hive.tez.container.size": "512",
         # MapReduce, for the compactor that is not query-based
         "mapreduce.cluster.local.dir": str(work / "mapreduce"),

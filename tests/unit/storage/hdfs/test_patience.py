@@ -23,7 +23,8 @@ def test_it_is_asked_again_for_a_while(monkeypatch: pytest.MonkeyPatch, refusals
             raise STARTING
         return SimpleNamespace(isdir=True, path=path, owner="etl")
 
-    monkeypatch.setattr(filesystem.time, "sleep", slept.append)
+    # the clock of this module alone: threads of other tests that still end sleep by the same one
+    monkeypatch.setattr(filesystem, "time", SimpleNamespace(sleep=slept.append))
     monkeypatch.setattr(HdfsFileSystem, "_client", SimpleNamespace(get_file_info=answered, delete=answered))
     fs = HdfsFileSystem("ns", {})
     if refusals < 100:
@@ -51,7 +52,7 @@ def test_a_change_waits_before_it_is_repeated(monkeypatch: pytest.MonkeyPatch) -
             raise FileNotFoundError(path)
         return there[path]
 
-    monkeypatch.setattr(filesystem.time, "sleep", lambda _: None)
+    monkeypatch.setattr(filesystem, "time", SimpleNamespace(sleep=lambda _: None))
     monkeypatch.setattr(HdfsFileSystem, "_client", SimpleNamespace(get_file_info=info, rename=rename))
     HdfsFileSystem("ns", {}).rename_noreplace("hdfs://ns/a", "hdfs://ns/b")
     assert answers == []
