@@ -143,7 +143,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = [
     (claim_by_contents, "asleep", "our claim on it is lost"),
     (claim_by_contents, "taker asleep", "owner and taker"),
     (no_generations, "taker asleep", "an owner that has renewed was taken over"),
-    (claim_by_making, "in turn", "which no run leaves|two hold the place|FileNotFoundError.*_acidlib_claim"),
+    (claim_by_making, "in turn", "which no run leaves|two hold the place|File(NotFound|Exists)Error.*_acidlib_claim"),
     (no_revocation, "asleep, cleaned", "not seen by others"),
     (no_look_after_a_revocation, "answers lost", "the answer was lost"),
     (no_look_after_a_publication, "undisturbed, answers lost", "it ended by .*UnknownOutcomeError"),

@@ -23,15 +23,24 @@ STOP_SECONDS = 20.0
 POLL_SECONDS = 0.05
 # below the ports that the system gives to outgoing connections, so that a stopped server's port is still free later
 PORTS = range(12_000, 32_000)
+_SHARES = 8
+_given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """A port of 127.0.0.1 that nobody listens on now, and that neither this process nor one beside it gets again.
+
+    A server may need a minute before it listens: until then another's would be taken for it.
+    """
+    share = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
     chosen = random.SystemRandom()
     for _ in range(1000):
-        port = chosen.choice(PORTS)
+        port = chosen.choice(PORTS[share::_SHARES])
+        if port in _given:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _given.add(port)
             return port
     raise ServerError(f"Cannot find a free port: because a thousand between {PORTS.start} and {PORTS.stop} are taken")
 
