@@ -1,15 +1,16 @@
 """Times the jobs over many small partitions, each run as `spark-submit`, against bare loops that do the least of them.
 
     cd tests; ../.venv/bin/python -m bench.many_places DIRECTORY [--places 1000] [--cores 2] [--only initiator] [--text]
-                                                       [--checkout ANOTHER]
+                                                       [--small] [--checkout ANOTHER]
 
-A place has seven directories (a base, five deltas and one of deletes) and fourteen files of some 5 KB; all are hard
-links to those of one. Each job has a bare loop of its own: one lists all places; one lists a place, reads its files,
-writes one of half their size, syncs and renames it; one removes what a compaction made obsolete. A job's rate is that
-of the whole run and, second, that beyond a run over three places alone, which is what it takes to start. Memory is the
-most that was resident of a process at a time: of the driver's Python, and of the JVM beside it. What a job prints is
-read to its end: a document has to list every place, and a line of a text (--text) to count them.
-A hundred thousand places take 800,000 inodes and 3.5 GB, and are made in a few minutes.
+A place has seven directories (a base, five deltas and one of deletes) and fourteen files of some 5 KB, or three of each
+(--small); all are hard links to those of one. Each job has a bare loop of its own: one lists all places; one lists a
+place, reads its files, writes one of half their size, syncs and renames it; one removes what a compaction made
+obsolete. A job's rate is that of the whole run and, second, that beyond a run over three places alone, which is what it
+takes to start. Memory is the most that was resident of a process at a time: of the driver's Python, and of the JVM
+beside it. What a job prints is read to its end: a document has to list every place, and a line of a text (--text) to
+count them.
+A hundred thousand places take 800,000 inodes and 3.5 GB, small ones half of it, and are made in a few minutes.
 With --checkout the same is done with another checkout of the engine, in turns.
 """
 
@@ -36,7 +37,7 @@ from bench.processes import Memory
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = "struct<id:bigint,name:string,amount:double>"
-ROWS, BUCKETS, LAST_WRITE_ID = 150, 2, 7
+ROWS = 150
 _JOBS = ("initiator", "major_compact", "cleaner")
 _EVERYTHING = ("--all-committed", "--set", "hive.compactor.delta.num.threshold=1")
 _TOTAL = re.compile(r"^([\d,]+) (?:places? looked at|places?|compactions?):", re.MULTILINE)
@@ -46,8 +47,19 @@ MOST_LINKS = 30_000
 """So many places are links to the files of one; a file of ext4 has 65,000 names at most."""
 
 
-def _events(write_id: int) -> Iterator[tuple[int, int, int, int, int, Any]]:
-    for bucket in range(BUCKETS):
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a place holds: a base, deltas up to the last write id but one, and deletes by the last."""
+
+    buckets: int
+    last_write_id: int
+
+
+USUAL, SMALL = Shape(buckets=2, last_write_id=7), Shape(buckets=1, last_write_id=3)
+
+
+def _events(shape: Shape, write_id: int) -> Iterator[tuple[int, int, int, int, int, Any]]:
+    for bucket in range(shape.buckets):
         for row in range(ROWS):
             number = write_id * ROWS + row
             yield (
@@ -60,29 +72,30 @@ def _events(write_id: int) -> Iterator[tuple[int, int, int, int, int, Any]]:
             )
 
 
-def _deletes(write_id: int) -> Iterator[tuple[int, int, int, int, int, Any]]:
-    for bucket in range(BUCKETS):
+def _deletes(shape: Shape) -> Iterator[tuple[int, int, int, int, int, Any]]:
+    for bucket in range(shape.buckets):
         for row in range(0, ROWS, 10):
-            yield 2, 2, 0x20000000 + (bucket << 16), row, write_id, None
+            yield 2, 2, 0x20000000 + (bucket << 16), row, shape.last_write_id, None
 
 
-def make_places(directory: Path, count: int) -> Path:
+def make_places(directory: Path, count: int, shape: Shape = USUAL) -> Path:
     """A table of so many partitions; existing ones are made anew."""
     shutil.rmtree(directory, ignore_errors=True)
     table = directory / "db.db" / "t"
-    fill_places([table / f"p={number}" for number in range(count)])
+    fill_places([table / f"p={number}" for number in range(count)], shape)
     return table
 
 
-def fill_places(places: Sequence[Path]) -> None:
+def fill_places(places: Sequence[Path], shape: Shape = USUAL) -> None:
     """Make these directories, with the files of a place in each."""
     for number, place in enumerate(places):
         if number % MOST_LINKS == 0:
             first = place
-            write_dir(first, "base_0000001", COLUMNS, _events(1))
-            for write_id in range(2, LAST_WRITE_ID):
-                write_dir(first, delta_name(write_id, write_id), COLUMNS, _events(write_id))
-            write_dir(first, delta_name(LAST_WRITE_ID, LAST_WRITE_ID, delete=True), COLUMNS, _deletes(LAST_WRITE_ID))
+            last = shape.last_write_id
+            write_dir(first, "base_0000001", COLUMNS, _events(shape, 1))
+            for write_id in range(2, last):
+                write_dir(first, delta_name(write_id, write_id), COLUMNS, _events(shape, write_id))
+            write_dir(first, delta_name(last, last, delete=True), COLUMNS, _deletes(shape))
         else:
             copy_by_links(first, place)
 
@@ -198,16 +211,20 @@ def _seconds(work: Callable[[Path], None], table: Path) -> float:
 @click.option("--cores", default=2, show_default=True)
 @click.option("--only", type=click.Choice(_JOBS), help="End after this job.")
 @click.option("--text", is_flag=True, help="The jobs tell what they did as text, not as JSON.")
+@click.option("--small", is_flag=True, help="Places of three directories with one file each.")
 @click.option("--checkout", type=click.Path(path_type=Path, exists=True), multiple=True)
-def main(directory: Path, places: int, cores: int, only: str | None, text: bool, checkout: tuple[Path, ...]) -> None:
+def main(
+    directory: Path, places: int, cores: int, only: str | None, text: bool, small: bool, checkout: tuple[Path, ...]
+) -> None:
     """Measure in DIRECTORY, whose contents are lost."""
+    shape = SMALL if small else USUAL
     few = min(places, _FEW)
     for one in (ROOT, *checkout):
         for name in ("many", "few", "start", "home-many", "home-start"):  # homes: with the queue of an earlier run
             shutil.rmtree(directory / name, ignore_errors=True)
         began = time.perf_counter()
-        table, other = make_places(directory / "many", places), make_places(directory / "few", few)
-        start = make_places(directory / "start", 3)
+        table, other = make_places(directory / "many", places, shape), make_places(directory / "few", few, shape)
+        start = make_places(directory / "start", 3, shape)
         print(f"{one}: {places} places made in {time.perf_counter() - began:.1f} s", flush=True)
         for name in _JOBS:
             loop, where = {"initiator": (list_alone, table), "major_compact": (compact_alone, other)}.get(

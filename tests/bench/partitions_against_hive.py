@@ -34,7 +34,7 @@ from servers.sql import Session
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from bench.against_hive import POOL
-from bench.many_places import COLUMNS, LAST_WRITE_ID, ROOT, fill_places, job
+from bench.many_places import COLUMNS, ROOT, USUAL, fill_places, job
 from bench.processes import below, cpu_seconds
 
 DATABASE = "partitions"
@@ -90,7 +90,7 @@ class Bench:
             values = [[str(number)] for number in range(first, min(first + BATCH, count))]
             under = f"{found.storage.location}/parts/{first // BATCH}"
             writes.partitions(DATABASE, name, values, location=under, new=new)
-        for _ in range(LAST_WRITE_ID):
+        for _ in range(USUAL.last_write_id):
             txn = self._lake.open("writer")
             hms.allocate_write_id(txn, DATABASE, name)
             hms.commit_txn(txn, TxnType.DEFAULT)
