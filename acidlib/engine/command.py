@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -231,6 +232,8 @@ def _terminable() -> Iterator[None]:
     """SIGTERM ends the run as an interrupt does: claims are released, staging is removed."""
 
     def interrupt(*_: object) -> None:
+        # Spark's JVM gets the signal, too, and py4j logs a traceback for every thread that waits for its answer
+        logging.disable()
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
@@ -238,6 +241,7 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+        logging.disable(logging.NOTSET)
 
 
 def report_of(
