@@ -78,7 +78,7 @@ def _deletes(shape: Shape) -> Iterator[tuple[int, int, int, int, int, Any]]:
             yield 2, 2, 0x20000000 + (bucket << 16), row, shape.last_write_id, None
 
 
-def make_places(directory: Path, count: int, shape: Shape = USUAL) -> Path:
+def make_places(directory: Path, count: int, shape: Shape) -> Path:
     """A table of so many partitions; existing ones are made anew."""
     shutil.rmtree(directory, ignore_errors=True)
     table = directory / "db.db" / "t"
