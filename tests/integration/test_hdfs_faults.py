@@ -17,7 +17,7 @@ from servers.hdfs import SUPERUSER, Hdfs
 from servers.process import free_port
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.storage.hdfs import filesystem
+from acidlib.storage.hdfs import client, filesystem
 from acidlib.storage.hdfs.files import HdfsDataFiles
 from acidlib.storage.hdfs.filesystem import HdfsFileSystem
 
@@ -523,13 +523,21 @@ def read_in_child(fs: HdfsFileSystem, path: str) -> bytes:
 def test_a_fork_shares_no_connection(fs: HdfsFileSystem, data: HdfsDataFiles, place: str) -> None:
     """hdfs-native keeps connections to data nodes; over one that two processes have, each gets the other's bytes."""
     contents = {name: name.encode() * 1_000_000 for name in "abcd"}
+
+    def check() -> None:
+        for name, expected in contents.items():
+            assert fs.read(f"{place}/{name}") == expected
+
     for name, expected in contents.items():
         fs.create(f"{place}/{name}", expected)
         assert fs.read(f"{place}/{name}") == expected
     with multiprocessing.get_context("fork").Pool(2) as pool:
         coming = {name: pool.apply_async(read_in_child, (fs, f"{place}/{name}")) for name in contents}
-        while not all(result.ready() for result in coming.values()):
-            for name, expected in contents.items():
-                assert fs.read(f"{place}/{name}") == expected
+        # not for longer: where a child drops a connection in use here, this waits a minute for its answer
+        until = time.monotonic() + client._KEPT_SECONDS
+        while time.monotonic() < until:
+            check()
         for name, expected in contents.items():
             assert coming[name].get() == expected
+    check()
+    assert time.monotonic() < until + 30, "somebody waited for an answer that another got"

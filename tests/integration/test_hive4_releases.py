@@ -14,10 +14,9 @@ import psycopg
 import pytest
 from judges.tables import Transaction
 from long_runs import amount
-from servers.daemon import NEWER_JAVA
 from servers.fleet import Servers
 from servers.hive_sessions import DriverSession, HiveSessions
-from servers.jars import LATER
+from servers.jars import LATER, NEWER_JAVA, newest_of_later
 from servers.java import java_home_of
 from servers.metastore import Metastore
 from servers.postgres import Postgres
@@ -67,7 +66,7 @@ class Hive:
     sessions: HiveSessions
 
 
-@pytest.fixture(scope="module", params=LATER)
+@pytest.fixture(scope="module", params=amount([newest_of_later()], long=list(LATER)))
 def hive(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Hive]:
     """The servers of a release; skipped where no Java is new enough for it."""
     version, _, registering = request.param.partition(" ")

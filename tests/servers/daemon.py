@@ -9,7 +9,7 @@ from pathlib import Path
 
 from acidlib.model.generation import Generation
 from servers.errors import ServerError
-from servers.jars import LATER, brought, release_of
+from servers.jars import LATER, NEWER_JAVA, brought, release_of
 from servers.java import java_command, java_home, java_home_of
 from servers.process import OneProcess, ServerProcess, free_port, listens
 from servers.settings import log_options, write_settings
@@ -43,10 +43,6 @@ _JVM_OPTIONS = (
     # or Hive 4's cleaner fails: Spring asks PostgreSQL for the types of parameters, which it cannot tell
     "-Dspring.jdbc.getParameterType.ignore=true",
 )
-
-
-NEWER_JAVA = {"4.2.0": 21}
-"""What Java a release of Hive needs, where it is a newer one than of all others."""
 
 
 class Daemon(OneProcess):

@@ -2,6 +2,8 @@
 
 ``pom.xml`` in a folder named after the release says what is brought. The result lies in ``.servers/<name>`` with the
 hash of the pom it came from; a changed pom brings it anew. Tests that start at once wait for each other.
+
+    cd tests && python3 -m servers.jars      brings all of them; any Python will do, so that it needs no environment
 """
 
 from __future__ import annotations
@@ -19,12 +21,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from servers.errors import ServerError
-from servers.java import java_home
+from servers.java import java_home, java_home_of
 
 CACHE = Path(__file__).parents[2] / ".servers"
 STAMP = ".pom-hash"
 LATER = {"4.1.0": "3.4.1", "4.2.0": "3.5.0"}
 """Releases of Hive without one of their servers, and the Hadoop for each: an older one does not run on Java 24."""
+_OF_LATER = "hive4_later"
+NEWER_JAVA = {"4.2.0": 21}
+"""What Java a release of Hive needs, where it is a newer one than of all others."""
+_SMALL_MAVEN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""It ends before a better compiler pays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +49,9 @@ def release_of(version: str) -> Release:
     """The release of Hive with this number. Raises ServerError when Maven is missing or fails."""
     if version not in LATER:
         return hive_release(f"hive{version[0]}")
-    scripts = sorted((Path(__file__).parent / "hive4_later").glob("changes-*.sql"))
+    scripts = sorted((Path(__file__).parent / _OF_LATER).glob("changes-*.sql"))
     return replace(
-        hive_release("hive4_later", version),
+        hive_release(_OF_LATER, version),
         changes=tuple(script for script in scripts if script.stem.removeprefix("changes-") <= version),
     )
 
@@ -77,6 +84,18 @@ def brought(name: str, version: str | None = None) -> Path:
             _bring(folder, pom, place, version)
             stamp.write_text(wanted)
     return place
+
+
+def newest_of_later() -> str:
+    """The newest of LATER that there is a Java for."""
+    oldest = {version: NEWER_JAVA.get(version) for version in LATER}
+    return [version for version, java in oldest.items() if java is None or java_home_of(java) is not None][-1]
+
+
+def bring_all() -> None:
+    """What the servers of a usual run need. Raises ServerError."""
+    for pom in sorted(Path(__file__).parent.glob("*/pom.xml")):
+        brought(pom.parent.name, newest_of_later() if pom.parent.name == _OF_LATER else None)
 
 
 def compiled(source: Path, jars: Sequence[str], home: Path | None = None) -> Path:
@@ -118,7 +137,8 @@ def _bring(name: str, pom: Path, place: Path, version: str | None) -> None:
     command = [maven, "-q", "-B", "-f", str(pom), f"-Dplace={place}", "process-resources"]
     if version is not None:
         command += [f"-Dhive.version={version}", f"-Dhadoop.version={LATER[version]}"]
-    environment = {**os.environ, "JAVA_HOME": str(java_home())}
+    options = f"{_SMALL_MAVEN} {os.environ.get('MAVEN_OPTS', '')}"
+    environment = {**os.environ, "JAVA_HOME": str(java_home()), "MAVEN_OPTS": options}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=CACHE)
     if ran.returncode:
         lines = [line for line in (ran.stdout + ran.stderr).splitlines() if "ERROR" in line]
@@ -140,3 +160,7 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+if __name__ == "__main__":
+    bring_all()
