@@ -2,8 +2,6 @@
 
 ``pom.xml`` in a folder named after the release says what is brought. The result lies in ``.servers/<name>`` with the
 hash of the pom it came from; a changed pom brings it anew. Tests that start at once wait for each other.
-
-    cd tests && python3 -m servers.jars      brings all of them; any Python will do, so that it needs no environment
 """
 
 from __future__ import annotations
@@ -160,7 +158,3 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-if __name__ == "__main__":
-    bring_all()

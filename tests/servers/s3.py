@@ -7,10 +7,8 @@ the process of the test and is no judge of races.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
@@ -20,17 +18,13 @@ import pytest
 from botocore.config import Config
 
 from servers.errors import ServerError
-from servers.jars import CACHE
-from servers.process import ServerProcess, Startable, free_port, last_lines, listens
+from servers.go_programs import SOURCES, built, is_built
+from servers.process import ServerProcess, Startable, free_port, listens
 
 SWITCH = "ACIDLIB_TEST_S3"
 REGION = "us-east-1"
 ACCESS_KEY = "tests"
 SECRET_KEY = "tests-secret"
-_SOURCES = {
-    "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
-    "minio": "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c",
-}
 
 
 class S3Server(Startable):
@@ -38,7 +32,7 @@ class S3Server(Startable):
 
     def __init__(self, directory: Path) -> None:
         """Starts nothing yet; ``directory`` is its own and gets its buckets and its log."""
-        self.judge = os.environ.get(SWITCH) or ("versitygw" if shutil.which("go") or _built("versitygw") else "moto")
+        self.judge = os.environ.get(SWITCH) or ("versitygw" if shutil.which("go") or is_built("versitygw") else "moto")
         self.port = free_port()
         self.log = directory / "log"
         self._directory = directory
@@ -94,7 +88,7 @@ class S3Server(Startable):
         if self.judge == "moto":
             self._start_moto()
             return
-        if self.judge not in _SOURCES:
+        if self.judge not in SOURCES:
             raise ServerError(f"Cannot start a server of S3: because {SWITCH}={self.judge} names none that is known")
         program = built(self.judge)
         data = self._directory / "data"
@@ -133,42 +127,3 @@ class S3Server(Startable):
 
         self._moto = ThreadedMotoServer("127.0.0.1", self.port, verbose=False)
         self._moto.start()
-
-
-def built(name: str) -> Path:
-    """The program, built by Go once per checkout. Raises ServerError when Go is missing or fails."""
-    place = CACHE / name
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _built(name):
-            partial = CACHE / f"{name}.partial"
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            _build(name, partial)
-            shutil.rmtree(place, ignore_errors=True)
-            (partial / "source").write_text(_SOURCES[name])
-            partial.rename(place)
-    return place / name
-
-
-def _built(name: str) -> bool:
-    stamp = CACHE / name / "source"
-    return stamp.is_file() and stamp.read_text() == _SOURCES[name]
-
-
-def _build(name: str, place: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise ServerError(f"Cannot build {name}: because Go is needed, and there is no go on the PATH")
-    log = place.with_name(f"{name}.log")
-    with log.open("wb") as out:
-        ran = subprocess.run(
-            [go, "install", _SOURCES[name]],
-            env={**os.environ, "GOBIN": str(place), "GOFLAGS": ""},
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=place,
-        )
-    if ran.returncode:
-        raise ServerError(f"Cannot build {name}: because go ended with status {ran.returncode}:\n{last_lines(log, 5)}")

@@ -1,0 +1,60 @@
+"""The servers that Go builds, once per checkout, into ``.servers``."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from servers.errors import ServerError
+from servers.jars import CACHE
+from servers.process import last_lines
+
+SOURCES = {
+    "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+    "minio": "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c",
+}
+# not optimised and without what debuggers read: to compile that takes longer than all that they serve
+_QUICKLY = ("-gcflags=all=-N -l -c=1", "-ldflags=-s -w")
+
+
+def built(name: str) -> Path:
+    """The program, built by Go once per checkout. Raises ServerError when Go is missing or fails."""
+    place = CACHE / name
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_built(name):
+            partial = CACHE / f"{name}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            _build(name, partial)
+            shutil.rmtree(place, ignore_errors=True)
+            (partial / "source").write_text(SOURCES[name])
+            partial.rename(place)
+    return place / name
+
+
+def is_built(name: str) -> bool:
+    """Whether this checkout has it, of the sources above."""
+    stamp = CACHE / name / "source"
+    return stamp.is_file() and stamp.read_text() == SOURCES[name]
+
+
+def _build(name: str, place: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        raise ServerError(f"Cannot build {name}: because Go is needed, and there is no go on the PATH")
+    log = place.with_name(f"{name}.log")
+    with log.open("wb") as out:
+        ran = subprocess.run(
+            [go, "install", *_QUICKLY, SOURCES[name]],
+            env={**os.environ, "GOBIN": str(place), "GOFLAGS": "", "CGO_ENABLED": "0"},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=place,
+        )
+    if ran.returncode:
+        raise ServerError(f"Cannot build {name}: because go ended with status {ran.returncode}:\n{last_lines(log, 5)}")
