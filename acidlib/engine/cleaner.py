@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from acidlib.admission import THREADS
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, NotOursError, ReplacedError, recorded_mark
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, NotOursError, ReplacedError, recorded_mark
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.removals import Pace, litter_at, litter_of, remove_litter, remove_named, would_go
 from acidlib.engine.runner import as_done
@@ -44,7 +44,8 @@ def run_cleaner(
 ) -> None:
     """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there.
 
-    Many places are cleaned at a time, the requests of one place in their order; `tell` is told of each as it ends.
+    Many places are cleaned at a time, the requests of one place in their order; `tell` gets each result as it
+    comes.
     """
     if not options.dry_run:
         for line in cleaning.requests.recover():
@@ -159,14 +160,14 @@ class _ResultSoFar:
 class _Known:
     """Asks what is known of a place; see `Proof.known`."""
 
-    about: Looked
+    about: ListedRequest
 
 
 @dataclass(frozen=True, slots=True)
 class _Cleaned:
     """Asks to end a request; see `History.cleaned`."""
 
-    done: Looked
+    done: ListedRequest
 
 
 _Job = Generator[_Known | _Cleaned, Any, CleaningResult]
@@ -279,7 +280,7 @@ def _clean(
             listing = list_location(fs, target.location, missing=ConflictError)
         if cleaning.must_exist and not listing.files and not listing.top_directories():
             raise _missing(target, "it is empty")
-        looked = Looked(request=request, target=target, listing=listing)
+        looked = ListedRequest(request=request, target=target, listing=listing)
         known_rows = yield _Known(looked)
         _require_verified(looked, known_rows)
         plan = cleaning.proof.plan(looked, known_rows)
@@ -317,7 +318,7 @@ def _clean(
     return replace(result, state="succeeded", reason="nothing obsolete is left")
 
 
-def _require_verified(looked: Looked, known: Sequence[CompactionRequest]) -> None:
+def _require_verified(looked: ListedRequest, known: Sequence[CompactionRequest]) -> None:
     """NotOursError, with which a request waits, while what a result was made of may be needed again."""
     held = holding(known, looked.listing.top_directories())
     if held is not None:
@@ -347,7 +348,7 @@ def _would_clean(
     if services.store(target.location).unfinished(target.location):
         return replace(result, state="planned", reason="a publication there is unfinished; the run finishes it first")
     listing = list_location(services.fs(target.location), target.location, missing=ConflictError)
-    looked = Looked(request=request, target=target, listing=listing)
+    looked = ListedRequest(request=request, target=target, listing=listing)
     known = yield _Known(looked)
     _require_verified(looked, known)
     plan = cleaning.proof.plan(looked, known)

@@ -55,7 +55,7 @@ class ReadyRequests(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class ListedRequest:
     """A request, its place, which is claimed (but for a dry run), and what was listed there since."""
 
     request: CompactionRequest
@@ -74,10 +74,10 @@ class Proof(Protocol):
         NotOursError where it is left to Hive's own cleaner, ConflictError when another cleaner has ended the request.
         """
 
-    def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
+    def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
         """What the queue and its history know of each of these places, as far as `plan` needs it; read together."""
 
-    def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
+    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
         """What may go now, and what has to wait. What a later run has to know of this look at the place is noted in the
         queue, except in a dry run.
 
@@ -88,7 +88,7 @@ class Proof(Protocol):
 class History(Protocol):
     """Where requests end."""
 
-    def cleaned(self, done: Sequence[Looked]) -> list[str | AcidError | None]:
+    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End these requests as succeeded, for nothing obsolete is left in their listings; or why one has to stay."""
 
     def dropped(self, request: CompactionRequest) -> None:
@@ -130,10 +130,10 @@ class ReplacedError(RefusedError):
     """A request whose result is not at its place any more."""
 
 
-def each_alone(work: Callable[[Looked], Found], items: Sequence[Looked]) -> list[Found | AcidError]:
+def each_alone(work: Callable[[ListedRequest], Found], items: Sequence[ListedRequest]) -> list[Found | AcidError]:
     """What became of each, where several cannot be asked for together."""
 
-    def outcome(item: Looked) -> Found | AcidError:
+    def outcome(item: ListedRequest) -> Found | AcidError:
         try:
             return work(item)
         except AcidError as error:

@@ -165,7 +165,7 @@ class JobCommand(click.Command):
             self.print_error_document(kind, message)
         report = ctx.params.get("report")
         if report is not None:
-            with suppress(Exception):  # what went wrong has been told, and may be just this
+            with suppress(Exception):  # what went wrong has been reported, and may be just this
                 page = page_of(self._error_document(kind, message))
                 write_page(html_of(page), report, unique=uuid.uuid4().hex[:16])
         raise SystemExit(EXIT_NOT_DONE)

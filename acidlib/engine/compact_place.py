@@ -257,8 +257,8 @@ class PlaceCompactor:
             except AcidError as error:
                 left = str(error)
             if left is not None:
-                told = f"{left}; a cleaning removes it when it is a day old"
-                services.progress.note(told, level=WARNING, place=target.name)
+                note = f"{left}; a cleaning removes it when it is a day old"
+                services.progress.note(note, level=WARNING, place=target.name)
 
     def _publish(self, held: HeldPlace, plan: Prepared, stage: Stage, results: tuple[UnitResult, ...]) -> Published:
         location, inputs = held.target.location, plan.inputs

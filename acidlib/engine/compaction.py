@@ -51,7 +51,7 @@ class CompactionRun:
 def run_compaction(services: Services, backend: Backend, run: CompactionRun, tell: Tell) -> list[str]:
     """Carry a run out; returns notes about what was left or passed over.
 
-    tell  is told of each result as it comes
+    tell  gets each result as it comes
     """
     worker = Worker(services, backend, settings=run.rewrite, release_held=run.release_held)
     spending = Spending(run.budget, services.clock)
@@ -59,23 +59,23 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
     notes: list[str] = []
     ended_here = 0
 
-    def shown_and_told(result: CompactionResult) -> None:
+    def show_and_record(result: CompactionResult) -> None:
         progress.add(result)
         tell(result)
 
     if not run.dry_run:
         notes += backend.recover()
     if run.named:
-        jobs = _named_jobs(services, backend, run, spending, shown_and_told, notes)
+        jobs = _named_jobs(services, backend, run, spending, show_and_record, notes)
     elif backend.in_order:
         notes += backend.cautions()
-        jobs = _jobs_in_order(services, backend, run, spending, shown_and_told)
+        jobs = _jobs_in_order(services, backend, run, spending, show_and_record)
     else:
-        jobs = _chosen_jobs(services, backend, run, spending, shown_and_told)
+        jobs = _chosen_jobs(services, backend, run, spending, show_and_record)
     try:
         for result in worker.compact(jobs, while_waiting=progress.show):
             ended_here += 1
-            shown_and_told(result)
+            show_and_record(result)
     except AcidError as error:
         if not ended_here:
             raise

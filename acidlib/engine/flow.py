@@ -51,7 +51,7 @@ class Piece(Protocol[Result]):
         """It is not begun: another may do it."""
 
 
-class _UnderWay(Generic[Result]):
+class _PieceUnderWay(Generic[Result]):
     """A piece whose steps were begun, or are about to be."""
 
     def __init__(self, piece: Piece[Result]) -> None:
@@ -86,10 +86,10 @@ class _UnderWay(Generic[Result]):
 
 
 @dataclass(slots=True)
-class _Running:
+class _ErrandUnderWay:
     """An errand of a piece, whose tasks wait or run."""
 
-    owner: _UnderWay[Any]
+    owner: _PieceUnderWay[Any]
     place: int
     errand: Errand
     answers: list[Done[Any] | None]
@@ -104,7 +104,7 @@ class _Waiting:
     """
 
     task: Task
-    errand: _Running
+    errand: _ErrandUnderWay
     place: int
     number: int
     later: bool
@@ -168,7 +168,7 @@ class Flow(Generic[Result]):
         self._asked = count()
         self._steps_waiting = 0
         self._batches_running = 0
-        self._under_way: set[_UnderWay[Result]] = set()
+        self._under_way: set[_PieceUnderWay[Result]] = set()
         self._ended: deque[Result] = deque()
 
     @property
@@ -220,16 +220,16 @@ class Flow(Generic[Result]):
         return self._steps_waiting < _STEPS_AHEAD * THREADS and len(self._under_way) < self._limit(self._runner.slots)
 
     def _begin(self, threads: Threads, piece: Piece[Result]) -> None:
-        one = _UnderWay(piece)
+        one = _PieceUnderWay(piece)
         self._under_way.add(one)
         self._go_on(threads, one, None)
 
-    def _go_on(self, threads: Threads, one: _UnderWay[Result], answers: list[Done[Any]] | None) -> None:
+    def _go_on(self, threads: Threads, one: _PieceUnderWay[Result], answers: list[Done[Any]] | None) -> None:
         """Let a piece take its next step."""
         self._steps_waiting += 1
         threads.step(lambda: one.step(answers), lambda asked: self._stepped(threads, one, asked))
 
-    def _stepped(self, threads: Threads, one: _UnderWay[Result], asked: tuple[Errand, ...]) -> None:
+    def _stepped(self, threads: Threads, one: _PieceUnderWay[Result], asked: tuple[Errand, ...]) -> None:
         self._steps_waiting -= 1
         if one.ended:
             self._under_way.discard(one)
@@ -238,9 +238,9 @@ class Flow(Generic[Result]):
             return
         one.answers = [None] * len(asked)
         for place, errand in enumerate(asked):
-            self._ask(threads, _Running(owner=one, place=place, errand=errand, answers=[]), None)
+            self._ask(threads, _ErrandUnderWay(owner=one, place=place, errand=errand, answers=[]), None)
 
-    def _ask(self, threads: Threads, running: _Running, answers: list[Done[Any]] | None) -> None:
+    def _ask(self, threads: Threads, running: _ErrandUnderWay, answers: list[Done[Any]] | None) -> None:
         """Let an errand ask for its next tasks, or end."""
         try:
             tasks = next(running.errand) if answers is None else running.errand.send(answers)

@@ -37,7 +37,7 @@ _ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Inspection:
     """What one look saw, by which limits it is to be judged, and notes."""
 
     lake: Lake
@@ -48,7 +48,7 @@ class Looked:
 
 def look(
     where: Environment, services: Services, selection: Selection, interpretation: Interpretation, *, most_places: int
-) -> Looked:
+) -> Inspection:
     """Look at everything that is selected; list at most so many places, those that the queue knows first.
 
     interpretation  how directories are to be read where no metastore says it; nothing stated: all is committed
@@ -65,7 +65,7 @@ def look(
         limits = limits_of(services.settings, silent_seconds=silent)
         targets, notes = _targets(services, queued, selection, interpretation, requests) if most_places else ([], [])
     chosen = _those_of_requests_first(targets, requests)[:most_places]
-    return Looked(
+    return Inspection(
         lake=Lake(
             now_ms=now_ms,
             requests=requests,

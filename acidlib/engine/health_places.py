@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acidlib.engine.selection import Looked, Unlisted
+from acidlib.engine.selection import ListingOutcome, Unlisted
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
@@ -13,7 +13,7 @@ from acidlib.storage.staging import STAGING_PREFIX
 
 
 def figures_of(
-    services: Services, looked: Looked, *, small_share: float, is_queued: bool, is_worked_on: bool
+    services: Services, looked: ListingOutcome, *, small_share: float, is_queued: bool, is_worked_on: bool
 ) -> PlaceFigures:
     """The figures of one place.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Backend, Decided
 from acidlib.engine.prepare import prepare
-from acidlib.engine.selection import Looked, PassedOver, Selection, Unlisted, look_in_portions
+from acidlib.engine.selection import ListingOutcome, PassedOver, Selection, Unlisted, look_in_portions
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
@@ -44,7 +44,7 @@ def run_initiator(
     What a worker would refuse is not queued, nor what one refused before and has not changed since.
 
     force  also past what the history says: that the last compactions failed, or were refused
-    tell   is told the result of each place as it comes
+    tell   gets the result of each place as it comes
     """
     notes: list[str] = []
     if not dry_run:
@@ -96,7 +96,7 @@ class _ToQueue:
 
 
 def _initiate(
-    services: Services, backend: Backend, attempts: Attempts, one: Looked, *, dry_run: bool, force: bool
+    services: Services, backend: Backend, attempts: Attempts, one: ListingOutcome, *, dry_run: bool, force: bool
 ) -> InitiatorResult | _ToQueue:
     try:
         if isinstance(one, Unlisted):

@@ -34,7 +34,7 @@ def run_orphans(
     idle_seconds  nothing in an orphan was modified for so long
     remove        remove them; else they are only listed
     trash         move them aside instead
-    tell          is told a result for each place that has orphans
+    tell          gets a result for each place that has orphans
     """
     selected = backend.select(selection, automatic=False)
     targets = selected.targets

@@ -101,7 +101,7 @@ class Unlisted:
     modified: float = 0.0
 
 
-Looked = ListedPlace | Unlisted
+ListingOutcome = ListedPlace | Unlisted
 
 
 def look_at(
@@ -110,7 +110,7 @@ def look_at(
     idle_seconds: float | None,
     *,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> tuple[list[Looked], list[PassedOver]]:
+) -> tuple[list[ListingOutcome], list[PassedOver]]:
     """List every target; those that have changed within `idle_seconds` are passed over."""
     found: list[Done[Listing]] = in_threads(
         lambda target: list_location(services.fs(target.location), target.location, without_unfinished=True),
@@ -133,7 +133,7 @@ def look_at(
 
 def look_in_portions(
     services: Services, targets: Sequence[Target], idle_seconds: float | None
-) -> Iterator[tuple[list[Looked], list[PassedOver]]]:
+) -> Iterator[tuple[list[ListingOutcome], list[PassedOver]]]:
     """The same, some at a time, so that what is known of a place can be forgotten before the last is listed."""
     if not targets:
         return
@@ -150,7 +150,7 @@ def _advance(services: Services, before: int, done: int) -> None:
     services.progress.advance(before + done)
 
 
-def _listed(target: Target, done: Done[Listing]) -> Looked:
+def _listed(target: Target, done: Done[Listing]) -> ListingOutcome:
     try:
         return target.listed(done.get())
     except AcidError as error:
@@ -169,9 +169,9 @@ def _too_young(listing: Listing, idle_seconds: float, now: float) -> str | None:
     return f"something in it is younger than {duration_text(idle_seconds)}: {newest.path}, modified {when}"
 
 
-def urgency(order: Order, one: Looked) -> float:
+def urgency(order: Order, one: ListingOutcome) -> float:
     """The larger the more urgent."""
-    urgencies: dict[Order, Callable[[Looked], float]] = {
+    urgencies: dict[Order, Callable[[ListingOutcome], float]] = {
         Order.DELTAS: lambda one: one.deltas,
         Order.BYTES: lambda one: one.delta_bytes,
         Order.AGE: lambda one: -one.modified,
@@ -180,7 +180,7 @@ def urgency(order: Order, one: Looked) -> float:
     return urgencies[order](one)
 
 
-def ordered(looked: Iterable[Looked], order: Order) -> list[Looked]:
+def ordered(looked: Iterable[ListingOutcome], order: Order) -> list[ListingOutcome]:
     """Most urgent first; equal ones by name, so that the same input gives the same order."""
     return sorted(looked, key=lambda one: (-urgency(order, one), one.target.name))
 

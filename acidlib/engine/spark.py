@@ -180,8 +180,8 @@ def kerberos_login() -> KerberosLogin:
     Where Spark does not run this, the command has told it by variables.
     """
     if _GATEWAY not in os.environ:
-        told = os.environ.get
-        return KerberosLogin(principal=told(PRINCIPAL_VARIABLE) or None, keytab=told(KEYTAB_VARIABLE) or None)
+        variable = os.environ.get
+        return KerberosLogin(principal=variable(PRINCIPAL_VARIABLE) or None, keytab=variable(KEYTAB_VARIABLE) or None)
     SparkContext._ensure_initialized()
     conf = SparkConf()
 

@@ -15,7 +15,7 @@ import pyspark.daemon
 
 
 def load() -> None:
-    """Load what tasks need. What fails here fails again in the task that needs it, where it is told."""
+    """Load what tasks need. What fails here fails again in the task that needs it, where it is reported."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it would start threads before the forks, for nothing
     with redirect_stdout(sys.stderr), suppress(Exception):  # Spark reads a port number from standard output
         import acidlib.engine.tasks

@@ -10,7 +10,7 @@ from typing import Protocol
 from acidlib.engine.attempts import Attempts
 from acidlib.engine.selection import (
     PORTION,
-    Looked,
+    ListingOutcome,
     Order,
     PassedOver,
     Spending,
@@ -36,7 +36,7 @@ class Turn:
     tried  the request that was not carried out before for what the place still is: it goes last, the oldest first
     """
 
-    looked: Looked
+    looked: ListingOutcome
     done: str | None = None
     tried: CompactionRequest | None = None
 
@@ -125,7 +125,7 @@ class Turns:
                     yield turn
         yield from sorted(last, key=lambda turn: turn.key)
 
-    def _portions(self) -> Iterator[list[Looked]]:
+    def _portions(self) -> Iterator[list[ListingOutcome]]:
         """What is listed together, the most urgent first."""
         targets = self._targets
         figures = [0 if self._order is Order.NAME else self._asked.noted(target) for target in targets]
@@ -158,11 +158,11 @@ class Turns:
             self._pass_over(passed_over)
         return sorted(figures, key=lambda one: (-one[0], one[1].name))
 
-    def _in_turn(self, looked: Sequence[Looked]) -> list[Turn]:
+    def _in_turn(self, looked: Sequence[ListingOutcome]) -> list[Turn]:
         found = [self._turn(one) for one in ordered(looked, self._order)]
         return sorted(found, key=lambda turn: turn.key)
 
-    def _turn(self, one: Looked) -> Turn:
+    def _turn(self, one: ListingOutcome) -> Turn:
         done = tried = None
         if isinstance(one, ListedPlace):
             done = one.nothing_to_merge(self._kind, automatic=self._asked.is_automatic(one.target))

@@ -109,7 +109,7 @@ def _planned(services: Services, undoing: Undoing, request: CompactionRequest) -
         return replace(planned, reason="a publication there is unfinished; the run finishes it first")
     undoing.require_no_reader(request, target)
     plan = _plan(services, undoing, request, target)
-    return _told(planned, request, plan, "nothing was made of the result, and all that it was made of is there")
+    return _with_plan(planned, request, plan, "nothing was made of the result, and all that it was made of is there")
 
 
 def _undone(services: Services, undoing: Undoing, request: CompactionRequest, user: str) -> UndoResult:
@@ -145,7 +145,7 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
                 last_check=held.assert_mine,
             )
         _note(undoing, now, reason)
-        return _told(result, now, plan, reason)
+        return _with_plan(result, now, plan, reason)
 
 
 def _note(undoing: Undoing, request: CompactionRequest, reason: str) -> None:
@@ -215,7 +215,7 @@ def _is_aside(services: Services, request: CompactionRequest, target: Target) ->
     return services.fs(target.location).is_directory(f"{target.location}/{_aside(request)}")
 
 
-def _told(result: UndoResult, request: CompactionRequest, plan: TakingBack, reason: str) -> UndoResult:
+def _with_plan(result: UndoResult, request: CompactionRequest, plan: TakingBack, reason: str) -> UndoResult:
     return replace(
         result,
         reason=reason,

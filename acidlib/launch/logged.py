@@ -38,7 +38,7 @@ def log_file(words: Sequence[str]) -> tuple[list[str], Path | None]:
 def run_logged(command: Sequence[str], path: Path) -> int:
     """Run a command, append all that it writes to a file, and tell its problems here; its exit status.
 
-    Where it fails and has told no problem in a line of its own, one is told. RetryError for a file that cannot be
+    Where it fails and has printed no problem in a line of its own, one is printed. RetryError for a file that cannot be
     written.
     """
     try:
@@ -47,29 +47,29 @@ def run_logged(command: Sequence[str], path: Path) -> int:
         raise RetryError(f"Cannot write {path}: because the operating system said: {error.strerror}") from error
     with log, subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own words
         assert process.stderr is not None
-        told: list[bytes] = []
-        copier = Thread(target=_copy, args=(process.stderr, log, told), daemon=True)
+        printed: list[bytes] = []
+        copier = Thread(target=_copy, args=(process.stderr, log, printed), daemon=True)
         copier.start()
         # a terminal interrupts the command as well; whoever ends us, means it
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         status = process.wait()
         copier.join(_END_SECONDS)
-        if status and not told:
+        if status and not printed:
             print(f"error: the run ended with exit status {status}; {path} has what it said", file=sys.stderr)
         return status if status >= 0 else 128 - status
 
 
-def _copy(stream: IO[bytes], log: IO[bytes], told: list[bytes]) -> None:
+def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:
     """All lines to the log, and problems to standard error; of a log on a full disk the rest is not kept."""
     for line in stream:
         try:
             log.write(line)
         except OSError as error:
-            if not told:
-                told.append(b"")
+            if not printed:
+                printed.append(b"")
                 print(f"error: Cannot write the log: because {error.strerror}", file=sys.stderr)
         if _PROBLEM.match(line):
-            told.append(line)
+            printed.append(line)
             sys.stderr.buffer.write(line)
             sys.stderr.flush()

@@ -158,19 +158,19 @@ class HttpTransport:
     def _require_thrift(self, response: HTTPResponse, body: bytes) -> None:
         # of an answer that does not tell it, text/plain: so are those by which Hive turns away
         kind = response.headers.get_content_type()
-        told = f"{response.status} {one_line(response.reason)}".rstrip()
+        answer = f"{response.status} {one_line(response.reason)}".rstrip()
         said = _said(kind, body)
         if response.status in _REDIRECTS:
             # without what may be a secret of the one who is sent there
             where = one_line(response.headers.get("Location", "").partition("?")[0]) or "elsewhere"
             raise self._turned_away(f"it redirects to {where}, which is not followed: name that server itself")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
-            raise self._turned_away(f"it does not let us in: {told}{said}")
+            raise self._turned_away(f"it does not let us in: {answer}{said}")
         if response.status in (_NOT_FOUND, _NO_POST):
             path = f"metastore.client.thrift.http.path is {self._path}"
-            raise self._turned_away(f"there is no metastore at this path: {told} ({path})")
+            raise self._turned_away(f"there is no metastore at this path: {answer} ({path})")
         if response.status != _OK:
-            raise ConnectionLost(f"the server answered {told}{said}")
+            raise ConnectionLost(f"the server answered {answer}{said}")
         if not (body or self._ends_by_itself):
             raise self._half_an_answer()
         if "Content-Type" in response.headers and (kind.startswith("text/") or kind == "application/json"):

@@ -241,7 +241,7 @@ class Lake:
     aborted       how many write ids of each table (database, table) are aborted
     places        that were listed, of so many `known_places`; both None where nothing was to be listed
     found         what the look itself found to be wrong
-    by_location   places are told apart by where they lie, not by their names
+    by_location   places are distinguished by where they lie, not by their names
     tells_queued  requests say when they were queued; those of Hive 3.1's own queue do not
     """
 

@@ -30,7 +30,7 @@ def overlapping_outputs(
     Conflicts are: an input file that vanished, was written again or joined the others; a result's name that exists; a
     directory that was not there (or whose transaction had not committed) when the inputs were listed and that shares a
     write id with the result, for a major also anything below it and new original files. Whether such a directory has
-    committed cannot be told from its name, so it counts unless `txns` says that its transaction is aborted. Directories
+    committed cannot be seen by its name, so it counts unless `txns` says that its transaction is aborted. Directories
     wholly above the result's range are no conflict.
     """
     return (

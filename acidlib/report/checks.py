@@ -12,7 +12,7 @@ from acidlib.report.text import wrapped
 
 OLDEST_JAVA = 17
 MOST_APART_SECONDS = 5.0
-"""How far the clocks of two machines may be apart before it is told."""
+"""How far the clocks of two machines may be apart before it is reported."""
 _JAVA = re.compile(r'version "(?:1\.)?(\d+)')
 _CORE = re.compile(r"spark-core_[\d.]+-([\w.-]+)\.jar")
 _COMPILE = "`acidlib warm`, called by the owner of the installation, compiles them for all who use it"
@@ -54,16 +54,16 @@ def unchecked(name: str, reason: str) -> Check:
     return Check(name=name, state=State.UNCHECKED, found=reason)
 
 
-def java_check(program: str, told: str | None) -> Check:
+def java_check(program: str, output: str | None) -> Check:
     """Java, as Spark starts it.
 
     program  what is run
-    told     what it says about its version; None where it cannot be run
+    output   what it says about its version; None where it cannot be run
     """
     advice = f"install a JDK {OLDEST_JAVA} or newer, and put it on the PATH or name it in JAVA_HOME"
-    if told is None:
+    if output is None:
         return _wrong("Java", f"{program} cannot be run", advice)
-    match = _JAVA.search(told)
+    match = _JAVA.search(output)
     if match is None:
         return _wrong("Java", f"{program} does not tell its version", advice)
     if int(match[1]) < OLDEST_JAVA:

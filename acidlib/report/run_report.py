@@ -155,7 +155,7 @@ def _ending(totals: Totals[Any], notes: Sequence[str]) -> dict[str, Any]:
 
 
 class RunReport(Generic[Given]):
-    """The results of one run, told one by one; `page` is what draws them, where that was asked for."""
+    """The results of one run, given one by one; `page` is what draws them, where that was asked for."""
 
     def __init__(self, totals: Totals[Given], form: Form[Given], page: PageForm[Given] | None = None) -> None:
         self._totals = totals

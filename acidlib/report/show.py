@@ -84,8 +84,8 @@ def show_text(requests: Sequence[CompactionRequest], generation: Generation, now
     for number, row in enumerate(requests, start=1):
         text += lines[number * each : (number + 1) * each]
         if row.state is not State.SUCCEEDED:
-            told = [row.error_message, None if row.facts.location is None else str(row.facts.location)]
-            text += [line for one in told if one for line in wrapped(one, "    ")]
+            texts = [row.error_message, None if row.facts.location is None else str(row.facts.location)]
+            text += [line for one in texts if one for line in wrapped(one, "    ")]
     return "\n".join(text)
 
 

@@ -228,7 +228,7 @@ def _walk_levels(
     leaves: list[tuple[tuple[str, ...], _Content | AcidError]],
     skipped: list[Skipped],
 ) -> None:
-    """Gathers the partitions. One that cannot be listed, or has just gone, is told where it is listed again."""
+    """Gathers the partitions. One that cannot be listed, or has just gone, is reported where it is listed again."""
     here = root.child("/".join(values)) if values else root
     for name in content.links:
         skipped.append(Skipped(location=here.child(name), reason="it is a symbolic link"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acidlib.engine.alone.recovery import recover
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, ReplacedError, recorded_mark
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, ReplacedError, recorded_mark
 from acidlib.engine.queueing import SqlReadyRequests
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, target_of
@@ -60,7 +60,7 @@ class RetentionProof:
         del anew
         return request, target_of(request)
 
-    def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
+    def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
         """The rows about each location, by whatever name: another run may have called the place by another."""
         try:
             found = self._queue.at_locations([one.target.location for one in about])
@@ -68,7 +68,7 @@ class RetentionProof:
             return [error] if len(about) == 1 else [answer for one in about for answer in self.known([one])]
         return [found[one.target.location] for one in about]
 
-    def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
+    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
         """What is obsolete by the recorded list. When directories that cover something were first seen is noted."""
         request, target, listing = looked.request, looked.target, looked.listing
         if not is_there(self._services.fs(target.location), target.location, request.facts.witness or ""):
@@ -121,7 +121,7 @@ class OwnHistory:
         self._services = services
         self._queue = queue
 
-    def cleaned(self, done: Sequence[Looked]) -> list[str | AcidError | None]:
+    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests as succeeded."""
         ids = [one.request.id for one in done]
         try:

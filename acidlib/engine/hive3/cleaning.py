@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from acidlib.engine.catalog import Catalog
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, each_alone, recorded_mark
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, each_alone, recorded_mark
 from acidlib.engine.hive3.evidence import concerns, evidence_now, still_to_end, table_id
 from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
 from acidlib.engine.hive3.recovery import recover
@@ -103,11 +103,11 @@ class EvidenceProof:
         """The place as of a snapshot of this run."""
         return self._places.of(request, anew=anew)
 
-    def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
+    def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
         """The rows about each table or partition."""
         return each_alone(lambda one: self._metastore.of_entity(one.request), about)
 
-    def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
+    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
         """What is obsolete for the recorded mark, and which of it somebody may still read.
 
         Noted is what existed when directories that cover something were first seen.
@@ -176,11 +176,11 @@ class Hive3History:
         self._metastore = metastore
         self._queue = metastore.queue
 
-    def cleaned(self, done: Sequence[Looked]) -> list[str | AcidError | None]:
+    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests as succeeded."""
         return each_alone(self._cleaned, done)
 
-    def _cleaned(self, done: Looked) -> str | None:
+    def _cleaned(self, done: ListedRequest) -> str | None:
         """In the metastore's queue only with nothing aborted left up to the mark."""
         request, target, listing = done.request, done.target, done.listing
         mark = recorded_mark(request)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from acidlib.engine.catalog import Catalog, Entity
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, Looked, each_alone, recorded_mark
+from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, each_alone, recorded_mark
 from acidlib.engine.hive4.readers import MIN_HISTORY, Readers, Registered, SeenFirst, Unseen, Watermark
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of, why_not_forgotten
@@ -177,11 +177,11 @@ class WatermarkProof:
             raise _renamed(found)
         return found, target
 
-    def known(self, about: Sequence[Looked]) -> list[Sequence[CompactionRequest] | AcidError]:
+    def known(self, about: Sequence[ListedRequest]) -> list[Sequence[CompactionRequest] | AcidError]:
         """Nothing that is needed."""
         return [() for _ in about]
 
-    def plan(self, looked: Looked, known: Sequence[CompactionRequest]) -> CleanPlan:
+    def plan(self, looked: ListedRequest, known: Sequence[CompactionRequest]) -> CleanPlan:
         """Obsolete and aborted, as every transaction that is open now sees it; there is nothing to note."""
         del known
         request, target, listing = looked.request, looked.target, looked.listing
@@ -212,11 +212,11 @@ class Hive4History:
     def __init__(self, hms: Hms) -> None:
         self._hms = hms
 
-    def cleaned(self, done: Sequence[Looked]) -> list[str | AcidError | None]:
+    def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests as succeeded."""
         return each_alone(self._cleaned, done)
 
-    def _cleaned(self, done: Looked) -> str | None:
+    def _cleaned(self, done: ListedRequest) -> str | None:
         """With nothing aborted left up to the mark.
 
         The list may end below the recorded mark, when the metastore has forgotten all that committed: what lies above
@@ -266,7 +266,7 @@ class _Always(Mapping[str, float]):
 
 
 def _readers(services: Services, hms: Hms, first: SeenFirst, history: MinHistory | None) -> Readers:
-    """What proves that nobody reads, by the metastore's setting; where it is not told, readers may register."""
+    """What proves that nobody reads, by the metastore's setting; where it is unknown, readers may register."""
     if hms.config_value(MIN_HISTORY, "unknown").strip().lower() == "false":
         return Watermark(first)
     if history is not None and history.read() is not None:

@@ -22,7 +22,7 @@ def recover(
 ) -> list[str]:
     """What dead runs of this engine left in the queue, and any result whose transaction was aborted.
 
-    `shown` is told of all requests, as the metastore shows them now.
+    `shown` gets all requests, as the metastore shows them now.
 
     Hive's own initiator gives back what timed out, but only after `hive.compactor.worker.timeout`, and where it runs.
     """

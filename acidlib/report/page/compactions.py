@@ -32,7 +32,7 @@ from acidlib.wording import plural
 
 _MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 20, 20, 10
 _TOO_MANY_TO_READ = 5
-"""Of more failures than these it is told first what they have in common."""
+"""Of more failures than these what they have in common is named first."""
 _SLICES = 24
 _SECONDS = (0, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
 _SECONDS_TICKS = ("0 s", "1 s", "2 s", "5 s", "10 s", "30 s", "1 m", "5 m", "15 m", "1 h")

@@ -17,7 +17,7 @@ from located import at
 from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.selection import (
     Budget,
-    Looked,
+    ListingOutcome,
     Order,
     Selection,
     Spending,
@@ -241,7 +241,7 @@ def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tm
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> Looked:
+def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> ListingOutcome:
     target = Target(database="d", table=name, partition=None, location=at(f"/w/{name}"))
     return Unlisted(
         target=target, error=RefusedError("not listed"), deltas=deltas, delta_bytes=size, bytes=total, modified=modified
