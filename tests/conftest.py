@@ -38,12 +38,18 @@ TOGETHER = {
         *("hdfs_races", "hdfs_bad_input", "hdfs_jobs", "hdfs", "hdfs_faults", "hdfs_kill_points", "hdfs_server"),
         *("hdfs_trash", "through_hadoop", "spark_cluster"),
     ),
-    "HiveServer2": ("day_in_the_life", "hiveserver_stores", "hive4_service", "hive4_faults", "servers"),
-    "Hive 4's own tables": ("hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes"),
+    # with HDFS and S3
+    "HiveServer2": (
+        *("day_in_the_life", "stores_of_metastore", "hiveserver_stores", "hive4_service", "hive4_faults", "servers"),
+    ),
+    "Hive 4's own tables": (
+        *("hive4_tables", "columns_of_metastore", "hive4_insert_only", "hive4_type_changes", "hive4_rebalance"),
+        *("metastore_found", "metastore_catalogs", "trino"),
+    ),
     "later releases of Hive 4": ("hive4_releases",),
     "both metastores": (
-        *("stores_of_metastore", "sleepers_live", "metastore_transport", "holds_live", "hive4_requests"),
-        *("metastore_contract", "metastore_behaviour", "metastore_calls", "kerberos", "kerberos_faults"),
+        *("sleepers_live", "metastore_transport", "hive4_requests", "metastore_contract"),
+        *("metastore_behaviour", "metastore_calls", "kerberos", "kerberos_faults", "kerberos_mit"),
     ),
     "Hive 3's metastore": ("hive3_service", "queue_databases", "trino_hive3"),
     "S3": ("s3_race", "s3_jobs", "s3_store", "s3_compaction", "s3_bad_input"),

@@ -10,6 +10,7 @@ from compaction import MAJOR, bucket_files, compact_directory
 from judges import merge, tables
 from judges import orc_tail as o
 from judges.java_orc import JavaOrc
+from long_runs import amount
 
 from acidlib.model.units import ColumnMatching, RewriteSettings
 from conformance.checks import java_problems, statistics_problems
@@ -72,10 +73,8 @@ def judge(path: Path, generation: int, java: JavaOrc) -> None:
 @pytest.mark.parametrize(
     ("made", "generation"),
     [
-        ("original files", 4),
-        ("original files and added columns", 3),
-        ("original files and added columns", 4),
-        ("added columns", 3),
+        *(("original files", 4), ("original files and added columns", 3)),
+        *amount([], long=[("original files and added columns", 4), ("added columns", 3)]),
     ],
 )
 def test_grafted_stripes(made: str, generation: int, java: JavaOrc, tmp_path: Path) -> None:

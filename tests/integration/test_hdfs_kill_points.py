@@ -13,6 +13,7 @@ import pytest
 from hdfs_native import Client
 from hdfs_tables import downloaded, uploaded
 from judges import merge
+from long_runs import amount
 from servers.hdfs import Hdfs
 
 from acidlib.model.location import Location, parse_location
@@ -35,12 +36,12 @@ DAYS = 86_400
 RUNS = {
     "one directory": (
         ("major_compact",),
-        (Point.STAGED, Point.CHECKED, Point.FIRST_RENAMED),
+        amount((Point.FIRST_RENAMED,), long=(Point.STAGED, Point.CHECKED, Point.FIRST_RENAMED)),
         ["base_0000004"],
     ),
     "two directories": (
         ("minor_compact", *TWO_RENAMES),
-        (Point.RECORDED, Point.FIRST_RENAMED, Point.UNRECORDED),
+        (Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED, Point.UNRECORDED),
         ["delete_delta_0000001_0000004", "delta_0000001_0000004"],
     ),
 }

@@ -460,11 +460,11 @@ def test_text_that_the_metastores_tables_cannot_hold(hive: Hive) -> None:
 def test_a_reader_needs_no_right_to_write(postgres: Postgres) -> None:
     name = postgres.new_database(hive_release("hive3").schema)
     with postgres.connect(name) as connection:
-        connection.execute("CREATE ROLE looker LOGIN")
-        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO looker")
+        connection.execute("CREATE ROLE onlooker LOGIN")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO onlooker")
     with SqlQueue(postgres.database_url(name)) as queue:
         queue.enqueue(request(), now_ms=1)
-    with SqlQueue(postgres.database_url(name).replace("hive:hive@", "looker@")) as queue:
+    with SqlQueue(postgres.database_url(name).replace("hive:hive@", "onlooker@")) as queue:
         assert len(queue.show()) == 1
         with pytest.raises(RetryError, match="permission denied"):
             queue.claim_id(1, "w", 1)

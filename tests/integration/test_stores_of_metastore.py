@@ -27,7 +27,7 @@ from thread_runner import ThreadRunner
 from acidlib.model.location import HDFS, S3, VIEWFS
 from acidlib.storage.s3.publishing import S3Stage
 from integration.harness import AROUND, Ran, use_runner
-from integration.hive3_site import Site
+from integration.hive3_site import METASTORES, OWN, Site
 from integration.hive3_tables import EXCLUSIVE, MINOR, Laid
 from integration.hive4_jobs import Service
 from integration.hive4_model import ABORTED, CRUD, Lake, Made
@@ -40,6 +40,7 @@ LOW = ("--set", "hive.compactor.delta.num.threshold=1")
 BOTH = ["major", "minor"]
 # each kind at one of the generations, the harder one at that which knows no visibility transaction
 OF_HIVE3 = pytest.mark.parametrize("kind", amount(["minor"], long=BOTH))
+QUEUES = pytest.mark.parametrize("both", amount([METASTORES], long=[METASTORES, OWN]), indirect=True)
 OF_HIVE4 = pytest.mark.parametrize("kind", amount(["major"], long=BOTH))
 
 
@@ -81,6 +82,7 @@ def rows_of_hive3(places: MovedPlaces, laid: Laid) -> tuple[Counter[str], Counte
 
 
 @OF_HIVE3
+@QUEUES
 def test_one_run_for_all_stores_of_hive3(
     both: Site, of_hive3: MovedPlaces, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +268,7 @@ def failed(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [entry for entry in entries if entry["state"] == "failed"]
 
 
+@QUEUES
 def test_stores_that_are_away_stop_nothing_else_with_hive3(
     both: Site, of_hive3: MovedPlaces, away: Away, monkeypatch: pytest.MonkeyPatch
 ) -> None:

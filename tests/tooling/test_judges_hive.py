@@ -18,6 +18,7 @@ LAYERS = [(fixture, layer) for fixture in fixtures() for layer in ("", *fixture.
 LAYERS = [(fixture, layer) for fixture, layer in LAYERS if (fixture.name, layer) != FAULTY]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("vectorized", [False, True], ids=["rows", "batches"])
 @pytest.mark.parametrize(("fixture", "layer"), LAYERS, ids=[f"{f.name}-{layer}" for f, layer in LAYERS])
 def test_hives_reader_gives_what_hive_returned(fixture: Fixture, layer: str, vectorized: bool, tmp_path: Path) -> None:
