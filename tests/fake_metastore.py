@@ -126,7 +126,7 @@ class FakeMetastore:
         transport = (TFramedTransport if self._framed else TBufferedTransport)(link)
         protocol = TBinaryProtocol(transport)
         processor = TProcessor(TYPES.Metastore, self)
-        # what is no message ends a connection, as at a real server: where TLS fails, a read may leave some behind
+        # what is no message ends a connection, as at a real server
         with suppress(TTransportException, ProtocolError, OSError, Hangup):
             while True:
                 processor.process(protocol, protocol)
