@@ -277,7 +277,7 @@ def test_executors_are_killed_until_spark_gives_up(
     assert ran.status == 1
     assert "because Spark gave it up: SparkException: Job aborted" in " ".join(ran.out.split())
     assert "Traceback" not in ran.err
-    assert len(executors - set(cluster.executors())) == 2
+    assert executors - set(cluster.executors())  # the second try may have had the one that took the first one's place
     assert added(before, tree(place)) == set()
     (request,) = spark_jobs.shown().values()
     assert request["state"] == "failed"
