@@ -73,7 +73,8 @@ def judge(path: Path, generation: int, java: JavaOrc) -> None:
 @pytest.mark.parametrize(
     ("made", "generation"),
     [
-        *(("original files", 4), ("original files and added columns", 3)),
+        ("original files", 4),
+        ("original files and added columns", 3),
         *amount([], long=[("original files and added columns", 4), ("added columns", 3)]),
     ],
 )

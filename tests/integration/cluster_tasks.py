@@ -55,13 +55,18 @@ def chosen(task: UnitTask | PartTask) -> bool:
     return True
 
 
-def kill_executor() -> None:
-    """Ends the JVM that runs this task, as an out-of-memory killer would."""
+def executor() -> int:
+    """The process of the JVM that runs this task."""
     pid = os.getpid()
     while not is_executor(pid):
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         assert pid > 1, "no executor above this process"
-    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def kill_executor() -> None:
+    """Ends the JVM that runs this task, as an out-of-memory killer would."""
+    os.kill(executor(), signal.SIGKILL)
 
 
 def worker_killed(task: UnitTask, attempt: str) -> UnitResult:
@@ -86,9 +91,21 @@ def _run(task: UnitTask | PartTask, attempt: str) -> UnitResult | PartResult:
 
 
 def executor_killed(task: UnitTask, attempt: str) -> UnitResult:
-    """The executor of every attempt dies in the middle of its file."""
-    with in_the_middle(lambda: die(task)):
+    """The executor of every attempt dies in the middle of its file, and leaves its name; see `killed`."""
+    context = TaskContext.get()
+    assert context is not None
+    number = f"{context.stageId()} {context.partitionId()} {context.attemptNumber()}"
+    with in_the_middle(lambda: (put(mark(task, f"killed {number}"), str(executor())), die(task))):
         return run_unit_task(task, attempt)
+
+
+def killed(place: Path) -> dict[int, dict[int, list[int]]]:
+    """The executors that died at a table, by stage and partition, in the order of its attempts."""
+    found: dict[int, dict[int, list[int]]] = {}
+    for path in sorted(place.parent.glob("killed *")):
+        stage, partition, _ = map(int, path.name.split()[1:])
+        found.setdefault(stage, {}).setdefault(partition, []).append(int(path.read_text()))
+    return found
 
 
 def die(task: UnitTask | PartTask) -> None:

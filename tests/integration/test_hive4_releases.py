@@ -16,8 +16,7 @@ from judges.tables import Transaction
 from long_runs import amount
 from servers.fleet import Servers
 from servers.hive_sessions import DriverSession, HiveSessions
-from servers.jars import LATER, NEWER_JAVA, newest_of_later
-from servers.java import java_home_of
+from servers.jars import LATER, java_for, newest_of_later
 from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.sql import Row
@@ -70,9 +69,8 @@ class Hive:
 def hive(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Hive]:
     """The servers of a release; skipped where no Java is new enough for it."""
     version, _, registering = request.param.partition(" ")
-    oldest = NEWER_JAVA.get(version)
-    if oldest is not None and java_home_of(oldest) is None:
-        pytest.skip(f"Hive {version} needs a JDK {oldest} or newer: none in JAVA_HOME or /usr/lib/jvm")
+    if java_for(version) is None:
+        pytest.skip(f"Hive {version} needs a JDK {LATER[version].java} or newer: none in JAVA_HOME or /usr/lib/jvm")
     properties = {"metastore.txn.use.minhistorywriteid": "true"} if registering else {}
     metastore = started(lambda: servers.metastore(Generation.HIVE4, version=version, properties=properties))
     with metastore, started(lambda: servers.hive_sessions(metastore)) as sessions:

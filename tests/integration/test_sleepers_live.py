@@ -85,11 +85,11 @@ def test_hive_3_a_metastore_that_is_started_again_meanwhile(hives: Site, tmp_pat
     assert hives.client.locks() == []
 
 
-ASLEEP = (Point.TAKEN, Point.CHECKED, Point.FIRST_RENAMED, Point.COMMITTED)
-BETWEEN = (Point.WRITTEN, Point.PUBLISHED, Point.MARKED)
+POINTS = (Point.TAKEN, Point.CHECKED, Point.FIRST_RENAMED, Point.COMMITTED)
+FURTHER_POINTS = (Point.WRITTEN, Point.PUBLISHED, Point.MARKED)
 
 
-@pytest.mark.parametrize("point", amount(ASLEEP, long=ASLEEP + BETWEEN))
+@pytest.mark.parametrize("point", amount(POINTS, long=POINTS + FURTHER_POINTS))
 def test_hive_4_who_wakes_without_a_transaction_changes_nothing(
     lake: Lake, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
 ) -> None:

@@ -25,6 +25,7 @@ from servers.java import SMALL
 from servers.spark import SparkCluster
 
 from acidlib.engine import spark, units
+from acidlib.engine.runner import Task
 from acidlib.engine.spark import SparkRunner
 from acidlib.storage.staging import ATTEMPTS
 from integration import cluster_tasks
@@ -47,6 +48,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.live]
 NAMED = ("--all-committed", "--location")
 ROW = "struct<id:int,v:string>"
 ACID = f"struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,row:{ROW}>"
+TRIES = 2
+"""So often a task is tried."""
 DELTAS, ROWS, VALUE_BYTES = 4, 40, 8000
 BASE = "base_0000009"
 DAYS = 86_400
@@ -206,14 +209,16 @@ def test_the_driver_is_killed_while_executors_write(
 
 @pytest.fixture(scope="module")
 def runner(cluster: SparkCluster) -> Iterator[SparkRunner]:
-    conf = {**EXECUTORS, **SPECULATION, "spark.master": cluster.url, "spark.task.maxFailures": "2"}
+    conf = {**EXECUTORS, **SPECULATION, "spark.master": cluster.url, "spark.task.maxFailures": str(TRIES)}
     with spark_context(conf) as found:
+        found.run([[Task(work=max, item="", length=0)]], group="the first")  # starts the context
         yield found
 
 
 @pytest.fixture
-def place(table: Table, tmp_path: Path, cluster: SparkCluster) -> Path:
+def place(table: Table, tmp_path: Path, cluster: SparkCluster, runner: SparkRunner) -> Path:
     """A copy of the table; both executors are there."""
+    wait_for(lambda: len(cluster.executors()) == 2)
     return table.copy(tmp_path / "t")
 
 
@@ -235,7 +240,6 @@ def test_a_worker_is_killed_in_the_middle_of_a_file(
 def test_an_executor_is_killed_in_the_middle_of_a_file(
     spark_jobs: Jobs, cluster: SparkCluster, table: Table, place: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: str
 ) -> None:
-    wait_for(lambda: len(cluster.executors()) == 2)
     before, executors = tree(place), set(cluster.executors())
     for name in ("run_unit_task", "run_part_task"):
         monkeypatch.setattr(units, name, cluster_tasks.executor_killed_once)
@@ -267,8 +271,7 @@ def test_a_worker_that_outlives_its_executor_changes_nothing(
 def test_executors_are_killed_until_spark_gives_up(
     spark_jobs: Jobs, cluster: SparkCluster, table: Table, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait_for(lambda: len(cluster.executors()) == 2)
-    before, executors = tree(place), set(cluster.executors())
+    before = tree(place)
     with monkeypatch.context() as patch:
         patch.setattr(units, "run_unit_task", cluster_tasks.executor_killed)
         if not LONG:  # each try costs two executors, and that it is tried in halves needs no cluster
@@ -277,7 +280,7 @@ def test_executors_are_killed_until_spark_gives_up(
     assert ran.status == 1
     assert "because Spark gave it up: SparkException: Job aborted" in " ".join(ran.out.split())
     assert "Traceback" not in ran.err
-    assert executors - set(cluster.executors())  # the second try may have had the one that took the first one's place
+    assert_given_up(place, cluster)
     assert added(before, tree(place)) == set()
     (request,) = spark_jobs.shown().values()
     assert request["state"] == "failed"
@@ -324,6 +327,17 @@ def assert_published(place: Path, before: dict[str, tuple], table: Table) -> Non
     assert added(before, tree(place)) == {BASE}
     assert names(place / BASE) == ["_metadata_acid", "_orc_acid_version", "bucket_00000", "bucket_00001"]
     assert merge.read(place, strict=True) == table.rows
+
+
+def assert_given_up(place: Path, cluster: SparkCluster) -> None:
+    """Each job ended when one of its tasks had lost two executors, not before and not later."""
+    killed = cluster_tasks.killed(place)
+    assert len(killed) == (3 if LONG else 1), "of both files, and then of each"
+    for by_partition in killed.values():
+        assert max(len(pids) for pids in by_partition.values()) == TRIES
+    all_of_them = [pid for by_partition in killed.values() for pids in by_partition.values() for pid in pids]
+    assert len(set(all_of_them)) == len(all_of_them)
+    assert set(all_of_them).isdisjoint(cluster.executors())
 
 
 def is_whole(attempt: bytes) -> bool:

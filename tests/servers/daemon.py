@@ -9,8 +9,8 @@ from pathlib import Path
 
 from acidlib.model.generation import Generation
 from servers.errors import ServerError
-from servers.jars import LATER, NEWER_JAVA, brought, release_of
-from servers.java import java_command, java_home, java_home_of
+from servers.jars import LATER, brought, java_for, release_of
+from servers.java import java_command
 from servers.process import OneProcess, ServerProcess, free_port, listens
 from servers.settings import log_options, write_settings
 
@@ -147,8 +147,8 @@ class Daemon(OneProcess):
 
 
 def _java(version: str) -> Path:
-    oldest = NEWER_JAVA.get(version)
-    home = java_home() if oldest is None else java_home_of(oldest)
+    home = java_for(version)
     if home is None:
+        oldest = LATER[version].java
         raise ServerError(f"Cannot run Hive {version}: because a JDK {oldest} or newer is needed, and there is none")
     return home

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from servers.errors import ServerError
-from servers.jars import CACHE
+from servers.jars import CACHE, locked
 from servers.process import last_lines
 
 SOURCES = {
@@ -24,8 +23,7 @@ def built(name: str) -> Path:
     """The program, built by Go once per checkout. Raises ServerError when Go is missing or fails."""
     place = CACHE / name
     CACHE.mkdir(exist_ok=True)
-    with (CACHE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(CACHE / f"{name}.lock"):
         if not is_built(name):
             partial = CACHE / f"{name}.partial"
             shutil.rmtree(partial, ignore_errors=True)

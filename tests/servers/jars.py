@@ -19,17 +19,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from servers.errors import ServerError
-from servers.java import java_home, java_home_of
+from servers.java import OLDEST_JAVA, java_home, java_home_of
+from servers.maven import run_maven
 
 CACHE = Path(__file__).parents[2] / ".servers"
 STAMP = ".pom-hash"
-LATER = {"4.1.0": "3.4.1", "4.2.0": "3.5.0"}
-"""Releases of Hive without one of their servers, and the Hadoop for each: an older one does not run on Java 24."""
 _OF_LATER = "hive4_later"
-NEWER_JAVA = {"4.2.0": 21}
-"""What Java a release of Hive needs, where it is a newer one than of all others."""
-_SMALL_MAVEN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""It ends before a better compiler pays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """What goes with a release of Hive that has no pom of its own.
+
+    hadoop  an older one does not run on Java 24
+    java    the oldest that it runs on
+    """
+
+    hadoop: str
+    java: int
+
+
+LATER = {"4.1.0": Later(hadoop="3.4.1", java=OLDEST_JAVA), "4.2.0": Later(hadoop="3.5.0", java=21)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +94,16 @@ def brought(name: str, version: str | None = None) -> Path:
     return place
 
 
+def java_for(version: str) -> Path | None:
+    """A JDK for this release of Hive; None without one. Raises ServerError where there is none for any."""
+    oldest = LATER[version].java if version in LATER else OLDEST_JAVA
+    return java_home() if oldest == OLDEST_JAVA else java_home_of(oldest)
+
+
 def newest_of_later() -> str:
-    """The newest of LATER that there is a Java for."""
-    oldest = {version: NEWER_JAVA.get(version) for version in LATER}
-    return [version for version, java in oldest.items() if java is None or java_home_of(java) is not None][-1]
+    """The newest of LATER, or the one before where there is no JDK for it; asks for no Java but that."""
+    *_, before, newest = LATER
+    return newest if java_for(newest) is not None else before
 
 
 def bring_all() -> None:
@@ -129,19 +145,10 @@ def compiled(source: Path, jars: Sequence[str], home: Path | None = None) -> Pat
 
 
 def _bring(name: str, pom: Path, place: Path, version: str | None) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise ServerError(f"Cannot bring the jars of {name}: because Maven is needed, and there is no mvn on the PATH")
-    command = [maven, "-q", "-B", "-f", str(pom), f"-Dplace={place}", "process-resources"]
+    arguments = ["-f", str(pom), f"-Dplace={place}", "process-resources"]
     if version is not None:
-        command += [f"-Dhive.version={version}", f"-Dhadoop.version={LATER[version]}"]
-    options = f"{_SMALL_MAVEN} {os.environ.get('MAVEN_OPTS', '')}"
-    environment = {**os.environ, "JAVA_HOME": str(java_home()), "MAVEN_OPTS": options}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=CACHE)
-    if ran.returncode:
-        lines = [line for line in (ran.stdout + ran.stderr).splitlines() if "ERROR" in line]
-        reason = lines[0].partition("ERROR] ")[2] if lines else f"mvn ended with status {ran.returncode}"
-        raise ServerError(f"Cannot bring the jars of {name}: because {reason}")
+        arguments += [f"-Dhive.version={version}", f"-Dhadoop.version={LATER[version].hadoop}"]
+    run_maven(f"the jars of {name}", arguments, directory=CACHE)
 
 
 def _rank(jar: Path) -> tuple[int, str]:

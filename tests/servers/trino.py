@@ -5,11 +5,9 @@ It needs a Java that is newer than the other servers', and its archive has 800 M
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-import subprocess
 import tarfile
 import urllib.error
 import urllib.request
@@ -18,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from servers.errors import ServerError
 from servers.hdfs import Hdfs
-from servers.jars import CACHE
-from servers.java import java_home, java_home_of
+from servers.jars import CACHE, locked
+from servers.java import java_home_of
+from servers.maven import run_maven
 from servers.metastore import Metastore
 from servers.process import ServerProcess, free_port
 from servers.s3 import ACCESS_KEY, REGION, SECRET_KEY, S3Server
@@ -162,13 +160,13 @@ def _unpacked() -> Path:
     """The server, brought by Maven once per checkout. Raises ServerError."""
     place = CACHE / f"trino-{VERSION}"
     CACHE.mkdir(exist_ok=True)
-    with (CACHE / "trino.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(CACHE / "trino.lock"):
         if not place.is_dir():
             partial = CACHE / "trino.partial"
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
-            _bring(partial)
+            goal = f"org.apache.maven.plugins:{_PLUGIN}"
+            run_maven("Trino", [goal, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={partial}"], directory=partial)
             archive = partial / f"trino-server-{VERSION}.tar.gz"
             with tarfile.open(archive) as tar:
                 wanted = [entry for entry in tar.getmembers() if _is_kept(entry.name)]
@@ -176,24 +174,6 @@ def _unpacked() -> Path:
             (partial / f"trino-server-{VERSION}").rename(place)
             shutil.rmtree(partial)
     return place
-
-
-def _bring(directory: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise ServerError("Cannot bring Trino: because Maven is needed, and there is no mvn on the PATH")
-    goal = [f"org.apache.maven.plugins:{_PLUGIN}", f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={directory}"]
-    ran = subprocess.run(
-        [maven, "-q", "-B", *goal],
-        env={**os.environ, "JAVA_HOME": str(java_home())},
-        capture_output=True,
-        text=True,
-        cwd=directory,
-    )
-    if ran.returncode:
-        lines = [line for line in (ran.stdout + ran.stderr).splitlines() if "ERROR" in line]
-        reason = lines[0].partition("ERROR] ")[2] if lines else f"mvn ended with status {ran.returncode}"
-        raise ServerError(f"Cannot bring Trino: because {reason}")
 
 
 def _is_kept(name: str) -> bool:
