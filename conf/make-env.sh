@@ -33,8 +33,8 @@ if ! is_installed; then
   "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
     --editable "$root${extra:+[$extra]}"
   # pip would do it on one core, and for all that is there: of these a run loads little or nothing
-  rarely='/(cfnlint|moto|mpmath|mypyc?|networkx|pip|pygments|setuptools|sympy|tests?)/'
-  "$root/.venv/bin/python" -m compileall -qq -j 0 -x "$rarely" "$root/.venv/lib" >/dev/null 2>&1 9>&- || true &
+  rarely='/(mypyc?|pip|pygments|setuptools|tests?)/'
+  nice "$root/.venv/bin/python" -m compileall -qq -j 0 -x "$rarely" "$root/.venv/lib" >/dev/null 2>&1 9>&- || true &
   touch "$installed" "$root/.venv/.installed"  # what has an extra has the rest, too
 fi
 

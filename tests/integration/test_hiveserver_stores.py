@@ -58,7 +58,6 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, sql: 
         )
     else:
         server: S3Server = request.getfixturevalue("s3_server")
-        server.require_exact_judge()
         monkeypatch.setattr(AROUND, "hadoop", server.properties())
         made = Store(
             managed=f"s3a://{server.new_bucket()}/{DATABASE}.db",
@@ -155,7 +154,6 @@ def test_all_readers_of_a_spliced_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    s3_server.require_exact_judge()
     made = lake_of_hive.table("spliced", transactions(), layout=LAYOUT)
     places = MovedPlaces(hive4_metastore, hdfs, s3_server, tmp_path / "copies")
     try:

@@ -41,7 +41,6 @@ def door(s3_server: S3Server) -> Iterator[Door]:
 
 @pytest.fixture(autouse=True)
 def configured(door: Door, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    s3_server.require_exact_judge()
     once = {"fs.s3a.attempts.maximum": "1"}
     monkeypatch.setattr(AROUND, "hadoop", s3_server.properties(door.endpoint) | once)
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)

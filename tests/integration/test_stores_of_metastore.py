@@ -46,7 +46,6 @@ OF_HIVE4 = pytest.mark.parametrize("kind", amount(["major"], long=BOTH))
 
 @pytest.fixture(autouse=True)
 def configured(hdfs: Hdfs, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    s3_server.require_exact_judge()
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
     monkeypatch.setattr(AROUND, "hadoop", s3_server.properties() | mount_table(hdfs))
 

@@ -96,7 +96,6 @@ def places(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[MovedPlaces]:
     """After `own`, which drops the database in the end."""
-    s3_server.require_exact_judge()
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
     monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
     made = MovedPlaces(hive3_metastore, hdfs, s3_server, tmp_path / "copies")

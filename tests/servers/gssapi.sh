@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs the module gssapi, which the tests of Kerberos need and skip without:
-#   tests/servers/gssapi.sh PYTHON
-# It is built once per checkout, into .servers/gssapi. Where the headers of Kerberos are not installed, they are taken
-# out of Debian's packages, by anybody; the libraries themselves have to be there.
+#   tests/servers/gssapi.sh PYTHON [--no-install]
+# It is built once per checkout and version of Python, into .servers/gssapi; --no-install: another call installs it.
+# Where the headers of Kerberos are not installed, they are taken out of Debian's packages, by anybody; the libraries
+# themselves have to be there.
 set -euo pipefail
 python="$1"
-installed() { "$python" -c 'import gssapi' 2>/dev/null; }
-if installed; then exit 0; fi
+if "$python" -c 'import gssapi' 2>/dev/null; then exit 0; fi
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 place="$root/.servers/gssapi"
 mkdir -p "$place"
@@ -33,9 +33,12 @@ wheel() {
   CFLAGS="-O0 -g0" "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$place" 'gssapi>=1.9'
 }
 
-if ! ls "$place"/gssapi-*.whl >/dev/null 2>&1 && ! wheel > "$place/log" 2>&1; then
+version="$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')"
+built() { compgen -G "$place/gssapi-*-$version-*.whl"; }
+if ! built >/dev/null && ! wheel > "$place/log" 2>&1; then
   echo "tests of Kerberos are skipped: the module gssapi cannot be built ($place/log says why)" >&2
   exit 0
 fi
-"$python" -m pip install --quiet --disable-pip-version-check "$place"/gssapi-*.whl \
+if [[ "${2:-}" == --no-install ]]; then exit 0; fi
+"$python" -m pip install --quiet --disable-pip-version-check "$(built)" \
   || echo "tests of Kerberos are skipped: the module gssapi cannot be installed" >&2

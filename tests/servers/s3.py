@@ -1,24 +1,21 @@
-"""A server that speaks S3, for the tests: versitygw on a directory, or MinIO, or moto where neither can be built.
+"""A server that speaks S3, for the tests: versitygw on a directory, or MinIO.
 
-The first two are built by Go once per checkout, into ``.servers``. They judge alike but for what MinIO does in its own
-way, so the faster one is the usual judge; ``ACIDLIB_TEST_S3=minio`` has the tests run against the other. moto runs in
-the process of the test and is no judge of races.
+They judge alike but for what MinIO does in its own way, so the faster one is the usual judge;
+``ACIDLIB_TEST_S3=minio`` has the tests run against the other.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from pathlib import Path
 from typing import Any
 
 import boto3
-import pytest
 from botocore.config import Config
 
 from servers.errors import ServerError
-from servers.go_programs import SOURCES, built, is_built
+from servers.go_programs import SOURCES, built
 from servers.process import ServerProcess, Startable, free_port, listens
 
 SWITCH = "ACIDLIB_TEST_S3"
@@ -32,12 +29,11 @@ class S3Server(Startable):
 
     def __init__(self, directory: Path) -> None:
         """Starts nothing yet; ``directory`` is its own and gets its buckets and its log."""
-        self.judge = os.environ.get(SWITCH) or ("versitygw" if shutil.which("go") or is_built("versitygw") else "moto")
+        self.judge = os.environ.get(SWITCH) or "versitygw"
         self.port = free_port()
         self.log = directory / "log"
         self._directory = directory
         self._process: ServerProcess | None = None
-        self._moto: Any = None
         self._clients: dict[int, Any] = {}
 
     @property
@@ -78,16 +74,8 @@ class S3Server(Startable):
         self.client().create_bucket(Bucket=name)
         return name
 
-    def require_exact_judge(self) -> None:
-        """Skips the test where moto is the judge: it keeps not all conditions, and takes other names and keys."""
-        if self.judge == "moto":
-            pytest.skip("moto is the judge here, and not exact enough: versitygw is, for which Go is needed")
-
     def start(self) -> None:
         """Starts it, unless it runs. Raises ServerError with the end of its log."""
-        if self.judge == "moto":
-            self._start_moto()
-            return
         if self.judge not in SOURCES:
             raise ServerError(f"Cannot start a server of S3: because {SWITCH}={self.judge} names none that is known")
         program = built(self.judge)
@@ -113,17 +101,8 @@ class S3Server(Startable):
         """Ends it in an orderly way."""
         if self._process is not None:
             self._process.stop()
-        if self._moto is not None:
-            self._moto.stop()
-            self._moto = None
 
     def kill(self) -> None:
         """Ends it as a crash would."""
         if self._process is not None:
             self._process.kill()
-
-    def _start_moto(self) -> None:
-        from moto.server import ThreadedMotoServer  # slow to import, and rarely wanted
-
-        self._moto = ThreadedMotoServer("127.0.0.1", self.port, verbose=False)
-        self._moto.start()
