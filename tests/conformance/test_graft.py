@@ -95,6 +95,8 @@ def test_grafted_stripes(made: str, generation: int, java: JavaOrc, tmp_path: Pa
     (path,) = bucket_files(location, result.directories)
     first = Path(grafted[0].path)
     assert data_of(first, 0) in data_of(path, 0)
+    # no row was ever updated in place: it is of the transaction that wrote it
+    assert all(written == current for _, written, _, _, current, _ in merge.raw_rows(path))
     judge(path, generation, java)
 
 
