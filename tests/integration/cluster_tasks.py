@@ -99,12 +99,12 @@ def executor_killed(task: UnitTask, attempt: str) -> UnitResult:
         return run_unit_task(task, attempt)
 
 
-def killed(place: Path) -> dict[int, dict[int, list[int]]]:
-    """The executors that died at a table, by stage and partition, in the order of its attempts."""
-    found: dict[int, dict[int, list[int]]] = {}
-    for path in sorted(place.parent.glob("killed *")):
+def killed(place: Path) -> list[tuple[int, int, int]]:
+    """The executors that died at a table: stage and partition of the task, and the process."""
+    found = []
+    for path in place.parent.glob("killed *"):
         stage, partition, _ = map(int, path.name.split()[1:])
-        found.setdefault(stage, {}).setdefault(partition, []).append(int(path.read_text()))
+        found.append((stage, partition, int(path.read_text())))
     return found
 
 

