@@ -107,7 +107,8 @@ class RewriteSettings:
     stripe_bytes      a joined stripe is not made larger than this (orc.stripe.size)
     copy_bytes        a stripe smaller than this is joined with its neighbours rather than copied
     stride            rows per row group where the inputs have none (orc.row.index.stride)
-    block_bytes       compression block where the inputs have none (orc.compress.size)
+    block_bytes       compression block where the inputs have none, at most (orc.compress.size)
+    block_enforced    blocks are not made smaller in tables of many columns (orc.buffer.size.enforce)
     compression       codec where the inputs do not show the table's (orc.compress)
     part_bytes        a bucket with more than two of these is rewritten by several tasks, each of about so many input
                       bytes; 0 = never
@@ -116,14 +117,15 @@ class RewriteSettings:
     bloom_fpp         share of false positives in bloom filters, above 0 and below 1 (orc.bloom.filter.fpp); None =
                       as in the inputs, else Hive's default
     stated            which of stride, block_bytes and compression were set by name: they win over what the
-                      inputs have. Another codec or stride cannot stand in one file with it, so stripes that have one
-                      are recoded; a smaller block is not worth that, so blocks of the inputs may still be larger
+                      inputs have. Another codec or stride, or a larger block, cannot stand in one file with it, so
+                      stripes that have one are recoded
     """
 
     stripe_bytes: int = 64 * MEBIBYTE
     copy_bytes: int = 256 * 1024
     stride: int = 10_000
     block_bytes: int = 256 * 1024
+    block_enforced: bool = False
     compression: str = "ZLIB"
     part_bytes: int = 0
     bloom_columns: str = ""

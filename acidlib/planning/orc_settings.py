@@ -9,7 +9,9 @@ Source of the names, of what a value may be and of the order: ORC `OrcConf` and 
 orc.compress              NONE, ZLIB, SNAPPY, LZ4 or, for Hive 4, ZSTD; not given: that of most input bytes, else ZLIB
 orc.row.index.stride      at least 1000 rows; not given: that of most input bytes, else 10,000. One of 0 or less, which
                           asks for no index, counts as not given: some engines refuse files that have none
-orc.compress.size         bytes of a block, brought to 1 KiB to 8 MiB, and up to the blocks of the inputs; 256 KiB
+orc.compress.size         most bytes of a block, brought to 1 KiB to 8 MiB; not given: as in the inputs, else 256 KiB.
+                          As with Java's writer blocks are smaller in tables of many columns
+orc.buffer.size.enforce   `true`: they are as large as that in all tables
 orc.stripe.size           bytes up to which stripes are joined, at most 1 GiB; larger ones that are there stay; 64 MiB
 orc.create.index          without effect: there is always an index. Hive's own writers ignore it as well
 orc.bloom.filter.columns  names of columns, separated by commas, that have bloom filters besides those that have some in
@@ -17,8 +19,9 @@ orc.bloom.filter.columns  names of columns, separated by commas, that have bloom
 orc.bloom.filter.fpp      share of false positives, above 0 and below 1; not given: filters as large as those of the
                           inputs, else Hive 3.1's default of 0.05 or Hive 4's of 0.01
 
-All else that begins with `orc.` is ignored. Where a codec, a stride or columns with bloom filters are given, every
-stripe that differs from them is recoded, once; nothing is recoded for the sake of a default.
+All else that begins with `orc.` is ignored. Where a codec, a stride, a size of blocks or columns with bloom filters are
+given, every stripe that differs from them (of blocks: has larger ones) is recoded, once; nothing is recoded for the
+sake of a default.
 """
 
 from __future__ import annotations
@@ -32,11 +35,13 @@ from acidlib.model.tables import Table
 from acidlib.model.units import RewriteSettings
 
 COMPRESS, STRIDE, BLOCK, STRIPE = "orc.compress", "orc.row.index.stride", "orc.compress.size", "orc.stripe.size"
+ENFORCE = "orc.buffer.size.enforce"
 BLOOM_COLUMNS, BLOOM_FPP = "orc.bloom.filter.columns", "orc.bloom.filter.fpp"
 _HIVE_NAMES = {
     COMPRESS: "hive.exec.orc.default.compress",
     STRIDE: "hive.exec.orc.default.row.index.stride",
     BLOCK: "hive.exec.orc.default.buffer.size",
+    ENFORCE: "hive.exec.orc.buffer.size.enforce",
     STRIPE: "hive.exec.orc.default.stripe.size",
     BLOOM_COLUMNS: "orc.bloom.filter.columns",
     BLOOM_FPP: "orc.default.bloom.fpp",
@@ -73,6 +78,8 @@ def rewrite_settings(
     if given := _given(BLOCK, table, request):
         block = min(max(given.positive(), _LEAST_BLOCK), _MOST_BLOCK)
         settings = replace(settings, block_bytes=block, stated=settings.stated | {"block_bytes"})
+    if given := _given(ENFORCE, table, request):
+        settings = replace(settings, block_enforced=given.text.lower() == "true")
     if given := _given(STRIPE, table, request):
         settings = replace(settings, stripe_bytes=min(given.positive(), _MOST_STRIPE))
     if given := _given(BLOOM_COLUMNS, table, request):

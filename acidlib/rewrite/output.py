@@ -21,6 +21,7 @@ from acidlib.points import Point, passing
 from acidlib.rewrite.inputs import OpenInput
 
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
+_BLOCKS_OF_A_COLUMN, _LEAST_ESTIMATE, _MOST_ESTIMATE = 20, 4 << 10, 256 << 10
 _T = TypeVar("_T")
 
 
@@ -48,11 +49,11 @@ def removed_on_error(file: SinkFile) -> Iterator[None]:
 def file_options(
     root: TypeNode, tails: Sequence[Tail], generation: Generation, settings: RewriteSettings
 ) -> FileOptions:
-    """The result's options: codec and stride of most input bytes, the largest block, the lowest Java version.
+    """Return the result's options: codec and stride of most input bytes, the largest block, the lowest Java version.
 
-    So as few stripes as possible have to be recoded; but a codec or stride that is stated in the settings wins over
-    what the inputs have. Files without a row index do not count for the codec: Hive 3.1's minor compaction writes such,
-    uncompressed, whatever the table says. The calendar is that of most bytes too.
+    So as few stripes as possible have to be recoded; but a codec, stride or size of blocks that is stated in the
+    settings wins over what the inputs have. Files without a row index do not count for the codec: Hive 3.1's minor
+    compaction writes such, uncompressed, whatever the table says. The calendar is that of most bytes too.
     """
     indexed = [tail for tail in tails if tail.stride > 0]
     stated = settings.stated
@@ -65,17 +66,31 @@ def file_options(
     newest = ORC_517 if generation is Generation.HIVE3 else ORC_14
     versions = [tail.writer_version for tail in tails if tail.writer == JAVA_WRITER and tail.writer_version >= ORC_135]
     blocks = [tail.block_size for tail in indexed if tail.compression is codec]
-    if "block_bytes" in stated:
-        blocks.append(settings.block_bytes)
     return FileOptions(
         root=root,
         compression=codec,
-        block_size=max(blocks, default=settings.block_bytes),
+        block_size=_block_size(root, blocks, settings),
         stride=stride,
         writer_version=min([newest, *versions]),
         calendar=_calendar(tails),
         rules=StatisticsRules(generation=int(generation), writer_timezone="UTC"),
     )
+
+
+def _block_size(root: TypeNode, inputs: Sequence[int], settings: RewriteSettings) -> int:
+    """Return the bytes of the result's blocks: the most that an input has, unless less is stated.
+
+    Where no input has any, and for a stated size, it is what Java's writer takes (`WriterImpl.getEstimatedBufferSize`):
+    a reader holds a block of each stream, so a stripe is to have room for twenty of each column. Inputs that keep to
+    what is stated may have larger blocks than that, and are copied.
+    """
+    size = settings.block_bytes
+    if not settings.block_enforced:
+        share = settings.stripe_bytes // (_BLOCKS_OF_A_COLUMN * sum(1 for _ in root.walk()))
+        size = min(size, max(_LEAST_ESTIMATE, min(_MOST_ESTIMATE, 1 << (share - 1).bit_length())))
+    if "block_bytes" in settings.stated:
+        return max([size, *(block for block in inputs if block <= settings.block_bytes)])
+    return max(inputs, default=size)
 
 
 def _calendar(tails: Sequence[Tail]) -> int:

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from compaction import MAJOR, MINOR, bucket_files, compact_directory
-from judges import merge, tables
+from judges import java_files, merge, tables
 from judges import orc_tail as o
 from judges.java_orc import JavaOrc
 from long_runs import in_a_long_run
+from orc_memory import tree
 
+from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
+from acidlib.rewrite.output import file_options
 from conformance.checks import java_problems, statistics_problems, statistics_report
 from conformance.conftest import Case, Compaction
 from conformance.hive_tables import HiveTable, hive_tables_by_kind
@@ -145,3 +148,33 @@ def test_a_row_group_behind_the_last_value_can_be_sought(codec: str, java: JavaO
     assert len(file.stripes[0].row_index[8]) == 3
     assert o.packed(file.stripes[0].row_index[8][2][1])[-2 if codec == "zlib" else -1] < stream.length
     assert java_problems(java, path) == []
+
+
+# --- the size of compression blocks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("columns", [1, 200, 1000])
+def test_a_stated_size_of_blocks_is_taken_as_by_javas_writer(columns: int, java: JavaOrc, tmp_path: Path) -> None:
+    row = f"struct<{','.join(f'c{i}:int' for i in range(columns))}>"
+    for number, (size, stripe, enforced) in enumerate(
+        [(3141, 64 << 20, False), (1 << 20, 64 << 20, False), (1 << 18, 1 << 20, False), (1 << 15, 1 << 20, True)]
+    ):
+        wanted = java_files.Options(block=size, stripe_size=stripe, enforce=enforced)
+        path = java_files.write_orc(java, tmp_path / str(number), row, [[1] * columns], wanted)
+        ours = RewriteSettings(
+            block_bytes=size, stripe_bytes=stripe, block_enforced=enforced, stated=frozenset({"block_bytes"})
+        )
+        assert file_options(tree(row), [], Generation.HIVE4, ours).block_size == o.read_orc(path).block
+
+
+@pytest.mark.java
+def test_java_reads_blocks_of_an_odd_size(java: JavaOrc, tmp_path: Path) -> None:
+    wide_table(tmp_path, "zlib")
+    before = merge.read(tmp_path, generation=3)
+    settings = RewriteSettings(block_bytes=3141, copy_bytes=0, stride=1000, stated=frozenset({"block_bytes"}))
+    [path] = bucket_files(tmp_path, compact_directory(tmp_path, MAJOR, generation=3, settings=settings).directories)
+    assert o.read_orc(path).block == 3141
+    assert merge.read(tmp_path, generation=3, strict=True) == before
+    assert statistics_problems(path, 3) == []
+    assert java_problems(java, path, max_groups=1) == []

@@ -25,6 +25,7 @@ class Options:
     stride        rows per row group: 0 for no row index, else 1000 or more
     stripe_rows   rows of a stripe at most
     block         bytes of a compression block
+    enforce       blocks are as large as that in files of many columns, too
     bloom         names of columns with bloom filters, separated by commas; in ACID files those inside ``row``
     dictionary    share of distinct strings up to which a dictionary is kept
     dictionary_impl  "rbtree" sorts the dictionary, "hash" does not
@@ -39,6 +40,7 @@ class Options:
     stripe_size: int = 64 << 20
     stripe_rows: int = 1 << 40
     block: int = 64 << 10
+    enforce: bool = True
     bloom: str = ""
     bloom_version: str = "utf8"
     dictionary: float = 0.8

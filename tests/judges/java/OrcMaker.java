@@ -95,10 +95,12 @@ final class OrcMaker {
             .rowIndexStride(spec.get("stride").asInt())
             .stripeSize(spec.get("stripe_size").asLong())
             .bufferSize(spec.get("block").asInt())
-            .enforceBufferSize()
             .bloomFilterColumns(spec.get("bloom").asText())
             .bloomFilterVersion(OrcFile.BloomFilterVersion.fromString(spec.get("bloom_version").asText()))
             .setProlepticGregorian(proleptic);
+    if (spec.get("enforce").asBoolean()) {
+      options.enforceBufferSize();
+    }
     if (!spec.get("encrypt").asText().isEmpty()) {
       InMemoryKeystore keys = new InMemoryKeystore();
       keys.addKey("key", EncryptionAlgorithm.AES_CTR_128, new byte[16]);

@@ -52,6 +52,8 @@ def test_without_properties_nothing_is_stated() -> None:
         ({"orc.compress.size": "65536"}, stated(block_bytes=65536)),
         ({"orc.compress.size": "10"}, stated(block_bytes=1024)),
         ({"orc.compress.size": "8388608"}, stated(block_bytes=8_388_607)),
+        ({"orc.buffer.size.enforce": "True"}, RewriteSettings(block_enforced=True)),
+        ({"orc.buffer.size.enforce": "yes"}, RewriteSettings()),
         ({"orc.stripe.size": "1048576"}, stated(stripe_bytes=1 << 20)),
         ({"orc.stripe.size": "99999999999"}, stated(stripe_bytes=1 << 30)),
     ],
@@ -125,6 +127,7 @@ def test_names_that_mean_nothing_there() -> None:
     [
         ("compactor.hive.exec.orc.default.stripe.size", "4096", stated(stripe_bytes=4096)),
         ("compactor.hive.exec.orc.default.buffer.size", "4096", stated(block_bytes=4096)),
+        ("compactor.hive.exec.orc.buffer.size.enforce", "true", RewriteSettings(block_enforced=True)),
         ("compactor.hive.exec.orc.default.row.index.stride", "4096", stated(stride=4096)),
         ("compactor.orc.bloom.filter.columns", "id", RewriteSettings(bloom_columns="id")),
         ("compactor.orc.default.bloom.fpp", "0.5", RewriteSettings(bloom_fpp=0.5)),

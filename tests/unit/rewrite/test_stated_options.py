@@ -52,12 +52,18 @@ def test_a_stated_codec_and_stride_win_over_all_bytes() -> None:
     [
         (RewriteSettings(block_bytes=1 << 18), [1 << 16], 1 << 16),
         (stated(block_bytes=1 << 18), [1 << 16], 1 << 18),
-        (stated(block_bytes=1 << 12), [1 << 16, 1 << 14], 1 << 16),
+        (stated(block_bytes=3141), [1 << 16, 1 << 14, 2048], 3141),
+        (stated(block_bytes=1 << 15), [1 << 16, 1 << 14], 1 << 15),
+        # larger than Java's writer would make them, and within what is stated
+        (stated(block_bytes=1 << 20), [1 << 19, (1 << 20) + 1], 1 << 19),
+        (stated(block_bytes=1 << 20), [], 1 << 18),
+        (stated(block_bytes=1 << 20, stripe_bytes=1 << 20), [], 1 << 15),
+        (replace(stated(block_bytes=1 << 20), block_enforced=True), [], 1 << 20),
         (stated(block_bytes=1 << 12), [], 1 << 12),
         (stated(block_bytes=1 << 12, compression="SNAPPY"), [1 << 16], 1 << 12),
     ],
 )
-def test_a_stated_block_never_keeps_a_stripe_from_being_copied(
+def test_blocks_are_no_larger_than_stated_and_else_the_largest_of_the_inputs(
     settings: RewriteSettings, blocks: list[int], expected: int
 ) -> None:
     assert options(settings, *(tail(9, block_size=size) for size in blocks)).block_size == expected
@@ -98,12 +104,27 @@ def test_what_is_stated_costs_one_recoding_and_then_none(tmp_path: Path) -> None
     assert (file.compression, file.stride) == (int(Compression.SNAPPY), 1000)
 
 
+def test_larger_blocks_than_stated_are_made_smaller_once(tmp_path: Path) -> None:
+    location = table(tmp_path / "t")
+    before = merge.read(location, generation=4)
+    small = replace(COPY, block_bytes=3141, stated=frozenset({"block_bytes"}))
+    result, file = compact(location, small)
+    assert (result.stripes_copied, result.stripes_rewritten, file.block) == (0, 3, 3141)
+    assert "compression blocks of 65536 bytes, above 3141" in result.actions[0].reason
+    assert merge.read(location, generation=4, strict=True) == before
+
+    more = tables.inserts(4, [(1, "x")])
+    tables.write_dir(location, tables.delta_name(4, 4), COLUMNS, more, tables.Layout(block=2048))
+    result, file = compact(location, small)
+    assert (result.stripes_copied, result.stripes_rewritten, file.block) == (2, 0, 3141)
+
+
 def test_a_stated_value_that_the_inputs_have_costs_nothing(tmp_path: Path) -> None:
     same = replace(
         COPY,
         compression="ZLIB",
         stride=10_000,
-        block_bytes=4096,
+        block_bytes=1 << 16,
         stated=frozenset({"compression", "stride", "block_bytes"}),
     )
     result, _ = compact(table(tmp_path / "t"), same)
