@@ -94,6 +94,18 @@ def _storage(storage: Storage) -> Any:
     return [columns, storage.input_format, storage.serde, storage.buckets, storage.bucket_columns, storage.sort_columns]
 
 
+def awaited_marks(rows: Iterable[CompactionRequest]) -> tuple[int, ...]:
+    """Return the marks of those requests of a place that are ready for cleaning after a compaction.
+
+    A request without a mark merged nothing but original files, whose mark 0 reads like none.
+    """
+    return tuple(
+        row.highest_write_id or 0
+        for row in rows
+        if row.state is State.READY_FOR_CLEANING and row.type is not CompactionType.ABORT_TXN_CLEANUP
+    )
+
+
 def note_of(files: str, *, is_conflict: bool = False) -> str:
     """What a request that was not carried out notes of the place, by its fingerprint."""
     return files + _CONFLICT if is_conflict else files
@@ -149,9 +161,9 @@ class Attempts:
         last = found[-1]
         return f"request {last.row.id} was refused, and nothing has changed there since: {last.reason}"
 
-    def awaits_cleaning(self, target: Target) -> bool:
-        """Whether a request for a place is ready for cleaning."""
-        return any(row.state is State.READY_FOR_CLEANING for row in self._at(target))
+    def awaited_marks(self, target: Target) -> tuple[int, ...]:
+        """Up to which write ids a place awaits cleaning."""
+        return awaited_marks(self._at(target))
 
     def _ended(self, place: ListedPlace, kind: CompactionType) -> list[_Ended]:
         """What was not carried out there for what it still is, oldest first."""

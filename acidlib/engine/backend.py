@@ -101,8 +101,11 @@ class HeldPlace(Protocol):
         inputs  a digest of what is read, by which the result may be taken back later; see `planning.undo`
         """
 
-    def only_clean(self, high_water_mark: int) -> bool:
-        """There is nothing to merge but something obsolete: have it cleaned. False when a cleaning waits already."""
+    def awaited_marks(self) -> tuple[int, ...]:
+        """Return up to which write ids requests of this place, but for one that is released here, await cleaning."""
+
+    def only_clean(self, high_water_mark: int) -> None:
+        """Have what is obsolete cleaned, where there is nothing to merge."""
 
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Around the moments in which results become visible. ConflictError when the place cannot be had for them."""

@@ -38,6 +38,7 @@ from acidlib.errors import (
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import JoinUnit, RewriteSettings, Unit, UnitResult
+from acidlib.planning.clean import is_reached
 from acidlib.planning.inputs import Publication, Refusal, lacks_number
 from acidlib.planning.overlap import overlapping_outputs
 from acidlib.planning.stripes import part_bytes_on
@@ -127,7 +128,7 @@ class PlaceCompactor:
         found.verification = released.verification
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
-            return self._nothing_to_merge(found, held, plan)
+            return self._nothing_to_merge(found, held, place, plan)
         if plan.inputs.kind is CompactionType.REBALANCE and lacks_number(place.state):
             raise ConflictError(
                 f"Cannot rebalance {found.target.name}: because {plan.inputs.directories[0].path} has the highest "
@@ -203,10 +204,18 @@ class PlaceCompactor:
             found.place = None  # it is not for the files alone that there is nothing to do
         return plan
 
-    def _nothing_to_merge(self, found: SoFar, held: HeldPlace, refusal: Refusal) -> CompactionResult:
-        """Something obsolete may be there: then a request to clean only (Hive Worker), unless one waits already."""
+    def _nothing_to_merge(
+        self, found: SoFar, held: HeldPlace, place: ListedPlace, refusal: Refusal
+    ) -> CompactionResult:
+        """Make it a request to clean only (Hive Worker), if something is obsolete that no waiting request reaches."""
         mark = refusal.high_water_mark
-        if refusal.cleaning_only and mark is not None and 0 <= mark < LONG_MAX and held.only_clean(mark):
+        if (
+            refusal.cleaning_only
+            and mark is not None
+            and 0 <= mark < LONG_MAX
+            and not is_reached(place.listing, mark, place.write_ids, held.awaited_marks(), generation=place.generation)
+        ):
+            held.only_clean(mark)
             reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
             return found.result(Outcome.READY_FOR_CLEANING, reason)
         return found.result(Outcome.REFUSED, refusal.reason)

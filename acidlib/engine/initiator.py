@@ -17,7 +17,7 @@ from acidlib.model.listing import Listing
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionType
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.clean import aborted_present
+from acidlib.planning.clean import aborted_present, is_reached
 from acidlib.planning.decide import Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
@@ -148,9 +148,14 @@ def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: C
         return str(error)
     except AcidError:
         return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
-    if isinstance(found, Refusal) and (not found.cleaning_only or attempts.awaits_cleaning(place.target)):
+    if isinstance(found, Refusal) and (not found.cleaning_only or _awaits_cleaning(attempts, place)):
         return found.reason
     return None
+
+
+def _awaits_cleaning(attempts: Attempts, place: ListedPlace) -> bool:
+    marks, mark = attempts.awaited_marks(place.target), place.state.high_water_mark
+    return is_reached(place.listing, mark, place.write_ids, marks, generation=place.generation)
 
 
 def decision_about(services: Services, place: ListedPlace) -> Decision:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from acidlib.engine.attempts import awaited_marks
 from acidlib.engine.backend import Taken
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
@@ -13,7 +14,7 @@ from acidlib.errors import AcidError, UnknownOutcomeError
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.model.request_facts import NO_FACTS, UNVERIFIED, RequestFacts
-from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.requests import CompactionRequest
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
 from acidlib.planning.verification import holding
@@ -108,20 +109,18 @@ class SqlHeldPlace:
         """Remember both: the queue is told of them with the result, for nobody asks before there is one."""
         self._mark, self._inputs = high_water_mark, inputs
 
-    def only_clean(self, high_water_mark: int) -> bool:
-        """A request to clean only, unless one waits for this place already.
+    def awaited_marks(self) -> tuple[int, ...]:
+        """By the rows about the place; none where it is released, for that is done by the cleaning of a newer one."""
+        return () if self._releases else awaited_marks(self._rows_here())
+
+    def only_clean(self, high_water_mark: int) -> None:
+        """Make it a request to clean only.
 
         Obsolete may be what a run made so that died before it could tell the queue. What covers it counts as published
         now, for it is not known when it was.
         """
-        if not self._releases and self._awaits_cleaning():
-            return False
         self.start(high_water_mark)
         self._mark_compacted(())
-        return True
-
-    def _awaits_cleaning(self) -> bool:
-        return any(other.state is State.READY_FOR_CLEANING for other in self._rows_here())
 
     def _rows_here(self) -> Sequence[CompactionRequest]:
         """The rows of the queue and its history about this place."""

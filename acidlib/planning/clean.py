@@ -19,7 +19,7 @@ obsolete that are in the other half.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from acidlib.errors import RefusedError
@@ -138,6 +138,18 @@ def left_over(
     """
     state = _state(listing, high_water_mark, write_ids, generation, ALL_COMMITTED, sees_empty_directories)
     return tuple(path for path, _, _ in _candidates(state, generation, _foreign(listing)))
+
+
+def is_reached(
+    listing: Listing, high_water_mark: int, write_ids: ValidWriteIdList, marks: Iterable[int], *, generation: Generation
+) -> bool:
+    """Return whether cleanings up to these marks remove all that one up to `high_water_mark` would.
+
+    A base above a mark covers nothing for a cleaning up to that mark: what it replaced stays until a cleaning goes up
+    to the base.
+    """
+    reached = {path for mark in marks for path in left_over(listing, mark, write_ids, generation=generation)}
+    return reached.issuperset(left_over(listing, high_water_mark, write_ids, generation=generation))
 
 
 def _state(

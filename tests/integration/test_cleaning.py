@@ -329,6 +329,24 @@ def test_several_results_of_one_place_in_a_row(jobs: Jobs, tmp_path: Path) -> No
     assert merge.read(place, strict=True) == rows
 
 
+@pytest.mark.parametrize("of", ["hive3/a_crud", "hive4/crud_table"])
+def test_a_base_that_was_overwritten_while_its_inputs_await_cleaning_goes(jobs: Jobs, tmp_path: Path, of: str) -> None:
+    place = fixture(of, tmp_path / "db.db" / "crud")
+    compact = ("major_compact", "--location", place, *ALL)
+    jobs.good(*compact)
+    (compacted,) = (place / name for name in visible(place) if name.startswith("base_"))
+    overwritten = f"base_{int(compacted.name.split('_')[1]) + 1:07d}"
+    shutil.copytree(compacted, place / overwritten)
+    (place / overwritten / "_metadata_acid").unlink(missing_ok=True)
+    rows = merge.read(place)
+    (again,) = jobs.good(*compact).compactions
+    assert (again["state"], again["output_directories"]) == ("ready for cleaning", [])
+    assert jobs.good(*compact).states == ["refused"], "what waits now reaches all of it"
+    assert [entry["state"] for entry in jobs.good("cleaner", *NOW).document["cleanings"]] == ["succeeded"] * 2
+    assert visible(place) == [overwritten]
+    assert merge.read(place, strict=True) == rows
+
+
 def test_a_location_that_does_not_exist_and_that_nobody_compacted_is_told(jobs: Jobs, tmp_path: Path) -> None:
     assert jobs.good("cleaner", "--location", tmp_path / "typo").document["notes"] == [
         f"{tmp_path / 'typo'} does not exist, and no request of it awaits cleaning"

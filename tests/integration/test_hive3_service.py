@@ -441,6 +441,15 @@ def test_what_only_waits_to_be_cleaned_is_not_asked_for_twice(both: Site) -> Non
         assert ran.states == ["refused"]
         assert ran.compactions[0]["reason"]
     assert Counter(both.states())["ready for cleaning"] == 1
+    # what was compacted is overwritten before it is cleaned: that request goes up to it, and no further
+    write_id = laid.insert((100, "new"))
+    overwritten = f"base_{write_id:07d}"
+    (laid.location / tables.delta_name(write_id, write_id, 0)).rename(laid.location / overwritten)
+    assert both.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"]
+    assert both.good("major_compact", "--table", laid.full_name).states == ["refused"]
+    both.clean()
+    both.clean()
+    assert visible(laid.location) == [overwritten]
 
 
 @pytest.mark.parametrize("state", ["initiated", "working"])

@@ -624,6 +624,29 @@ def test_a_later_result_is_not_cleaned_before_an_earlier_one(lake: Lake, service
     assert left.startswith("base_0000004_v")
 
 
+def test_a_base_that_was_overwritten_while_its_inputs_await_cleaning_goes(lake: Lake, service: Service) -> None:
+    made = lake.table("overwritten")
+    reader = lake.open()
+    service.compact(made)
+    added = lake.add(made, [Transaction(inserts=rows(700, 4))], 4)
+    location = made.place.location
+    (location / "delta_0000004_0000004_0000").rename(location / "base_0000004")
+    new = tuple(row for row in added.place.expected if row not in made.place.expected)
+    made = replace(made, places=(replace(made.place, expected=new),))
+    lake.check(made)
+    (decision,) = service.good("initiator", "--table", made.full).document["decisions"]
+    assert (decision["type"], decision["reason"]) == ("major", "an obsolete base is left to be cleaned")
+    assert decision["queued"] is not None
+    assert service.good("major_compact").states == ["ready for cleaning"]
+    (decision,) = service.good("initiator", "--table", made.full).document["decisions"]
+    assert decision["queued"] is None, "what waits now reaches all of it"
+    lake.hms.commit_txn(reader, TxnType.DEFAULT)
+    clean_up(lake, service, made)
+    assert lake.states(made) == ["succeeded"] * 2
+    assert made.place.directories() == ["base_0000004"]
+    lake.check(made)
+
+
 def test_aborted_directories_go_only_where_the_abort_is_proven(lake: Lake, service: Service) -> None:
     made = lake.table("aborted", ABORTED)
     location = made.place.location

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 
-from acidlib.engine.attempts import with_note
+from acidlib.engine.attempts import awaited_marks, with_note
 from acidlib.engine.backend import Taken
 from acidlib.engine.catalog import Catalog, Entity, run_as_user
 from acidlib.engine.hive4.metastore import Hive4Metastore
@@ -307,17 +307,15 @@ class Hive4HeldPlace:
         if high_water_mark != self._row.request.highest_write_id:
             self._row.update(high_water_mark, self._txn.txn_id)
 
-    def only_clean(self, high_water_mark: int) -> bool:
-        """As Hive's worker: compacted without a result, so that the cleaner comes; once is enough."""
-        request = self._row.request
-        if any(
-            row.entity == request.entity and row.state is State.READY_FOR_CLEANING
-            for row in self._hms.show_compactions()
-        ):
-            return False
+    def awaited_marks(self) -> tuple[int, ...]:
+        """By the metastore's queue."""
+        entity = self._row.request.entity
+        return awaited_marks(row for row in self._hms.show_compactions() if row.entity == entity)
+
+    def only_clean(self, high_water_mark: int) -> None:
+        """As Hive's worker: compacted without a result, so that the cleaner comes."""
         self.start(high_water_mark)
         self.published(())
-        return True
 
     def publishing(self, publication: Publication) -> AbstractContextManager[None]:
         """Nothing is visible before the commit: no lock is needed but the transaction's own."""

@@ -160,5 +160,11 @@ def test_a_note_in_the_reason_is_read_back(reason: str) -> None:
 
 
 def test_what_awaits_cleaning() -> None:
-    assert Attempts([ended(1, State.READY_FOR_CLEANING)], SETTINGS).awaits_cleaning(HERE)
-    assert not Attempts([ended(1), ended(2, State.READY_FOR_CLEANING, table="other")], SETTINGS).awaits_cleaning(HERE)
+    rows = [
+        ended(1, highest_write_id=9),
+        ended(2, State.READY_FOR_CLEANING, highest_write_id=5),
+        ended(3, State.READY_FOR_CLEANING),
+        ended(4, State.READY_FOR_CLEANING, table="other", highest_write_id=7),
+        ended(5, State.READY_FOR_CLEANING, type=CompactionType.ABORT_TXN_CLEANUP, highest_write_id=8),
+    ]
+    assert Attempts(rows, SETTINGS).awaited_marks(HERE) == (5, 0)

@@ -9,7 +9,7 @@ from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import LONG_MAX
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import ValidWriteIdList, all_committed
-from acidlib.planning.clean import CleanPlan, cleanable, left_over
+from acidlib.planning.clean import CleanPlan, cleanable, is_reached, left_over
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 
@@ -209,3 +209,30 @@ def test_a_directory_that_may_be_another_tables_stays(generation: Generation, di
     assert [entry.path for entry in found.kept] == [directory.partition("/")[0]]
     assert "another table or partition may lie there" in found.kept[0].reason
     assert left_over(listing(*names[1:2], "base_5"), 5, all_committed("t", 5), generation=generation) == ()
+
+
+@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+@pytest.mark.parametrize(
+    ("names", "marks", "reached"),
+    [
+        (["base_2", "base_3"], [2], False),  # an INSERT OVERWRITE after a compaction that still waits
+        (["base_2", "base_3"], [2, 3], True),
+        (["delta_1_1", "delta_2_2", "base_2"], [2], True),
+        (["delta_1_1", "delta_2_2", "base_2", "delta_3_3"], [2], True),
+        (["delta_1_1", "base_1", "base_3"], [1], False),
+        (["delta_1_1", "base_1"], [], False),
+        (["000000_0", "base_0"], [0], True),
+        (["base_3"], [], True),
+    ],
+)
+def test_what_a_cleaning_that_waits_already_reaches(
+    names: list[str], marks: list[int], reached: bool, generation: Generation
+) -> None:
+    assert is_reached(listing(*names), 3, all_committed("t", 3), marks, generation=generation) is reached
+
+
+def test_what_was_aborted_above_a_mark_is_not_reached_by_it() -> None:
+    write_ids = ValidWriteIdList.parse("t:3:9223372036854775807::3")
+    names = ["delta_1_1", "base_2", "delta_3_3"]
+    assert not is_reached(listing(*names), 3, write_ids, [2], generation=HIVE4)
+    assert is_reached(listing(*names), 3, write_ids, [2], generation=HIVE3)  # there it waits for what will cover it
