@@ -18,7 +18,7 @@ from acidlib.setting_keys import KEYS, Key, Kind, Spelling
 ROOT = Path(__file__).resolve().parents[1]
 TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"
 MONITORING = ROOT / "docs" / "monitoring.md"
-JOBS: Mapping[str, click.Command] = {job.title: job.load() for job in table.JOBS}
+JOBS: Mapping[str, click.Command] = {job.name: job.load() for job in table.JOBS}
 
 _TOML_HEAD = """\
 # Settings of the compaction engine, under Hive's own property names. Every line below is the default, commented out.

@@ -31,6 +31,7 @@ from acidlib.jobs.quickstart_page import (
     Page,
     Place,
     add_transactions,
+    called,
     differs_from_hive,
     look,
     terminal,
@@ -210,28 +211,29 @@ def _show(show: Quickstart) -> None:
     page.step(
         "Scan: what needs compaction?",
         words.SCAN,
-        f"jobs/initiator.py --warehouse W {ids}",
+        f"{called('initiator')} --warehouse W {ids}",
         f"--set {THRESHOLD} --dry-run",
     )
     show.scan(dry_run=True)
-    page.step("Minor compaction", words.MINOR, "jobs/minor_compact.py --warehouse W --table 'default.*'", ids)
+    page.step("Minor compaction", words.MINOR, f"{called('minor-compact')} --warehouse W --table 'default.*'", ids)
     show.compact(CompactionType.MINOR, named=True)
     show.check()
     page.step("More transactions", words.MORE)
     show.load(ALL)
-    page.step("Scan again, and queue", words.AGAIN, f"jobs/initiator.py --warehouse W {ids}", f"--set {THRESHOLD}")
+    page.step("Scan again, and queue", words.AGAIN, f"{called('initiator')} --warehouse W {ids}", f"--set {THRESHOLD}")
     show.scan(dry_run=False)
-    page.step("Major compaction", words.MAJOR, "jobs/major_compact.py")
+    page.step("Major compaction", words.MAJOR, called("major-compact"))
     show.compact(CompactionType.MAJOR, named=False)
     show.check()
-    page.step("Cleaning", words.CLEAN, "jobs/cleaner.py --retention 0s")
+    page.step("Cleaning", words.CLEAN, f"{called('cleaner')} --retention 0s")
     show.clean()
     show.check()
     show.judge()
-    page.step("What the queue remembers", words.HISTORY, "jobs/show_compactions.py")
+    page.step("What the queue remembers", words.HISTORY, called("show"))
     show.show()
     page.step("Your own table", words.NEXT)
-    page.lines(words.COMMANDS)
+    one_table = f"  {called('major-compact')} --location /path/to/table --all-committed"
+    page.lines((f"{one_table} --dry-run", one_table, f"  {called('cleaner')} --dry-run", ""))
 
 
 @click.command(cls=JobCommand, help="Compact a copy of two tables that real Hive wrote, and show each step.")

@@ -22,6 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from acidlib.errors import CorruptError
+from acidlib.installed import CHECKOUT
+from acidlib.jobs.table import job_named
 from acidlib.wording import plural
 
 DATA = Path(__file__).resolve().parent / "quickstart_data"
@@ -184,6 +186,13 @@ def terminal(number: int) -> TextIO | None:
     return stream if stream.isatty() else None
 
 
+def called(name: str) -> str:
+    """Return how a job is started here: by the command of an installation, or by the script of a checkout."""
+    job = job_named(name)
+    assert job is not None, name
+    return f"acidlib {name}" if CHECKOUT is None else f"./spark-submit.sh jobs/{job.module}.py"
+
+
 class Page:
     """What a person sees, at most 100 columns wide."""
 
@@ -200,7 +209,7 @@ class Page:
         self._step += 1
         self.say(why)
         for number, part in enumerate(command):
-            start = "      " if number else "  $ ./spark-submit.sh "
+            start = "      " if number else "  $ "
             self._console.print(Text(start + part + (" \\" if number < len(command) - 1 else ""), style="cyan"))
         self._console.print()
 

@@ -20,9 +20,3 @@ CLEAN = """The cleaner removes what the two compactions made obsolete. As a rule
 HISTORY = """In the columns of Hive's SHOW COMPACTIONS (some of them)."""
 NEXT = """Try it on a copy of a table of yours, or with --dry-run first, which changes nothing. --all-committed says
     that nobody writes, nothing is open and nothing was rolled back; else give --write-ids (see docs/directories.md)."""
-COMMANDS = (
-    "  ./spark-submit.sh jobs/major_compact.py --location /path/to/table --all-committed --dry-run",
-    "  ./spark-submit.sh jobs/major_compact.py --location /path/to/table --all-committed",
-    "  ./spark-submit.sh jobs/cleaner.py --dry-run",
-    "",
-)

@@ -40,11 +40,6 @@ class Job:
         """Whether spark-submit runs it; else it runs where it is called."""
         return self.spark and not self.inside
 
-    @property
-    def title(self) -> str:
-        """Its name in documents."""
-        return f"{self.module}.py" if self.file else f"acidlib {self.name}"
-
     def load(self) -> click.Command:
         """Its command."""
         found: click.Command = importlib.import_module(f"acidlib.jobs.{self.module}").main

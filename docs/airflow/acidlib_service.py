@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
-# how a job is started: the command of an installed package, or a checkout's "./spark-submit.sh jobs/..."
+# the command of an installation
 ACIDLIB = os.environ.get("ACIDLIB", "/opt/acidlib/bin/acidlib")
 # before the job: options of spark-submit, such as --master yarn --queue compaction
 SPARK = os.environ.get("ACIDLIB_SPARK", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,11 @@ LINE = re.compile(rf"^{FIELDS} +{FIELDS} +{FIELDS} +{FIELDS} +{FIELDS} +(.+)$", 
 
 
 def line_of(job: str, log: Path) -> str:
-    """What the README has cron run for a job, but from this folder, and with another log."""
-    (found,) = [line for line in LINE.findall((ROOT / "README.md").read_text()) if f"/{job}.py " in line]
-    assert "/opt/acidlib " in found
+    """What the README has cron run for a job, but by the command of this environment, and with another log."""
+    (found,) = [line for line in LINE.findall((ROOT / "README.md").read_text()) if f"/acidlib {job} " in line]
+    assert found.startswith("/opt/acidlib/bin/acidlib ")
     assert found.endswith("/var/log/acidlib.log")
-    return found.replace("/opt/acidlib", str(ROOT)).replace("/var/log/acidlib.log", str(log))
+    return found.replace("/opt/acidlib/bin", str(Path(sys.executable).parent)).replace("/var/log/acidlib.log", str(log))
 
 
 def test_nothing_is_mailed_when_all_is_well_and_a_line_for_each_problem(jobs: Jobs, tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_nothing_is_mailed_when_all_is_well_and_a_line_for_each_problem(jobs: Jo
     def mailed() -> tuple[int, str, str]:
         initiator = ("initiator", "--warehouse", tmp_path / "w", "--all-committed")
         jobs.good(*initiator, "--set", "hive.compactor.delta.num.threshold=1")
-        words = ["/bin/sh", "-c", line_of("major_compact", log)]
+        words = ["/bin/sh", "-c", line_of("major-compact", log)]
         ran = subprocess.run(words, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
         return ran.returncode, ran.stdout, ran.stderr
 

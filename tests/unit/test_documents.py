@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
 from acidlib.jobs import table
-from acidlib.jobs.table import job_named
+from acidlib.launch.command import group
 from acidlib.launch.logged import log_file
 from acidlib.launch.spark_options import split_words
 from acidlib.planning import orc_settings
@@ -23,6 +24,7 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
     "airflow": {"--conn-host", "--conn-type"},
     "docker": {"--file", "--tag"},
+    "pip": {"--upgrade"},
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
         *("--packages", "--jars", "--archives", "--driver-java-options", "--principal", "--keytab"),
@@ -87,18 +89,30 @@ def names_of_nothing(text: str) -> set[str]:
     }
 
 
+def lines(path: Path) -> Iterator[str]:
+    """The lines of the shell in a document: those of its blocks, those in strings of Python, and those within text."""
+    text = path.read_text()
+    blocks = re.compile(r"^ *```(\w*)\n(.*?)^ *```", flags=re.MULTILINE | re.DOTALL)
+    for language, block in blocks.findall(text):
+        if language == "python":
+            yield from (str(node.value) for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Constant))
+        else:
+            yield from block.replace("\\\n", " ").splitlines()
+    yield from (span.replace("\n", " ") for span in re.findall(r"`([^`]+)`", blocks.sub("", text)))
+
+
 def commands(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """The jobs that are run in the examples of a document, each with the words behind its file."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for block in (text for language, text in blocks if not language):
-        for line in block.replace("\\\n", " ").splitlines():
-            if match := re.search(r"spark-submit.* jobs/(\w+\.py)(.*)", line):
-                yield match[1], shlex.split(match[2].partition("|")[0], comments=True)
-            elif match := re.match(r"(?:\S*/)?acidlib +([a-z-].*)", line):
-                _, (name, *words) = split_words(shlex.split(re.split(r" [#|]", match[1])[0]))
-                job = job_named(name)
-                assert job is not None, line
-                yield job.title, words
+    """The jobs that are run in the examples of a document, each with the words behind it."""
+    for line in lines(path):
+        for part in re.split(r"(?:^| )#|;| [|&]", line):
+            if match := re.search(r"spark-submit.* jobs/([a-z_]+)\.py(.*)", part):
+                yield next(job.name for job in table.JOBS if job.module == match[1]), shlex.split(match[2])
+            elif match := re.search(r"(?:^|[\s/])acidlib +([a-z-].*)", part):
+                _, words = split_words(shlex.split(match[1]))
+                if words:
+                    name, _, behind = group.resolve_command(click.Context(group), list(words))
+                    assert name is not None
+                    yield name, behind
 
 
 def options_of_jobs() -> set[str]:
@@ -166,7 +180,16 @@ def test_the_readme_begins_with_the_two_commands_of_a_new_user() -> None:
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if list(commands(path))], ids=in_checkout)
 def test_the_examples_are_understood(document: Path) -> None:
     for job, words in commands(document):
-        JOBS[job].make_context(job, log_file(words)[0]).close()
+        # a command alone is a name of it, and need not say what it is about
+        JOBS[job].make_context(job, log_file(words)[0], resilient_parsing=not words).close()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=in_checkout)
+def test_an_installation_has_what_the_examples_name(document: Path) -> None:
+    """There are no jobs/ and no spark-submit.sh where pip has put the package."""
+    named = re.findall(r"/opt/acidlib/?([\w./-]*)", document.read_text())
+    there = {"", "bin", "bin/acidlib", "bin/pip", "bin/python", "bin/spark-submit"}
+    assert {name for name in named if not name.startswith("lib/python3.11/site-packages/acidlib/")} <= there
 
 
 def test_properties_of_tables_and_exit_statuses_are_described() -> None:
