@@ -380,6 +380,18 @@ class HiveQueueBehaviour:
         (row,) = queue.show()
         assert (row.state.label, row.error_message, row.properties) == (end, "Cannot clean x: because of \\xe9", ())
 
+    def test_what_was_needless_has_succeeded_and_no_write_is_forgotten(
+        self, hive: Hive, queue: SqlQueue, written: Hive
+    ) -> None:
+        """As where Hive's own worker has nothing to do; whoever waits for its request by its number finds it."""
+        hive.queued(1, HIGHEST_WRITE_ID=5)
+        assert queue.claim_id(1, "w", 1) is not None
+        before = left(written)
+        queue.mark_needless(1, 1, worker_id="w")
+        assert left(written) == before
+        (row,) = queue.show()
+        assert (row.id, row.state, row.error_message) == (1, State.SUCCEEDED, None)
+
     def test_what_is_too_long_is_refused(self, hive: Hive, queue: SqlQueue) -> None:
         with pytest.raises(
             RefusedError, match=r"db\.t: because its properties \(2049 characters\).* than the 2048 that"

@@ -146,6 +146,16 @@ class QueueBehaviour:
             (3, State.SUCCEEDED, "c", 5), (2, State.WORKING, None, None), (1, State.SUCCEEDED, "a", 5),
         ]  # fmt: skip
 
+    def test_what_was_needless_leaves_nothing(self, queue: SqlQueue) -> None:
+        queue.enqueue(request(), now_ms=1)
+        for worker in ("w", "another"):
+            with pytest.raises(ConflictError, match="request 1"):
+                queue.mark_needless(1, 2, worker_id=worker)
+            claim_next(queue, MAJOR, "w", 2)
+        queue.mark_needless(1, 3, worker_id="w")
+        assert (queue.show(), queue.find(1)) == ((), None)
+        assert queue.enqueue(request(), now_ms=4).id == 2  # a number is never had twice
+
     def test_a_worker_ends_only_what_is_its_own(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)

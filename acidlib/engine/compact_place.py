@@ -114,7 +114,7 @@ class PlaceCompactor:
             return found.result(Outcome.REFUSED, why_not)
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
-            return found.result(Outcome.REFUSED, plan.reason)
+            return found.result(_outcome_of(plan), plan.reason)
         results = yield from self._made((yield from self._units(plan, found.job)), None)
         return found.result(Outcome.PLANNED, why_so(found.job, plan.inputs), units=results)
 
@@ -200,8 +200,6 @@ class PlaceCompactor:
         )
         if isinstance(plan, Prepared):
             found.inputs = plan.inputs
-        elif plan.cleaning_only:
-            found.place = None  # it is not for the files alone that there is nothing to do
         return plan
 
     def _nothing_to_merge(
@@ -218,7 +216,7 @@ class PlaceCompactor:
             held.only_clean(mark)
             reason = f"{refusal.reason}; what is obsolete there is left to the cleaner"
             return found.result(Outcome.READY_FOR_CLEANING, reason)
-        return found.result(Outcome.REFUSED, refusal.reason)
+        return found.result(_outcome_of(refusal), refusal.reason)
 
     def _units(
         self, plan: Prepared, job: Job
@@ -380,6 +378,11 @@ class PlaceCompactor:
             hold.close()
         except AcidError as error:
             self._services.progress.note(str(error), place=target.name)
+
+
+def _outcome_of(refusal: Refusal) -> Outcome:
+    """Return how a compaction ends of which nothing was made."""
+    return Outcome.ALREADY_COMPACT if refusal.already_compact else Outcome.REFUSED
 
 
 def _is_unchanged(services: Services, place: ListedPlace) -> bool:

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from acidlib.engine.backend import Backend, Taken, Waiting
-from acidlib.engine.selection import Budget, Order, PassedOver, Selection, Spending, Unlisted, look_at
+from acidlib.engine.selection import (
+    PORTION,
+    Budget,
+    ListingOutcome,
+    Order,
+    PassedOver,
+    Selection,
+    Spending,
+    Unlisted,
+    look_at,
+)
 from acidlib.engine.services import Services
 from acidlib.engine.so_far import Job
 from acidlib.engine.target import ListedPlace, Target
@@ -17,7 +27,6 @@ from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError,
 from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.units import RewriteSettings
-from acidlib.planning.enough import refused_message
 from acidlib.report.results import CompactionResult, Outcome
 
 Entity = tuple[str, str, str | None]
@@ -133,7 +142,7 @@ class _Named:
         if isinstance(place, Unlisted):
             self.tell(ended(place.target, self.run.kind, place.error))
         elif turn.done is not None and place.leaves_nothing:
-            self.tell(ended(place.target, self.run.kind, RefusedError(refused_message(turn.done))))
+            self.tell(_ended_as(Outcome.ALREADY_COMPACT, place.target, self.run.kind, turn.done))
         else:
             return False
         return True
@@ -171,9 +180,13 @@ def _named_jobs(
         try:
             taken = backend.submit(place, run.kind, buckets=run.buckets)
         except AcidError as error:
-            tell(ended(place.target, run.kind, error))
             if turn.done is None:
                 spending.unspent(place.bytes)
+            elif isinstance(error, RefusedError):
+                # Hive 4 takes no second request for what it was compacted for, until that is cleaned
+                tell(_ended_as(Outcome.ALREADY_COMPACT, place.target, run.kind, turn.done))
+                continue
+            tell(ended(place.target, run.kind, error))
         else:
             yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, listed=place)
     notes += turns.left()
@@ -244,8 +257,11 @@ def _jobs_in_order(
     while fresh := _not_met(backend.waiting(run.kind), met):
         found = _understood(backend, fresh, run, tell) if run.dry_run else fresh
         _begin(services, run, len(met) + len(found))
-        for one, input_bytes in zip(found, _measured(services, found, run), strict=True):
-            if not spending.lets_start(input_bytes):
+        for one, looked in zip(found, _measured(services, found, run), strict=True):
+            done = None
+            if isinstance(looked, ListedPlace):
+                done = looked.nothing_to_merge(one.request.type, automatic=one.request.facts.reason is not None)
+            if not spending.lets_start(0 if looked is None else looked.bytes, is_free=done is not None):
                 return
             if run.dry_run:
                 yield _job(one.request.type, one.target, None, one.request)
@@ -263,13 +279,16 @@ def _not_met(waiting: Sequence[Waiting], met: set[Entity]) -> list[Waiting]:
     return list(takewhile(lambda one: one.request.entity not in met, waiting))
 
 
-def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) -> list[int]:
-    """Input bytes. Listings cost time and only a budget of bytes needs them; what cannot be listed costs no budget."""
-    if run.budget.bytes is None:
-        return [0] * len(found)
-    looked, _ = look_at(services, [one.target for one in found if one.error is None], None)
-    by_place = {_place(one.target): one.bytes for one in looked}
-    return [by_place.get(_place(one.target), 0) for one in found]
+def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) -> Iterator[ListingOutcome | None]:
+    """List the places of requests, some at a time; None without a listing, which costs time and only a budget needs."""
+    if run.budget.bytes is None and run.budget.partitions is None:
+        yield from [None] * len(found)
+        return
+    for start in range(0, len(found), PORTION):
+        some = found[start : start + PORTION]
+        looked, _ = look_at(services, [one.target for one in some if one.error is None], None)
+        by_place = {_place(one.target): one for one in looked}
+        yield from (by_place.get(_place(one.target)) for one in some)
 
 
 def _understood(backend: Backend, waiting: Sequence[Waiting], run: CompactionRun, tell: Tell) -> list[Waiting]:
@@ -294,7 +313,7 @@ def _place(target: Target) -> _Place:
 
 def skipped(place: PassedOver, kind: CompactionType) -> CompactionResult:
     """The result for a place that was named and is passed over."""
-    return replace(ended(place.target, kind, RefusedError(place.reason)), state=Outcome.SKIPPED)
+    return _ended_as(Outcome.SKIPPED, place.target, kind, place.reason)
 
 
 def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionResult:
@@ -304,6 +323,10 @@ def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionR
         state = Outcome.CONFLICT
     elif isinstance(error, RefusedError) and not isinstance(error, MissingError):  # somebody said that it is there
         state = Outcome.REFUSED
+    return _ended_as(state, target, kind, str(error))
+
+
+def _ended_as(state: Outcome, target: Target, kind: CompactionType, reason: str) -> CompactionResult:
     return CompactionResult(
         id=None,
         database=target.database,
@@ -312,5 +335,5 @@ def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionR
         partition=target.partition,
         type=kind.label.lower(),
         state=state,
-        reason=str(error),
+        reason=reason,
     )

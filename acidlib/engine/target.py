@@ -225,7 +225,7 @@ class ListedPlace:
         return CLAIM_DIRECTORY in self.listing.directories
 
     def nothing_to_merge(self, kind: CompactionType, *, automatic: bool) -> str | None:
-        """Why a compaction would be refused because the place is compact already; None when it is not.
+        """Why a place is compact already; None when it is not.
 
         automatic  an initiator asked for it, not a person
         """

@@ -15,7 +15,6 @@ from acidlib.engine.flow import Flow
 from acidlib.engine.services import Progress, Services
 from acidlib.engine.so_far import Job
 from acidlib.model.units import RewriteSettings
-from acidlib.planning.enough import REFUSED_MESSAGE
 from acidlib.report.log import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.text import human_bytes
@@ -114,11 +113,10 @@ class EndedLately:
 
 
 def _level(result: CompactionResult) -> str:
-    """Whether somebody should look at it; that there is nothing to do is no trouble."""
+    """Return how much a result asks for the operator's eye; that a place is compact already is no trouble."""
     if result.state is Outcome.FAILED:
         return ERROR
-    is_refused = result.state is Outcome.REFUSED and not result.reason.startswith(REFUSED_MESSAGE)
-    return WARNING if is_refused or result.state is Outcome.CONFLICT else INFO
+    return WARNING if result.state in (Outcome.REFUSED, Outcome.CONFLICT) else INFO
 
 
 class RunProgress:

@@ -10,15 +10,23 @@ delete events came after another's rows, and rows deleted within that transactio
 from __future__ import annotations
 
 from acidlib.model.generation import Generation
-from acidlib.model.requests import CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.state import AcidState
 
-REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"
+_REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"
 
 
 def refused_message(reason: str) -> str:
-    """The message of a request that is refused because there is not enough to compact."""
-    return f"{REFUSED_MESSAGE} ({reason})"
+    """Return the message of a request for a place that is compact already, as Hive 4's worker refuses it."""
+    return f"{_REFUSED_MESSAGE} ({reason})"
+
+
+def was_compact(request: CompactionRequest) -> bool:
+    """Return True for a request that ended because its place was compact already, whichever worker had it.
+
+    Hive 4 has no state for that: the words tell it from what could not be done.
+    """
+    return request.state is State.REFUSED and (request.error_message or "").startswith(_REFUSED_MESSAGE)
 
 
 def not_enough(
@@ -56,7 +64,8 @@ def _not_enough_for_minor(state: AcidState) -> str | None:
         return f"there is nothing to merge: {len(state.deltas)} delta directories"
     if (write_id := single_write_id(state)) is not None:
         return (
-            f"all {len(state.deltas)} delta directories are of write id {write_id}, and a minor would lose their order"
+            f"there is nothing to merge: all {len(state.deltas)} delta directories are of write id {write_id}, and a "
+            "minor would lose their order"
         )
     if len(state.deltas) == 2 and deletes == 1:
         return "there is nothing to merge: one delta and one delete delta directory"

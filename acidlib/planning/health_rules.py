@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.enough import was_compact
 from acidlib.planning.health import Finding, Level, Limit, Limits, PlaceFigures, Transaction, Trouble, Waits
 from acidlib.planning.verification import holding, why_held
 from acidlib.wording import age_words, plural
@@ -91,12 +92,15 @@ def _long(one: CompactionRequest, trouble: Trouble, limit: Limit, age: float | N
 
 
 def in_a_row(history: Sequence[CompactionRequest], *states: State) -> int:
-    """How many of the newest of one place that have ended did so in these states, one after the other.
+    """Return how many of the newest of one place that have ended did so in these states, one after the other.
 
     Those that still wait or are worked on do not count; a refusal says nothing of a failure, nor the other way round.
+    A place that was found to be compact already was well then, whatever was before.
     """
     counted = 0
     for one in sorted(history, key=lambda row: row.id, reverse=True):
+        if was_compact(one):
+            break
         if one.state in states:
             counted += 1
         elif one.state in (*_DONE, *_ENDED_BADLY, State.REFUSED, State.ABORTED):

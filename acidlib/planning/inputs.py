@@ -41,7 +41,7 @@ from acidlib.model.names import (
 )
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, FlushLength
-from acidlib.planning.enough import not_enough, refused_message
+from acidlib.planning.enough import not_enough
 from acidlib.planning.state import AcidState
 
 UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"
@@ -135,10 +135,12 @@ class CompactionInputs:
 class Refusal:
     """Nothing is compacted, and why.
 
-    With `cleaning_only` something obsolete is there, which a cleaning for this `high_water_mark` may remove.
+    already_compact  there is nothing to merge, and nothing is wrong
+    cleaning_only    then: something obsolete is there, which a cleaning for this `high_water_mark` may remove
     """
 
     reason: str
+    already_compact: bool = False
     cleaning_only: bool = False
     high_water_mark: int | None = None
 
@@ -176,7 +178,8 @@ def compaction_inputs(
     reason = not_enough(state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
     if reason is not None:
         return Refusal(
-            reason=refused_message(reason),
+            reason=reason,
+            already_compact=True,
             cleaning_only=_removable(state, visibility_txn or 0, visible_on_commit),
             high_water_mark=state.high_water_mark,
         )

@@ -172,6 +172,27 @@ class SqlQueue(QueueReader):
         """Moves a request to the history as refused; see `mark_failed`."""
         self._complete(request_id, State.REFUSED, now_ms, reason=reason, worker_id=worker_id, facts=facts)
 
+    def mark_needless(self, request_id: int, now_ms: int, *, worker_id: str) -> None:
+        """End a request of a worker that found nothing to do: of a queue of our own nothing is left of it.
+
+        A metastore's history shows it as succeeded, as where its own worker has nothing to do (`CompactorMR.run` of
+        Hive 3.1); but none of its notes of writes is forgotten, for nothing was merged. Raises `ConflictError` unless
+        the request is still being worked on by this worker.
+        """
+        tables = self._tables
+        rows, named = owned(tables.queue, by_worker=True), whose(request_id, worker_id=worker_id)
+
+        def work(connection: Connection) -> None:
+            if tables.metastore is None:
+                ended = connection.execute(rows.delete, named).rowcount > 0
+            else:
+                now = self._now_ms(connection, now_ms)
+                ended = bool(move(connection, tables, rows, named, State.SUCCEEDED, reason=None, now_ms=now))
+            if not ended:
+                raise not_ours(request_id)
+
+        self._database.write("write to", work)
+
     def mark_undone(self, request_id: int, reason: str, now_ms: int, *, facts: RequestFacts) -> None:
         """Ends a request whose result was taken back as failed, with more facts: nobody cleans after it.
 

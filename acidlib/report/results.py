@@ -16,6 +16,7 @@ class Outcome(enum.Enum):
     PLANNED = "planned"
     READY_FOR_CLEANING = "ready for cleaning"
     SUCCEEDED = "succeeded"
+    ALREADY_COMPACT = "already compact"
     REFUSED = "refused"
     FAILED = "failed"
     CONFLICT = "conflict"
@@ -250,8 +251,8 @@ class CompactionTotals:
         return {"compactions": self.compactions, "states": states, **{name: self.figures[name] for name in FIGURES}}
 
     def exit_status(self, *, named: bool) -> int:
-        """0 done, refused or skipped; 1 when the only named table failed or conflicts; 3 when some of several did, or
-        a verification did not end well.
+        """Return 0 where all is done, already compact, refused or skipped; 1 when the only named table failed or
+        conflicts; 3 when some of several did, or a verification did not end well.
         """
         if not self.bad:
             return EXIT_DONE

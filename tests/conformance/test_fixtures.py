@@ -227,14 +227,14 @@ def test_a_compacted_table_is_not_compacted_again(
     for name in case.compacted.directories:
         (location / name).mkdir(exist_ok=True)
     reason = "a base and no delta" if kind is MAJOR else "0 delta directories"
-    with pytest.raises(RefusedPlanError, match=f"None of the compaction thresholds met.*{reason}"):
+    with pytest.raises(RefusedPlanError, match=reason):
         compact(table, location, kind, txn=1)
 
 
 @pytest.mark.parametrize("table", COMPACTED)
 def test_a_minor_of_a_minors_result_alone_is_refused(table: HiveTable, compacted: Compaction, tmp_path: Path) -> None:
     location = merge.overlay(tmp_path / "table", compacted(table, MINOR).location)
-    with pytest.raises(RefusedPlanError, match="None of the compaction thresholds met"):
+    with pytest.raises(RefusedPlanError, match="there is nothing to merge"):
         compact(table, location, MINOR, txn=1)
 
 

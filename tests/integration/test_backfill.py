@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,7 +89,7 @@ def test_a_backfill_gets_further_until_nothing_is_left(jobs: Jobs, tmp_path: Pat
         started = ended(ran, "ready for cleaning") - set(done) | ended(ran, "failed")
         assert len(started) == 5, number
         assert ended(planned, "planned") | ended(planned, "failed") == started
-        assert ended(ran, "refused") == set(done) | (places.compacted() - started)
+        assert ended(ran, "already compact") == set(done) | (places.compacted() - started)
     assert places.compacted() == set(places.names) - broken
     places.check()
     fourth = jobs(*run)
@@ -122,7 +123,7 @@ def test_a_budget_of_bytes_is_for_what_is_to_do(jobs: Jobs, tmp_path: Path) -> N
     assert places.compacted() == set(places.names)
     assert last.document["notes"] == []
     nothing = jobs.good(*run)
-    assert set(nothing.states) == {"refused"}
+    assert set(nothing.states) == {"already compact"}
     assert nothing.document["notes"] == ["nothing is left to do of 4 places"]
 
 
@@ -166,9 +167,31 @@ def test_a_place_that_is_done_is_not_even_claimed(jobs: Jobs, tmp_path: Path) ->
     before = jobs.shown()
     with another_at_work(places.root / "p=00"):
         (entry,) = jobs.good("major_compact", *places.asked).compactions
-    assert (entry["state"], entry["id"]) == ("refused", None)
+    assert (entry["state"], entry["id"]) == ("already compact", None)
     assert "there is nothing to merge: a base and no delta" in entry["reason"]
     assert jobs.shown() == before
+
+
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_a_backfill_that_is_repeated_leaves_healthy_places_alone(jobs: Jobs, tmp_path: Path, cleaned: bool) -> None:
+    """What is obsolete may still wait for the cleaner: nobody is told of a place that needs nothing."""
+    places = Places(tmp_path / "db.db" / "t", 2)
+    jobs.good("major_compact", *places.asked)
+    if cleaned:
+        jobs.good("cleaner", "--retention", "0s")
+    before = jobs.shown()
+    for number in range(3):
+        more = ("--dry-run",) if number == 1 else ("--max-partitions", "1")
+        ran = jobs.good("major_compact", *places.asked, *more)
+        assert (ended(ran, "already compact"), len(ran.compactions)) == (set(places.names), 2)
+        assert {entry["reason"] for entry in ran.compactions} == {"there is nothing to merge: a base and no delta"}
+        assert ran.document["totals"]["states"]["already compact"] == 2
+        assert ran.document["notes"] == ["nothing is left to do of 2 places"]
+        assert " WARNING " not in ran.err
+    assert jobs.shown() == before
+    assert jobs.good("status", *places.asked[:2]).document["findings"] == []
+    told = jobs("major_compact", *places.asked, text=True).out
+    assert told.startswith("2 compactions: 2 already compact")
 
 
 def test_what_waits_in_the_queue_gets_its_turn_too(jobs: Jobs, tmp_path: Path) -> None:
@@ -182,8 +205,22 @@ def test_what_waits_in_the_queue_gets_its_turn_too(jobs: Jobs, tmp_path: Path) -
     jobs("major_compact", "--location", places.root / "p=02", "--all-committed", queue_url=f"{jobs.queue_url}2")
     assert places.compacted() == {"p=02"}
     ran = jobs.good(*run)
-    assert ended(ran, "refused") | ended(ran, "ready for cleaning") == {"p=02", "p=03", "p=04"}
+    assert ended(ran, "ready for cleaning") == {"p=02", "p=03", "p=04"}  # of the first only what is obsolete goes
     assert places.compacted() == {"p=02", "p=03", "p=04"}
+
+
+def test_a_request_for_what_needs_nothing_any_more_leaves_the_queue_without_a_trace(jobs: Jobs, tmp_path: Path) -> None:
+    places = Places(tmp_path / "t", 2)
+    jobs.good("major_compact", "--location", places.root / "p=00", "--all-committed")
+    with jobs.queue() as queue:
+        done = queue.find(1)
+        assert done is not None
+        facts = RequestFacts(location=done.facts.location, write_ids=done.facts.write_ids, witness=done.facts.witness)
+        assert queue.enqueue(replace(done, facts=facts, highest_write_id=None), now_ms=1).accepted
+    jobs.good("initiator", *places.asked, *OVER)
+    ran = jobs.good("major_compact", "--order", "name", "--max-partitions", "1")
+    assert (ended(ran, "already compact"), ended(ran, "ready for cleaning")) == ({"p=00"}, {"p=01"})
+    assert {number: row["state"] for number, row in jobs.shown().items()} == dict.fromkeys((1, 3), "ready for cleaning")
 
 
 # --- what is refused is not asked for again ---------------------------------------------------------------------------

@@ -273,12 +273,25 @@ def test_a_materialized_view_is_compacted_as_the_table_that_it_is(lake: Lake, se
 
 
 def test_a_request_that_is_not_needed_is_refused_in_hives_words(lake: Lake, service: Service) -> None:
-    made = lake.table("single", CRUD[:1])
-    lake.request(made)
-    assert service.good("major_compact").states == ["refused"]
+    made, needed = lake.table("single", CRUD[:1]), lake.table("needed", CRUD)
+    for one in (made, needed):
+        lake.request(one)
+    ran = service.good("major_compact", "--max-partitions", "1")
+    assert {entry["table"]: entry["state"] for entry in ran.compactions} == {
+        "single": "already compact", "needed": "ready for cleaning",
+    }  # fmt: skip
     (row,) = lake.of(made)
     assert row.error_message is not None
+    assert row.state is State.REFUSED
     assert row.error_message.startswith("None of the compaction thresholds met, compaction request is refused!")
+    assert row.error_message.endswith("(there is nothing to merge: 1 delta directories and no base)")
+    for again in range(3):  # what is obsolete waits for the cleaner
+        ran = service.good("major_compact", "--table", needed.full, *(("--dry-run",) if again == 1 else ()))
+        assert (ran.states, ran.told) == (["already compact"], "there is nothing to merge: a base and no delta")
+    assert lake.states(needed) == ["ready for cleaning"]
+    lake.request(made)
+    service.good("major_compact")
+    assert service("status", "--table", made.full).document["findings"] == []
     lake.check(made)
 
 

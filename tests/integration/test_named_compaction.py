@@ -255,15 +255,15 @@ def test_dry_run_as_text_says_which_stripes_are_copied_and_why(jobs: Jobs, crud:
 
 
 @pytest.mark.parametrize("kind", ["major_compact", "minor_compact"])
-def test_what_is_compact_already_is_refused_with_the_reason(jobs: Jobs, crud: Path, kind: str) -> None:
+def test_what_is_compact_already_is_left_with_the_reason(jobs: Jobs, crud: Path, kind: str) -> None:
     jobs.good(kind, "--location", crud, "--all-committed", *(TWO_RENAMES if kind == "minor_compact" else ()))
     before = tree(crud)
     for _ in range(2):
         ran = jobs(kind, "--location", crud, "--all-committed", *(TWO_RENAMES if kind == "minor_compact" else ()))
         assert ran.status == 0
         (entry,) = ran.compactions
-        assert entry["state"] == "refused"
-        assert len(entry["reason"]) > 20
+        assert entry["state"] == "already compact"
+        assert entry["reason"].startswith("there is nothing to merge: ")
         assert tree(crud, times=False) == {name: (*facts[:2], 0) for name, facts in before.items()}
 
 
@@ -282,7 +282,7 @@ def test_a_major_of_a_single_delta_is_made_for_who_asks(jobs: Jobs, tmp_path: Pa
     assert (entry["state"], entry["output_directories"]) == ("ready for cleaning", ["base_0000005"])
     assert merge.read(stream, write_ids, strict=True) == rows
     (entry,) = jobs.good("major_compact", *named).compactions
-    assert (entry["state"], "a base and no delta" in entry["reason"]) == ("refused", True)
+    assert (entry["state"], "a base and no delta" in entry["reason"]) == ("already compact", True)
 
 
 def test_a_minor_of_inserts_and_deletes_is_a_major_unless_told_otherwise(jobs: Jobs, crud: Path) -> None:

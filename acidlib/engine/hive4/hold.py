@@ -25,6 +25,7 @@ from acidlib.metastore.values import ShownRequest, TxnType
 from acidlib.model.listing import Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
+from acidlib.planning.enough import refused_message
 from acidlib.planning.inputs import Publication, lacks_number
 from acidlib.planning.verification import holding
 from acidlib.points import Point, passing
@@ -200,11 +201,15 @@ class Hive4Hold:
             self._claim.assert_mine()
 
     def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
-        """Tell the metastore what it does not know from the commit."""
-        noted = with_note(reason, note)
+        """Tell the metastore what it does not know from the commit.
+
+        It has no state for what is compact already: Hive's own worker refuses that, and its words tell it.
+        """
+        is_compact = outcome is Outcome.ALREADY_COMPACT
+        noted = refused_message(reason) if is_compact else with_note(reason, note)
         if outcome is Outcome.READY_FOR_CLEANING or self._row.outcome_unknown:
             return None
-        if outcome is Outcome.REFUSED and not self._row.marked:
+        if outcome in (Outcome.REFUSED, Outcome.ALREADY_COMPACT) and not self._row.marked:
             self._commit_nothing()
         else:
             self._abort()

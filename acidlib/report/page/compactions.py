@@ -40,11 +40,13 @@ _TONES = {
     "planned": Tone.FIRST,
     "ready for cleaning": Tone.GOOD,
     "succeeded": Tone.GOOD,
+    "already compact": Tone.QUIET,
     "refused": Tone.QUIET,
     "failed": Tone.BAD,
     "conflict": Tone.WARNING,
     "skipped": Tone.QUIET,
 }
+_LEFT = ("already compact", "refused", "skipped")
 _LABELS = {
     "planned": "to compact",
     "ready for cleaning": "compacted",
@@ -93,7 +95,7 @@ class CompactionsFold:
         if state in ("failed", "conflict"):
             self._bad.add(state == "failed", place)
             self._why_bad.add(entry["reason"], entry)
-        elif state in ("refused", "skipped"):
+        elif state in _LEFT:
             self._left.add(entry["reason"], entry)
         else:
             self._done.add(entry["reason"], entry)
@@ -107,7 +109,7 @@ class CompactionsFold:
             if entry["bytes_out"] is not None:
                 self._sums["bytes_in"] += entry["bytes_in"] or 0
                 self._sums["bytes_out"] += entry["bytes_out"]
-        if seconds is not None and state not in ("refused", "skipped"):
+        if seconds is not None and state not in _LEFT:
             self._slow.add(seconds, place)
             self._took[int(seconds)] += 1
             self._sums["ms"] += round(seconds * 1000)
@@ -349,6 +351,8 @@ def _headline(places: int, states: dict[str, int]) -> str:
         text = f"{planned:,} of {plural(places, 'place')} would be compacted"
     elif done or states["failed"] or states["conflict"]:
         text = f"{done:,} of {plural(places, 'place')} compacted"
+    elif states["already compact"] == places:
+        return f"{plural(places, 'place is', 'places are')} already compact"
     else:
         return f"Nothing was compacted at {plural(places, 'place')}"
     for state, words in (("failed", "failed"), ("conflict", "in conflict")):

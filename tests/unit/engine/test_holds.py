@@ -46,6 +46,7 @@ class Metastore(Client):
         super().__init__(server)
         self.row: ShownRequest | None = ROW
         self.ended: list[tuple[str, int | None]] = []
+        self.reasons: list[str | None] = []
         self._tables = Tables(table(place), generation=server.generation)
 
     def __getattr__(self, name: str) -> Any:
@@ -71,6 +72,7 @@ class Metastore(Client):
 
     def mark_refused(self, request: CompactionRequest) -> None:
         self.ended.append(("refused", request.highest_write_id))
+        self.reasons.append(request.error_message)
 
 
 @pytest.fixture
@@ -174,6 +176,18 @@ def test_a_refused_request_whose_transaction_was_not_opened_has_nothing_to_commi
         hold.begin()
     assert hold.end(Outcome.REFUSED, "for a reason", named=True, note=None) is None
     assert (hms.ended, server.txns) == ([("refused", None)], {1: "aborted"})
+
+
+@HIVE4
+def test_what_was_compact_already_is_refused_in_hives_words_and_nothing_is_aborted(
+    server: LockServer, hold: Hold, hms: Metastore
+) -> None:
+    hold.begin()
+    assert hold.end(Outcome.ALREADY_COMPACT, "there is nothing to merge", named=True, note=None) is None
+    assert (hms.ended, server.txns) == ([("refused", 5)], {1: "committed"})
+    assert hms.reasons == [
+        "None of the compaction thresholds met, compaction request is refused! (there is nothing to merge)"
+    ]
 
 
 @HIVE4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from acidlib.engine.worker import RunProgress
-from acidlib.planning.enough import refused_message
 from acidlib.report.log import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
 
@@ -17,7 +16,7 @@ class Noted:
         self.levels: list[str] = []
 
     def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
-        assert (line.partition(", ")[2], place) == ("why", "d.t") or line.endswith("(why)")
+        assert (line.partition(", ")[2], place) == ("why", "d.t")
         self.levels.append(level)
 
     def start(self, what: str, total: int) -> None:
@@ -39,7 +38,7 @@ class Noted:
         (Outcome.FAILED, "why", ERROR),
         (Outcome.CONFLICT, "why", WARNING),
         (Outcome.REFUSED, "why", WARNING),
-        (Outcome.REFUSED, refused_message("why"), INFO),
+        (Outcome.ALREADY_COMPACT, "why", INFO),
     ],
 )
 def test_a_place_that_somebody_should_look_at_stands_out(state: Outcome, reason: str, level: str) -> None:

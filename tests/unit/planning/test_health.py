@@ -13,6 +13,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.location import local_location
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.planning.enough import refused_message
 from acidlib.planning.health import Finding, Lake, Level, Limit, PlaceFigures, Transaction, Trouble, Waits
 from acidlib.planning.health_rules import in_a_row
 from acidlib.planning.health_summary import status_of
@@ -204,6 +205,18 @@ def test_transactions_are_judged_by_their_age(is_open: bool, hours: int, level: 
 def test_what_ended_alike_in_a_row(newest_first: str, state: State, count: int) -> None:
     rows = [request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(newest_first)]
     assert in_a_row(rows[::-1], state) == count
+
+
+@pytest.mark.parametrize("states", ["cc", "ccc", "cff"])
+def test_a_place_that_was_compact_already_ends_every_row(states: str) -> None:
+    """As Hive 4's worker says it, in the words of its refusal, with ours behind them."""
+    rows = [request(10 - number, "t", State.parse(letter)) for number, letter in enumerate(states)]
+    words = refused_message("there is nothing to merge: a base and no delta")
+    rows[0] = replace(rows[0], error_message=words)
+    assert (in_a_row(rows, State.REFUSED), in_a_row(rows, State.FAILED)) == (0, 0)
+    assert status_of(Lake(now_ms=NOW, requests=tuple(rows)), LIMITS).findings == ()
+    after = request(11, "t", State.REFUSED, error_message="its bucket cannot be told")
+    assert in_a_row([after, *rows], State.REFUSED) == 1
 
 
 def test_a_place_that_is_being_written_may_still_be_queued() -> None:
