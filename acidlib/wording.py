@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 
 def plural(count: int, noun: str, many: str | None = None) -> str:
     """`1 row`, `1,234 rows`; `many` where the plural is not formed with an s."""
@@ -21,3 +23,16 @@ def duration_words(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def utc_words(seconds: float) -> str:
+    """`2026-03-01 02:10:07 UTC`, for a time in epoch seconds."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError):  # after the year 9999, as some file systems can have it
+        return f"{seconds:.0f} s after 1970"
+
+
+def retention_words(retention: float, until: float) -> str:
+    """`the retention of 1 d has not passed (until 2026-03-01 02:10:07 UTC)`."""
+    return f"the retention of {age_words(retention)} has not passed (until {utc_words(until)})"

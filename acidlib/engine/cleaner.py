@@ -31,6 +31,7 @@ from acidlib.storage.listing import list_location
 from acidlib.storage.litter import may_be_litter
 from acidlib.storage.staging import STAGING_PREFIX
 from acidlib.storage.store import Store
+from acidlib.wording import plural
 
 Place = TypeVar("Place")
 Result = TypeVar("Result")
@@ -315,7 +316,14 @@ def _clean(
     if stays is not None:
         return replace(result, reason=stays)
     passing(Point.CLEANED)
-    return replace(result, state="succeeded", reason="nothing obsolete is left")
+    return replace(result, state="succeeded", reason=_nothing_left(plan))
+
+
+def _nothing_left(plan: CleanPlan) -> str:
+    if not plan.kept:
+        return "nothing obsolete is left"
+    stays = plural(len(plan.kept), "covered directory stays for its", "covered directories stay for their")
+    return f"nothing is left that the cleaner may remove; {stays} owner to remove"
 
 
 def _require_verified(looked: ListedRequest, known: Sequence[CompactionRequest]) -> None:

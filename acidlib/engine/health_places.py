@@ -26,7 +26,7 @@ def figures_of(
     if looked.state.base is not None:
         base += sizes.get(looked.state.base.path, 0)
     deltas = [sizes.get(delta.path, 0) for delta in looked.state.deltas]
-    obsolete = {*looked.state.obsolete_paths, *looked.state.aborted}
+    obsolete = looked.obsolete
     is_alive, left_by, unfinished = _claim(services, looked)
     is_alone = not is_alive and not is_worked_on
     facts = target.facts
@@ -41,7 +41,7 @@ def figures_of(
         delta_bytes=sum(deltas),
         ratio=sum(deltas) / base if base else None,
         obsolete=len(obsolete),
-        obsolete_bytes=sum(sizes.get(path, 0) for path in obsolete),
+        obsolete_bytes=sum(obsolete.values()),
         aborted=len(looked.state.aborted),
         idle=services.clock() - looked.modified if looked.modified else None,
         due=None if is_queued else _due(services, looked),

@@ -14,6 +14,7 @@ from acidlib.processes import process_identity
 from acidlib.queue.rules import Retention
 from acidlib.queue.sql import SqlQueue
 from acidlib.settings import Settings
+from acidlib.wording import utc_words
 
 
 def queue_all(
@@ -128,9 +129,10 @@ class SqlReadyRequests:
         """A cleaning that failed is tried again after 2^n times the retention, counted from the commit, as in Hive."""
         if not request.retry_retention_ms or request.commit_ms is None:
             return None
-        if self._services.now_ms() >= request.commit_ms + request.retry_retention_ms:
+        due_ms = request.commit_ms + request.retry_retention_ms
+        if self._services.now_ms() >= due_ms:
             return None
-        return f"the last try failed ({request.error_message}); waiting for the next"
+        return f"the last try failed ({request.error_message}); the next is not made before {utc_words(due_ms / 1000)}"
 
     def note_failure(self, request: CompactionRequest, error: AcidError) -> None:
         """Note a failed cleaning for a later try, or give the request up after so many."""

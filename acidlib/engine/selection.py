@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 
@@ -17,6 +16,7 @@ from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.settings import duration_text
 from acidlib.storage.listing import list_location
+from acidlib.wording import utc_words
 
 PORTION = 256
 """Places that are listed at a time, where not all have to be before the first is begun."""
@@ -162,10 +162,7 @@ def _too_young(listing: Listing, idle_seconds: float, now: float) -> str | None:
     newest = listing.newest_file()
     if newest is None or newest.modified <= now - idle_seconds:
         return None
-    try:
-        when = datetime.fromtimestamp(newest.modified, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError):  # after the year 9999, as some file systems can have it
-        when = f"{newest.modified:.0f} s after 1970"
+    when = utc_words(newest.modified)
     return f"something in it is younger than {duration_text(idle_seconds)}: {newest.path}, modified {when}"
 
 

@@ -215,6 +215,16 @@ class ListedPlace:
         return any(path.startswith(STAGING_PREFIX) for path in self.listing.directories)
 
     @property
+    def obsolete(self) -> dict[str, int]:
+        """The directories and files at the top that no reader needs any more, aborted ones too, with their bytes."""
+        found = dict.fromkeys((*self.state.obsolete_paths, *self.state.aborted), 0)
+        for file in self.listing.files:
+            top = file.path.partition("/")[0]
+            if top in found:
+                found[top] += file.length
+        return found
+
+    @property
     def leaves_nothing(self) -> bool:
         """Whether there is nothing obsolete for a cleaner, and no unfinished publication."""
         return not (self.state.obsolete or self.state.aborted or self.holds_staging)

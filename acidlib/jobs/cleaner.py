@@ -103,9 +103,12 @@ def main(
 
         run_cleaner(found, cleaning, options, tell)
         place = selection.location
-        absent = not totals.states and place is not None and not found.fs(place).exists(str(place))
-    # it may have been dropped, or its name be wrong
-    notes = [f"{place} does not exist, and no request of it awaits cleaning"] if absent else []
+        notes = []
+        if not totals.states and place is not None and not found.fs(place).exists(str(place)):
+            # it may have been dropped, or its name be wrong
+            notes = [f"{place} does not exist, and no request of it awaits cleaning"]
+        elif not totals.states:
+            notes = cleaning.why_nothing()
     print_report(environment, report, notes)
     raise SystemExit(totals.exit_status())
 

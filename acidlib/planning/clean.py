@@ -30,7 +30,7 @@ from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
 from acidlib.planning.state import AcidState, acid_state
-from acidlib.wording import age_words
+from acidlib.wording import retention_words
 
 _KEPT = "covered, but it is no directory of Hive's, and another table or partition may lie there"
 
@@ -211,7 +211,7 @@ def _wait(
     until = max((newest_publication, *covering)) + retention
     if until <= now:
         return None
-    return Blocked(path=path, reason=f"the retention of {age_words(retention)} has not passed")
+    return Blocked(path=path, reason=retention_words(retention, until))
 
 
 def _sizes(listing: Listing) -> dict[str, tuple[int, int, bool]]:

@@ -55,6 +55,11 @@ class QueueReader:
         """The version of the metastore's schema this queue is part of; None for tables of our own."""
         return None if self._tables.metastore is None else self._tables.metastore.version
 
+    @property
+    def shown(self) -> str:
+        """The URL for people: without a password."""
+        return self._database.shown
+
     def close(self) -> None:
         """Closes the connections."""
         self._database.close()

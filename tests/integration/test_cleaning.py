@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,14 @@ from typing import Any
 import pytest
 from conformance.hive_tables import hive_table
 from judges import merge, tables
+from located import at
 
 from acidlib.engine import cleaner
 from acidlib.model.location import Location
+from acidlib.model.request_facts import RequestFacts
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.queue.sql import SqlQueue
+from acidlib.report.text import human_bytes
 from integration.children import without_rights
 from integration.harness import AROUND, Jobs, Ran, at_time, fixture, names, tree, visible
 from integration.test_service_cycle import litter
@@ -83,6 +89,11 @@ def test_a_dry_run_names_exactly_what_then_goes(jobs: Jobs, tmp_path: Path, more
     told = [entry["blocked"] for entry in done.document["cleanings"] if entry["location"] == str(originals)]
     assert told == [[f"other_table: {told[0][0].partition(': ')[2]}"]]
     assert "another table or partition may lie there" in told[0][0]
+    words = {entry["location"]: entry["reason"] for entry in done.document["cleanings"]}
+    assert words.pop(str(originals)) == (
+        "nothing is left that the cleaner may remove; 1 covered directory stays for its owner to remove"
+    )
+    assert set(words.values()) == {"nothing obsolete is left"}
     assert jobs.good("cleaner", *NOW, "--dry-run").document["cleanings"] == []
 
 
@@ -351,4 +362,34 @@ def test_a_location_that_does_not_exist_and_that_nobody_compacted_is_told(jobs: 
     assert jobs.good("cleaner", "--location", tmp_path / "typo").document["notes"] == [
         f"{tmp_path / 'typo'} does not exist, and no request of it awaits cleaning"
     ]
-    assert jobs.good("cleaner", "--location", tmp_path).document["notes"] == []
+
+
+def test_where_another_queue_knows_the_compaction_the_queue_that_was_asked_is_named(
+    jobs: Jobs, crud: Path, tmp_path: Path
+) -> None:
+    """And what lies there; of other tables, whose run has died, nothing is said nor done."""
+    other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
+    asked = f"sqlite:///{tmp_path / 'asked.db'}"
+    with SqlQueue(asked) as queue:
+        facts = RequestFacts(location=at(other))
+        request = CompactionRequest(id=0, database="db", table="other", type=CompactionType.MAJOR, facts=facts)
+        queue.enqueue(request, now_ms=int(time.time() * 1000) - 3_600_000, worker_id="acidlib-gone-1")
+    ran = jobs("cleaner", "--location", crud, queue_url=asked)
+    (note,) = ran.document["notes"]
+    obsolete = [name for name in visible(crud) if name.startswith("del")]
+    size = human_bytes(sum(bytes_below(crud / name) for name in obsolete))
+    assert note.startswith(
+        f"the queue {asked} has no request of {crud} that awaits cleaning, but {len(obsolete)} directories and files "
+        f"there, {size}, are obsolete if all that lies there is committed: give the --queue-url of the queue in which "
+        "the compaction was requested"
+    )
+    assert (ran.status, ran.err) == (0, "")
+    assert "request 1 for db.other was given back" in jobs("cleaner", queue_url=asked).err
+    jobs.good("cleaner", "--location", crud, *NOW)
+    (note,) = jobs.good("cleaner", "--location", crud).document["notes"]
+    assert note == (
+        f"the queue {jobs.queue_url} has no request of {crud} that awaits cleaning; its newest there, 1, is succeeded; "
+        "nothing there is obsolete"
+    )
+    (note,) = jobs.good("cleaner", "--location", tmp_path / "db.db").document["notes"]
+    assert note.startswith(f"the queue {jobs.queue_url} has no request of {tmp_path / 'db.db'} that awaits cleaning")

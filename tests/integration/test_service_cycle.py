@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,11 @@ def test_from_the_scan_to_the_cleaning(jobs: Jobs, warehouse: Warehouse) -> None
     with_results = tree(warehouse.root)
     waits = jobs.good("cleaner")
     assert {entry["state"] for entry in waits.document["cleanings"]} == {"ready for cleaning"}
-    assert all("the retention of 1 d has not passed" in entry["reason"] for entry in waits.document["cleanings"])
+    for entry in waits.document["cleanings"]:
+        until = datetime.fromtimestamp(shown[entry["id"]]["commit_ms"] / 1000 + DAY, UTC)
+        words = f"the retention of 1 d has not passed (until {until:%Y-%m-%d %H:%M:%S} UTC)"
+        assert words in entry["reason"]
+        assert all(text.endswith(f": {words}") for text in entry["blocked"])
     assert tree(warehouse.root, times=False) == {k: (*v[:2], 0) for k, v in with_results.items()}
     assert {row["state"] for row in jobs.shown().values()} == {"ready for cleaning"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acidlib.wording import age_words, duration_words, plural
+from acidlib.wording import age_words, duration_words, plural, retention_words
 
 
 def test_one_and_many() -> None:
@@ -22,3 +22,10 @@ def test_how_long_something_takes_is_as_exact_as_people_want_it() -> None:
 )
 def test_ages_in_words(seconds: float, text: str) -> None:
     assert age_words(seconds) == text
+
+
+def test_until_when_a_retention_lasts() -> None:
+    assert retention_words(86_400, 1_772_331_007.5) == (
+        "the retention of 1 d has not passed (until 2026-03-01 02:10:07 UTC)"
+    )
+    assert retention_words(1e12, 1e12).endswith("(until 1000000000000 s after 1970)")

@@ -8,17 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acidlib.engine.alone.recovery import recover
+from acidlib.engine.alone.selecting import select_targets
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, ReplacedError, recorded_mark
 from acidlib.engine.queueing import SqlReadyRequests
+from acidlib.engine.selection import Selection, look_at
 from acidlib.engine.services import Services
-from acidlib.engine.target import Target, target_of
+from acidlib.engine.target import Interpretation, ListedPlace, Target, target_of
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.listing import Listing
+from acidlib.model.location import Location
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, cleanable
+from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.queue.sql import SqlQueue
+from acidlib.report.text import human_bytes
 from acidlib.storage.witness import is_there
+from acidlib.wording import plural
 
 TOGETHER = 16
 """To ask an SQLite file costs as much as all else that is done at a small place."""
@@ -33,7 +39,7 @@ def standalone_cleaning(services: Services, queue: SqlQueue, options: CleanerOpt
         place = request.facts.location
         return options.location is None or (place is not None and options.location.holds(place))
 
-    requests = SqlReadyRequests(services, queue, is_wanted, recover=lambda: recover(services, queue))
+    requests = SqlReadyRequests(services, queue, is_wanted, recover=lambda: recover(services, queue, is_wanted))
     return Cleaning(
         requests=requests,
         proof=RetentionProof(services, queue, options),
@@ -41,8 +47,35 @@ def standalone_cleaning(services: Services, queue: SqlQueue, options: CleanerOpt
         must_exist=False,  # a directory that is missing was dropped
         note_failure=requests.note_failure,
         known_places=requests.known_places,
+        why_nothing=lambda: _why_nothing(services, queue, options.location, requests.known_places()),
         together=TOGETHER,
     )
+
+
+def _why_nothing(
+    services: Services, queue: SqlQueue, location: Location | None, known: Sequence[CompactionRequest]
+) -> list[str]:
+    """Which queue was asked in vain, and what a cleaner could free at the location if it knew the compaction."""
+    if location is None:
+        return []
+    newest = max(known, key=lambda row: row.id, default=None)
+    state = "" if newest is None else f"; its newest there, {newest.id}, is {newest.state.label}"
+    note = f"the queue {queue.shown} has no request of {location} that awaits cleaning{state}"
+    everything = Interpretation(write_ids=StatedWriteIds(everything=True))
+    try:
+        targets = select_targets(services, Selection(location=location), everything, may_be_empty=True).targets
+        looked, _ = look_at(services, targets, None)
+    except AcidError:
+        return [note]  # what cannot be looked at cannot be cleaned either
+    sizes = [size for one in looked if isinstance(one, ListedPlace) for size in one.obsolete.values()]
+    if not sizes:
+        return [f"{note}; nothing there is obsolete"]
+    left = f"{plural(len(sizes), 'directory or file', 'directories and files')} there, {human_bytes(sum(sizes))}"
+    is_are = "is" if len(sizes) == 1 else "are"
+    return [
+        f"{note}, but {left}, {is_are} obsolete if all that lies there is committed: give the --queue-url of the queue "
+        "in which the compaction was requested; where there is none any more, a major compaction requests the cleaning"
+    ]
 
 
 class RetentionProof:

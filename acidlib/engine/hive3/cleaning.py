@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 
 from acidlib.engine.catalog import Catalog
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, each_alone, recorded_mark
@@ -72,7 +73,7 @@ class Hive3ReadyRequests(SqlReadyRequests):
             services,
             metastore.queue,
             lambda row: metastore.ours(row) and is_wanted(options, row),
-            recover=lambda: recover(services, metastore, catalog),
+            recover=lambda: recover(services, metastore, catalog, partial(is_wanted, options)),
         )
         self._metastore = metastore
         self._places = places

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from acidlib.engine.target import Target
 from acidlib.metastore.values import HeldLock, OpenTxns
 from acidlib.model.request_facts import Evidence
-from acidlib.wording import age_words
+from acidlib.wording import retention_words
 
 
 def evidence_now(txns: OpenTxns, locks: Iterable[HeldLock], now_ms: int) -> Evidence:
@@ -30,7 +30,7 @@ def still_to_end(
     if old:
         return f"lock {old[0]} is held since before it"
     if now_ms < evidence.ms + retention_ms:
-        return f"the retention of {age_words(retention_ms / 1000)} has not passed"
+        return retention_words(retention_ms / 1000, (evidence.ms + retention_ms) / 1000)
     return None
 
 

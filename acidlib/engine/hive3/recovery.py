@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.hive3.metastore import Hive3Metastore, alone_with
 from acidlib.engine.leftovers import (
@@ -21,14 +23,19 @@ from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType
 
 
-def recover(services: Services, metastore: Hive3Metastore, catalog: Catalog) -> list[str]:
-    """Requests of dead runs go back to the queue, and locks of theirs go; notes about what was done.
+def recover(
+    services: Services,
+    metastore: Hive3Metastore,
+    catalog: Catalog,
+    is_wanted: Callable[[CompactionRequest], bool] = lambda _: True,
+) -> list[str]:
+    """Give requests of dead runs back to the queue, those that are wanted, and drop locks of theirs; notes about it.
 
     Before a lock that keeps readers away goes, what it keeps them from is made whole.
     """
 
     def is_dead(row: CompactionRequest) -> bool:
-        return metastore.ours(row) and _is_dead(services, metastore, catalog, row)
+        return metastore.ours(row) and is_wanted(row) and _is_dead(services, metastore, catalog, row)
 
     notes = give_back_timed_out(services, metastore.queue)
     notes += give_back_dead(

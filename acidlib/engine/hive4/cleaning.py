@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, each_alone, recorded_mark
@@ -29,7 +30,7 @@ from acidlib.model.names import parse_directory
 from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
 from acidlib.queue.min_history import MinHistory
-from acidlib.wording import age_words
+from acidlib.wording import retention_words
 
 CLEANER_ON = "metastore.compactor.cleaner.on"
 
@@ -92,7 +93,7 @@ class Hive4ReadyRequests:
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
-        return recover(self._services, self._hms)
+        return recover(self._services, self._hms, is_wanted=partial(is_wanted, self._options))
 
     def ready(self) -> list[CompactionRequest]:
         """The requests that the metastore shows, an earlier mark of a place before a later one.
@@ -148,7 +149,7 @@ class Hive4ReadyRequests:
             return reading
         due = request.commit_ms / 1000 + self._retention
         if due > self._services.clock():
-            return f"the retention of {age_words(self._retention)} has not passed"
+            return retention_words(self._retention, due)
         return None
 
 

@@ -11,18 +11,21 @@ from acidlib.engine.services import WORKER_PREFIX, Services
 from acidlib.errors import AcidError
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.values import ShownRequest, TxnType
-from acidlib.model.requests import CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.txnids import ValidTxnList
 from acidlib.processes import has_ended
 from acidlib.storage.claims import STALE_SECONDS
 
 
 def recover(
-    services: Services, hms: Hms, shown: Callable[[Sequence[ShownRequest]], None] = lambda _: None
+    services: Services,
+    hms: Hms,
+    shown: Callable[[Sequence[ShownRequest]], None] = lambda _: None,
+    is_wanted: Callable[[CompactionRequest], bool] = lambda _: True,
 ) -> list[str]:
-    """What dead runs of this engine left in the queue, and any result whose transaction was aborted.
+    """End what dead runs of this engine left in the queue, and any result whose transaction was aborted.
 
-    `shown` gets all requests, as the metastore shows them now.
+    `shown` gets all requests, as the metastore shows them now; those that are not wanted stay as they are.
 
     Hive's own initiator gives back what timed out, but only after `hive.compactor.worker.timeout`, and where it runs.
     """
@@ -31,7 +34,7 @@ def recover(
     rows = hms.show_compactions()
     shown(rows)
     for row in rows:
-        problem = _dead(services, row, snapshot.txns)
+        problem = _dead(services, row, snapshot.txns) if is_wanted(row) else None
         if problem is None:
             continue
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from acidlib.report.page.common import facts, remarks, settings, when
@@ -27,6 +28,8 @@ from acidlib.report.page.parts import (
 from acidlib.wording import plural
 
 _MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 20, 20, 10
+_UNTIL = re.compile(r" \(until [^)]*\)")
+"""Until when something waits is another time at each place."""
 _Row = tuple[str, str, str]
 """Name, location and reason of a place."""
 
@@ -141,9 +144,9 @@ class CleanerFold:
         for text in entry["blocked"]:
             # each says first what has to wait, then why
             path, _, reason = text.partition(": ")
-            self._blocked.add(reason or path, entry)
+            self._blocked.add(_UNTIL.sub("", reason or path), entry)
         if state == "ready for cleaning" and not entry["blocked"]:
-            self._blocked.add(entry["reason"], entry)
+            self._blocked.add(_UNTIL.sub("", entry["reason"]), entry)
         for one in removed:
             self._why.add(one["reason"], entry, amount=one["bytes"])
             self._paths["removed" if one["moved_to"] is None else "moved"] += 1

@@ -15,6 +15,7 @@ from acidlib.report.page.documents import page_of
 from acidlib.report.page.draw import html_of
 from acidlib.report.page.parts import Largest, Tone
 from acidlib.report.results import CompactionResult, Outcome
+from acidlib.wording import retention_words
 
 from . import documents
 from .documents import CLEANED, DOCUMENTS, DONE, FAILED, NOTES, REFUSED, document_of, told
@@ -205,6 +206,15 @@ def test_each_whom_something_waits_for_is_named_with_how_often() -> None:
     # what went is told by kind
     assert "covered by base_9 for example sales.orders.ds=7 22.0 MiB 2" in text
     assert "base_10" not in text
+
+
+def test_until_when_something_waits_makes_no_reason_of_its_own() -> None:
+    waits = [
+        replace(documents.WAITS, partition=f"ds={day}", blocked=(f"d_1: {retention_words(86_400, day * 86_400)}",))
+        for day in (1, 2)
+    ]
+    text = drawn(document_of("cleaner", waits)).text
+    assert "the retention of 1 d has not passed for example sales.orders.ds=1 2" in text
 
 
 def test_a_dry_clean_says_what_would_go() -> None:
