@@ -12,7 +12,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +22,6 @@ from acidlib import __version__
 from acidlib.engine.environment import Environment
 from acidlib.engine.runner import Application, Runner
 from acidlib.engine.services import WORKER_PREFIX, Services
-from acidlib.engine.spark import SparkSession, driver_is_placed, hadoop_in_jvm, hadoop_properties, kerberos_login
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
 from acidlib.metastore.options import KerberosLogin
@@ -42,7 +41,20 @@ from acidlib.storage.stores import Stores
 from acidlib.storage.tokens import HandedTokens, asks_for_kerberos
 
 Result = TypeVar("Result")
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 _RUN = "acidlib.run"
+_ONLY_JUDGED = "acidlib.only judged"
+
+
+def _of_spark(name: str) -> Callable[..., Any]:
+    """Return a function that calls one of `engine.spark`, which is loaded then: to look at words needs no Spark."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        from acidlib.engine import spark
+
+        return getattr(spark, name)(*given, **named)
+
+    return call
 
 
 class Session(Protocol):
@@ -65,11 +77,11 @@ class Machine:
     pause    waits for so many seconds
     """
 
-    session: Session = SparkSession
-    hadoop: Callable[[], Mapping[str, str]] = hadoop_properties
-    placed: Callable[[], bool] = driver_is_placed
-    login: Callable[[], KerberosLogin] = kerberos_login
-    jvm: Callable[[], tuple[Any, Any]] = hadoop_in_jvm
+    session: Session = field(default=_of_spark("SparkSession"))
+    hadoop: Callable[[], Mapping[str, str]] = field(default=_of_spark("hadoop_properties"))
+    placed: Callable[[], bool] = field(default=_of_spark("driver_is_placed"))
+    login: Callable[[], KerberosLogin] = field(default=_of_spark("kerberos_login"))
+    jvm: Callable[[], tuple[Any, Any]] = field(default=_of_spark("hadoop_in_jvm"))
     clock: Callable[[], float] = time.time
     pause: Callable[[float], None] = time.sleep
 
@@ -120,8 +132,13 @@ def tell(text: str, *, level: str) -> None:
 class JobCommand(click.Command):
     """A job: what goes wrong is reported in one line, on the real standard error, with the documented exit status.
 
-    With --output json it is a document on standard output as well. `name` is the job's.
+    With --output json it is a document on standard output as well. `name` is the job's. Its callback looks at the
+    words, calls `words_are_right`, and carries them out; what it loads for that it loads below that line. So whatever
+    starts Spark has the words judged before, by the same lines: see `judge`.
     """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **{"context_settings": HELP_OPTIONS} | named)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -135,12 +152,25 @@ class JobCommand(click.Command):
                 self.print_error_document(UsageError.kind, error.format_message())
             raise
 
+    def judge(self, name: str, words: Sequence[str], machine: Machine | None) -> dict[str, Any]:
+        """Return the options of words that are right. For others, and for a call for help, it ends as a run would.
+
+        machine  what a run would find around it, as far as words need it; None, where that is not known here: then
+                 the words are judged by themselves alone
+        """
+        with self.make_context(name, list(words), obj=machine) as ctx:
+            if machine is not None:
+                ctx.meta[_ONLY_JUDGED] = True
+                with suppress(_Judged):
+                    self.invoke(ctx)
+            return ctx.params
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run what the options ask for."""
         debug, json = bool(ctx.params.get("debug")), ctx.params.get("output") == "json"
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, SystemExit):
+        except (click.exceptions.Exit, SystemExit, _Judged):
             raise
         except (click.ClickException, UsageError) as error:
             message = error.format_message() if isinstance(error, click.ClickException) else str(error)
@@ -185,10 +215,30 @@ class JobCommand(click.Command):
         return {"job": self.name, "version": __version__, "run_id": None, "error": error}
 
 
+class _Judged(Exception):  # noqa: N818 - it is no error
+    """The end of a judgement: the words are right."""
+
+
+def words_are_right() -> None:
+    """End here where words are only judged: what a job does below this line needs more than them."""
+    if are_only_judged():
+        raise _Judged
+
+
+def are_only_judged() -> bool:
+    """Return whether the words of the command line are judged, and not carried out."""
+    return _ONLY_JUDGED in click.get_current_context().meta
+
+
 def stores_of(environment: Environment) -> Stores:
-    """What opens the stores of tables, by Hadoop's configuration and Spark's, which wins."""
+    """What opens the stores of tables, by Hadoop's configuration and Spark's, which wins.
+
+    Where words are only judged it opens none, and logs nobody in.
+    """
     machine = Machine.current()
     configuration = environment.hadoop | about_stores(machine.hadoop())
+    if are_only_judged():
+        return Stores(configuration=configuration)
     tokens = HandedTokens()
     if asks_for_kerberos(configuration):
         keep_logged_in(environment.login)

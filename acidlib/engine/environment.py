@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.errors import RefusedError
@@ -23,19 +23,20 @@ from acidlib.metastore.client_settings import (
     zookeeper_tls,
 )
 from acidlib.metastore.discovery import ensemble_of
-from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     CATALOG,
     ConnectionOptions,
     KerberosLogin,
     parse_endpoints,
 )
-from acidlib.queue.min_history import MinHistory
-from acidlib.queue.sql import SqlQueue
-from acidlib.queue.url import with_password
 from acidlib.settings import Layer, Settings, load_settings, site_values
 from acidlib.storage.hadoop import read_hadoop_configuration
 from acidlib.storage.jvm.secrets import JavaSecrets, about_providers
+
+if TYPE_CHECKING:  # databases and thrift take long to load, and what only looks at words needs neither
+    from acidlib.metastore.hms import Hms
+    from acidlib.queue.min_history import MinHistory
+    from acidlib.queue.sql import SqlQueue
 
 _WITH_TICKET = KerberosLogin()
 SHIPPED_BY_YARN = Path("__spark_conf__", "__hadoop_conf__")
@@ -106,6 +107,8 @@ class Environment:
         """
         if self.is_placed and not self.is_queue_named:
             raise RefusedError(QUEUE_IN_A_FILE)
+        from acidlib.queue.sql import SqlQueue
+
         return SqlQueue(self._whole_queue_url())
 
     def connect(self) -> Hms:
@@ -116,14 +119,20 @@ class Environment:
         """What readers registered in the database that was chosen for the queue; None where nobody chose one."""
         if not self.is_queue_named:
             return None
+        from acidlib.queue.min_history import MinHistory
+
         return MinHistory(self._whole_queue_url())
 
     def _whole_queue_url(self) -> str:
         """With the password, wherever that is kept."""
+        from acidlib.queue.url import with_password
+
         return with_password(self.queue_url, self.site, self.secrets.password)
 
     def connect_with(self, options: ConnectionOptions) -> Hms:
         """A connection to the metastore with these options; see `connect`."""
+        from acidlib.metastore.hms import connect
+
         return connect(self.metastore, options, user=self.user, host=self.host, shuffle=random.shuffle)
 
     def connection_options(self) -> ConnectionOptions:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from acidlib.engine.command import Machine, stores_of
+from acidlib.engine.command import Machine, are_only_judged, stores_of
 from acidlib.engine.environment import Environment, read_environment, stated_uris
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Interpretation
@@ -213,8 +213,11 @@ def if_exists_option(function: _Command) -> _Command:
 
 def located(environment: Environment, uri: str | None) -> Location | None:
     """The location that was given as an option; UsageError of click for one that cannot be opened."""
+    if uri is None:
+        return None
     with _usage():
-        return None if uri is None else stores_of(environment).locate(uri)
+        stores = stores_of(environment)
+        return stores.named(uri) if are_only_judged() else stores.locate(uri)
 
 
 def checked_filters(tables: Sequence[str], exclude: Sequence[str], partitions: Sequence[str]) -> None:

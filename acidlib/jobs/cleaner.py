@@ -4,16 +4,11 @@ from typing import Any, NoReturn
 
 import click
 
-from acidlib.engine.cleaner import run_cleaner
-from acidlib.engine.cleaning import CleanerOptions
-from acidlib.engine.command import JobCommand, print_report, report_of, services
+from acidlib.engine.command import JobCommand, print_report, report_of, services, words_are_right
 from acidlib.engine.environment import Environment
-from acidlib.engine.open import open_backend, open_cleaning
 from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, located, report_option
-from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
-from acidlib.engine.target import Interpretation
 from acidlib.report.decision_text import CleanerText
 from acidlib.report.decisions import CleaningResult, CleaningTotals
 from acidlib.report.log import ERROR
@@ -80,8 +75,17 @@ def main(
     if orphans:
         if delete and (trash or dry_run):
             raise click.UsageError("--delete excludes --trash and --dry-run")
-        idle = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
-        _orphans(environment, selection, idle_seconds=idle, remove=delete or (trash and not dry_run), trash=trash)
+        if location is not None and warehouse is not None:
+            raise click.UsageError("--location and --warehouse exclude each other")
+        if not environment.metastore and location is None and warehouse is None:
+            raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
+    words_are_right()
+    from acidlib.engine.cleaner import run_cleaner
+    from acidlib.engine.cleaning import CleanerOptions
+    from acidlib.engine.open import open_cleaning
+
+    if orphans:
+        _orphans(environment, selection, older_than, remove=delete or (trash and not dry_run), trash=trash)
     options = CleanerOptions(
         retention_seconds=retention,
         location=selection.location,
@@ -114,13 +118,14 @@ def main(
 
 
 def _orphans(
-    environment: Environment, selection: Selection, *, idle_seconds: float, remove: bool, trash: bool
+    environment: Environment, selection: Selection, older_than: float | None, *, remove: bool, trash: bool
 ) -> NoReturn:
     """List or remove what belongs to nobody."""
-    if selection.location is not None and selection.warehouse is not None:
-        raise click.UsageError("--location and --warehouse exclude each other")
-    if not environment.metastore and selection.location is None and selection.warehouse is None:
-        raise click.UsageError("--orphans needs --metastore-uri, --warehouse or --location")
+    from acidlib.engine.open import open_backend
+    from acidlib.engine.orphans import DEFAULT_ORPHAN_SECONDS, run_orphans
+    from acidlib.engine.target import Interpretation
+
+    idle_seconds = DEFAULT_ORPHAN_SECONDS if older_than is None else older_than
     with (
         services(environment, job="cleaner", about="orphans") as found,
         open_backend(environment, found, Interpretation()) as backend,

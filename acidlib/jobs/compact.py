@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from acidlib.engine.command import JobCommand, print_report, report_of, services
+from acidlib.engine.command import JobCommand, print_report, report_of, services, words_are_right
 from acidlib.engine.environment import Environment
 from acidlib.engine.options import (
     Duration,
@@ -23,16 +23,17 @@ from acidlib.engine.target import Interpretation
 from acidlib.model.requests import CompactionType
 from acidlib.model.rowid import MAX_BUCKET
 from acidlib.model.units import RewriteSettings
+from acidlib.planning.verification import share_of
 from acidlib.report.compaction_text import CompactionsText
 from acidlib.report.results import CompactionTotals, result_document
+from acidlib.storage.discover import name_at
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_VERIFY = "acidlib.verify"
 
 
 def _about(selection: Selection) -> str:
     """What is compacted, for the name of the Spark application."""
-    from acidlib.storage.discover import name_at  # as in `compaction_command`
-
     if selection.location is not None:
         return name_at(selection.location)
     return ",".join(selection.tables) or "queue"
@@ -110,27 +111,27 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         rebalance: bool = False,
         buckets: int | None = None,
     ) -> Any:
-        from acidlib.engine.compaction import CompactionRun, run_compaction  # with a compiler, which no --help needs
-        from acidlib.engine.open import open_backend
-        from acidlib.engine.verification import VERIFY
-        from acidlib.planning.verification import share_of
-        from acidlib.verify.orc_files import require_reader
-
         del force
         if lock_timeout is not None:
             environment = environment.with_setting("acidlib.lock.timeout", f"{round(lock_timeout * 1000)}ms")
         if minor_as_major_bytes is not None:
             environment = environment.with_setting("acidlib.minor.as.major.bytes", str(minor_as_major_bytes))
         if verify is not None:
-            environment = environment.with_setting(VERIFY, verify)
-        if share_of(environment.settings.text(VERIFY)) is not None:
-            require_reader()
+            environment = environment.with_setting(_VERIFY, verify)
+        share = share_of(environment.settings.text(_VERIFY))
         if release_held and not (selection.tables or selection.location is not None):
             raise click.UsageError("--release-held is for what is named, by --table or --location")
         if selection.warehouse is not None and not selection.tables:
             raise click.UsageError("--warehouse needs --table; without either, the queue is drained")
         if (rebalance or buckets is not None) and not (rebalance and selection.tables):
             raise click.UsageError("--rebalance is for what is named by --table, and --buckets for --rebalance")
+        words_are_right()
+        from acidlib.engine.compaction import CompactionRun, run_compaction
+        from acidlib.engine.open import open_backend
+        from acidlib.verify.orc_files import require_reader
+
+        if share is not None:
+            require_reader()
         run = CompactionRun(
             kind=CompactionType.REBALANCE if rebalance else kind,
             buckets=buckets,

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import JobCommand, Machine, print_pieces, stores_of, tell
-from acidlib.engine.doctor import Around, checks
+from acidlib.engine.command import JobCommand, Machine, print_pieces, stores_of, tell, words_are_right
 from acidlib.engine.environment import Environment
 from acidlib.engine.options import common_options
 from acidlib.engine.runner import Runner
@@ -41,6 +40,9 @@ AS_THEY_ARE = {"spark.ui.showConsoleProgress": "false", "spark.python.daemon.mod
 )
 def main(*, environment: Environment, locations: tuple[str, ...]) -> Any:
     """Print all checks; exit status 1 when anything is wrong."""
+    words_are_right()
+    from acidlib.engine.doctor import Around, checks
+
     machine = Machine.current()
     with ExitStack() as stack:
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from acidlib.engine.command import JobCommand, print_report, report_of, services
+from acidlib.engine.command import JobCommand, print_report, report_of, services, words_are_right
 from acidlib.engine.environment import Environment
 from acidlib.engine.options import common_options, pool_option, report_option, selection_options
 from acidlib.engine.selection import Selection
@@ -25,7 +25,8 @@ def main(
     *, environment: Environment, selection: Selection, interpretation: Interpretation, dry_run: bool, force: bool
 ) -> Any:
     """Run the initiator once."""
-    from acidlib.engine.initiator import run_initiator  # with a compiler, which no --help needs
+    words_are_right()
+    from acidlib.engine.initiator import run_initiator
     from acidlib.engine.open import open_backend
 
     about = selection.location or selection.warehouse or ""

@@ -12,7 +12,6 @@ import click
 
 from acidlib.engine.command import JobCommand
 from acidlib.errors import RefusedError, RetryError
-from acidlib.rewrite.warm import main as compile_all
 
 _NEEDLESS = ("*/site-packages/pyspark/jars/*", "*/site-packages/pyspark/examples/*")
 """Whoever unpacks it has a Spark."""
@@ -38,6 +37,8 @@ def main(*, output: Path, python_prefix: str | None, force: bool) -> None:
             f"Cannot pack {sys.prefix}: because {', '.join(linked)} is only linked into it (pip install --editable), "
             "so the archive would lack it; install wheels into an environment of their own"
         )
+    from acidlib.rewrite.warm import main as compile_all
+
     compile_all()
     _pack(output, python_prefix)
     size = output.stat().st_size

@@ -14,7 +14,7 @@ import click
 
 from acidlib.engine.cleaner import run_cleaner
 from acidlib.engine.cleaning import CleanerOptions
-from acidlib.engine.command import JobCommand, services
+from acidlib.engine.command import JobCommand, services, words_are_right
 from acidlib.engine.compaction import CompactionRun, run_compaction
 from acidlib.engine.environment import Environment
 from acidlib.engine.initiator import run_initiator
@@ -240,6 +240,7 @@ def _show(show: Quickstart) -> None:
 @click.option("--keep", is_flag=True, help="Keep the directory of the copy and its queue, and say where it is.")
 def main(*, keep: bool) -> None:
     """Run the whole story; exit status 1 when anything is not as it has to be."""
+    words_are_right()
     home = Path(tempfile.mkdtemp(prefix="acidlib-quickstart-"))
     try:
         settings, warnings = load_settings(conf_dir=None, toml=None, assignments=(THRESHOLD,))

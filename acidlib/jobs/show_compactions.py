@@ -5,10 +5,8 @@ from typing import Any
 import click
 
 from acidlib import __version__
-from acidlib.engine.blockers import blockers
-from acidlib.engine.command import JobCommand, Machine, print_pieces, run_facts
+from acidlib.engine.command import JobCommand, Machine, print_pieces, run_facts, words_are_right
 from acidlib.engine.environment import Environment
-from acidlib.engine.open import open_requests
 from acidlib.engine.options import common_options
 from acidlib.report.show import blockers_text, hive_text, show_document, show_text
 from acidlib.report.text import json_text
@@ -28,6 +26,10 @@ def main(*, environment: Environment, hive: bool, show_blockers: bool) -> Any:
         raise click.UsageError("--hive excludes --blockers and --output json")
     if show_blockers and not environment.metastore:
         raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
+    words_are_right()
+    from acidlib.engine.blockers import blockers
+    from acidlib.engine.open import open_requests
+
     with open_requests(environment) as (requests, generation, hms):
         held, now_ms = None, int(Machine.current().clock() * 1000)
         if show_blockers and hms is not None:

@@ -5,12 +5,10 @@ from typing import Any
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import JobCommand, print_pieces, services
+from acidlib.engine.command import JobCommand, print_pieces, services, words_are_right
 from acidlib.engine.environment import Environment
-from acidlib.engine.open import open_backend
 from acidlib.engine.options import common_options, place_argument, selection_options
 from acidlib.engine.selection import Selection
-from acidlib.engine.show_place import show_places
 from acidlib.engine.target import Interpretation
 from acidlib.report.places import places_document, places_text
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
@@ -28,6 +26,10 @@ from acidlib.report.text import json_text
 @selection_options(everything=True)
 def main(*, environment: Environment, selection: Selection, interpretation: Interpretation) -> Any:
     """Look once."""
+    words_are_right()
+    from acidlib.engine.open import open_backend
+    from acidlib.engine.show_place import show_places
+
     with (
         services(environment, job="show_place", about="") as found,
         open_backend(environment, found, interpretation) as backend,

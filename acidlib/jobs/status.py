@@ -5,16 +5,14 @@ from typing import Any
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import JobCommand, print_result, run_facts, services, tell
+from acidlib.engine.command import JobCommand, print_result, run_facts, services, tell, words_are_right
 from acidlib.engine.environment import Environment
-from acidlib.engine.health import look
 from acidlib.engine.options import checked_filters, common_options, located, report_option
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
 from acidlib.planning.health import Level
 from acidlib.planning.health_summary import status_of
 from acidlib.report.log import NOTE
-from acidlib.report.metrics import Run, push, registry_of, write_file
 from acidlib.report.page.documents import page_of
 from acidlib.report.status import exit_status, status_document
 from acidlib.report.status_text import status_text
@@ -76,6 +74,10 @@ def main(
         partitions=partitions,
         if_exists=True,
     )
+    words_are_right()
+    from acidlib.engine.health import look
+    from acidlib.report.metrics import Run, push, registry_of, write_file
+
     with services(environment, job="status", about="status") as found:
         seen = look(environment, found, selection, Interpretation(), most_places=places)
     status = status_of(seen.lake, seen.limits)

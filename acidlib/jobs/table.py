@@ -9,8 +9,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
+
+from acidlib.installed import CHECKOUT
 
 MASTER = "ACIDLIB_MASTER"
 """A variable by which the command tells a job that starts Spark itself where executors are, for people."""
@@ -70,3 +73,10 @@ JOBS: Sequence[Job] = (
 def job_named(name: str) -> Job | None:
     """The job of a name."""
     return next((job for job in JOBS if job.name == name), None)
+
+
+def job_in(path: Path) -> Job | None:
+    """Return the job that a file runs; None where it is none of a checkout's jobs/."""
+    if CHECKOUT is None or path.resolve().parent != CHECKOUT / "jobs":
+        return None
+    return next((job for job in JOBS if job.file and job.module == path.stem), None)

@@ -5,11 +5,9 @@ from typing import Any
 import click
 
 from acidlib import __version__
-from acidlib.engine.command import JobCommand, print_pieces, run_facts, services
+from acidlib.engine.command import JobCommand, print_pieces, run_facts, services, words_are_right
 from acidlib.engine.environment import Environment
-from acidlib.engine.open import open_undoing
 from acidlib.engine.options import common_options
-from acidlib.engine.undo import undo
 from acidlib.report.text import json_text
 
 
@@ -31,6 +29,10 @@ def main(*, environment: Environment, request: int, nobody_reads: bool, dry_run:
         raise click.UsageError("--nobody-reads is for directories: here the metastore knows")
     if not (environment.metastore or nobody_reads or dry_run):
         raise click.UsageError("who reads cannot be known from files: give --nobody-reads, or --dry-run")
+    words_are_right()
+    from acidlib.engine.open import open_undoing
+    from acidlib.engine.undo import undo
+
     with (
         services(environment, job="undo", about="") as found,
         open_undoing(environment, found, dry_run=dry_run) as undoing,

@@ -3,11 +3,12 @@
 import click
 
 from acidlib.engine.command import JobCommand
-from acidlib.rewrite.warm import main as compile_all
 
 
 @click.command("warm", cls=JobCommand, help="Compile the kernels, once for an installation and a kind of processor.")
 def main() -> None:
     """Compile what is not compiled yet; where that is kept, a line on standard error says."""
+    from acidlib.rewrite.warm import main as compile_all
+
     compile_all()
     click.echo("The kernels are compiled for this processor.")

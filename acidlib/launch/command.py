@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from acidlib import __version__
-from acidlib.engine.placed import QUEUE_IN_A_FILE
+from acidlib.engine.command import HELP_OPTIONS
 from acidlib.engine.streams import tell_starting
-from acidlib.errors import AcidError, RefusedError, UsageError
+from acidlib.errors import AcidError, UsageError
 from acidlib.jobs.table import JOBS, MASTER, Job, job_named
-from acidlib.launch.here import installation, queue_of_yarn, spark_options, start
+from acidlib.launch.here import installation, is_what_a_job_finds, queue_of_yarn, spark_options, start
 from acidlib.launch.logged import log_file, run_logged
-from acidlib.launch.spark_options import DEPLOY_MODE, SparkOptions, split_words
+from acidlib.launch.spark_options import DEPLOY_MODE, OPTIONS, SparkOptions, split_words
 from acidlib.launch.submission import submission
+from acidlib.launch.words import ASKING, did_you_mean, machine_of, require_right_words, require_sparks_options
 from acidlib.metastore.client_settings import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import one_line
@@ -30,7 +32,7 @@ from acidlib.report.text import one_line
 ENTRY = Path(__file__).resolve().parent / "entry" / "acidlib_job.py"
 """What spark-submit runs."""
 _USAGE = "[OPTIONS OF SPARK-SUBMIT] COMMAND [OPTIONS]"
-_OURS = ("--help", "--version")
+_OURS = (*ASKING, "--version")
 """Before a command these are not handed to spark-submit."""
 _AGAIN = "from acidlib.launch.command import main; main()"
 """This command, in a process whose output goes to a file."""
@@ -47,6 +49,8 @@ class Commands(click.Group):
         ours = next((position for position, word in enumerate(args) if word in _OURS), len(args))
         spark, rest = split_words(args[:ours])
         ctx.obj = spark
+        if not ctx.resilient_parsing:
+            require_sparks_options(SparkOptions(spark))
         return super().parse_args(ctx, [*rest, *args[ours:]])
 
     def resolve_command(
@@ -55,6 +59,9 @@ class Commands(click.Group):
         """`show PLACE` is `show-place PLACE`."""
         if args[0] == "show" and len(args) > 1 and not args[1].startswith("-"):
             args = ["show-place", *args[1:]]
+        if job_named(args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
+            names = self.list_commands(ctx)
+            raise click.UsageError(f"No such command {args[0]!r}.{did_you_mean(args[0], names)}", ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,10 +70,16 @@ class Commands(click.Group):
         return [job.name for job in JOBS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """What runs a job, by its name."""
-        del ctx
+        """What runs a job, by its name; where words are completed, the job itself, which knows its options."""
         job = job_named(cmd_name)
-        return None if job is None else _Started(job)
+        if job is None:
+            return None
+        return job.load() if ctx.resilient_parsing else _Started(job)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Also what stands before a command."""
+        sparks = [CompletionItem(option) for option in OPTIONS if option.startswith(incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *(sparks if incomplete.startswith("-") else ())]
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Whose options stand where."""
@@ -105,50 +118,29 @@ def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> N
     """Start a job; its help needs no Spark."""
     if not job.spark and not SparkOptions(tuple(spark)).is_login_alone:
         raise click.UsageError(f"{job.name} needs no Spark: {' '.join(spark)} means nothing before it")
-    if "--help" not in words and not job.is_submitted:
+    if not (set(ASKING) & set(words) or job.is_submitted):
         tell_starting(job.name)
-    if "--help" in words:
-        job.load().main(args=list(words), prog_name=name)  # which ends the process
     # what starts Spark itself is a driver on this machine, whatever spark-defaults.conf says
     options = spark_options([*spark, *([DEPLOY_MODE, "client"] if job.inside else [])], os.environ)
-    if not job.is_submitted:
-        # Spark's own way to tell it needs spark-submit
-        os.environ |= {PRINCIPAL_VARIABLE: options.principal, KEYTAB_VARIABLE: options.keytab}
-    if not job.spark:
-        job.load().main(args=list(words), prog_name=name)  # which ends the process
-    here = installation(os.environ)
     if job.is_submitted:
-        if options.driver_is_placed:
-            check_words(job.load(), name, words)
+        require_right_words(job, name, words, options, is_known=is_what_a_job_finds(os.environ))
         queue = queue_of_yarn(options, words)
-        start(submission(options, [str(ENTRY), job.name, *words], here, os.environ, queue=queue))
-    inside = submission(options, [_SHELL], here, os.environ)
-    os.environ.update(inside.environment)
-    os.environ |= {"PYSPARK_SUBMIT_ARGS": shlex.join(inside.command[1:]), MASTER: options.master}
-    job.load().main(args=list(words), prog_name=name)
-
-
-def check_words(command: click.Command, name: str, words: Sequence[str]) -> None:
-    """Refuse here what the driver would refuse, on a machine where nobody reads it.
-
-    Without a metastore that is a queue in a file. Whether a metastore needs one, the driver finds out.
-    """
-    from acidlib.engine.command import JobCommand  # loaded with the job
-
-    given = command.make_context(name, list(words)).params
-    alone = given.get("location") or given.get("warehouse") or given.get("metastore_uri") == "none"
-    if alone and not given.get("queue_url"):
-        error = RefusedError(QUEUE_IN_A_FILE)
-        if given.get("output") == "json" and isinstance(command, JobCommand):
-            command.print_error_document(error.kind, str(error))
-        raise error
+        start(submission(options, [str(ENTRY), job.name, *words], installation(os.environ), os.environ, queue=queue))
+    # Spark's own way to tell it needs spark-submit
+    os.environ |= {PRINCIPAL_VARIABLE: options.principal, KEYTAB_VARIABLE: options.keytab}
+    if job.spark:
+        inside = submission(options, [_SHELL], installation(os.environ), os.environ)
+        os.environ.update(inside.environment)
+        os.environ |= {"PYSPARK_SUBMIT_ARGS": shlex.join(inside.command[1:]), MASTER: options.master}
+    job.load().main(args=list(words), prog_name=name, obj=machine_of(options))  # which ends the process
 
 
 @click.command(
     "acidlib",
     cls=Commands,
+    context_settings=HELP_OPTIONS,
     help="Compaction of Hive ACID tables with Spark. What stands before COMMAND is for spark-submit, what stands "
-    "behind it is for the command: acidlib --master yarn major-compact --time-budget 40m. COMMAND --help shows its "
+    "behind it is for the command: acidlib --master yarn major-compact --time-budget 40m. COMMAND -h shows its "
     "options.",
 )
 @click.version_option(__version__, prog_name="acidlib", message="%(prog)s %(version)s")

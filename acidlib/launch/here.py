@@ -57,6 +57,18 @@ def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> Spark
     return SparkOptions(tuple(words), read_properties(text))
 
 
+def is_what_a_job_finds(environment: Mapping[str, str]) -> bool:
+    """Return whether a driver that is started here has these variables: a spark-env.sh may give it others."""
+    conf_dir = environment.get("SPARK_CONF_DIR") or str(spark_home(environment) / "conf")
+    try:
+        lines = Path(conf_dir, "spark-env.sh").read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return not any(line.strip() and not line.lstrip().startswith("#") for line in lines)
+
+
 def queue_of_yarn(spark: SparkOptions, words: Sequence[str]) -> str:
     """What `hive.compactor.job.queue` says to a run whose driver cannot choose its queue any more; else empty.
 

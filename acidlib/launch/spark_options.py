@@ -13,8 +13,22 @@ ENVIRONMENT = "environment"
 QUEUE, YARN_QUEUE = "--queue", "spark.yarn.queue"
 PRINCIPAL, KEYTAB = "--principal", "--keytab"
 _CONF = ("--conf", "-c")
-# all others have a value behind them (org.apache.spark.launcher.SparkSubmitOptionParser)
-_SWITCHES = frozenset(("--supervise", "--verbose", "-v", "--usage-error", "--help", "-h", "--version"))
+# both as org.apache.spark.launcher.SparkSubmitOptionParser has them; an option that is neither has a value behind it
+_SWITCHES = frozenset(
+    ("--supervise", "--verbose", "-v", "--usage-error", "--help", "-h", "--version", "--load-spark-defaults")
+)
+_WITH_A_VALUE = frozenset(
+    re.findall(
+        r"\S+",
+        "-c --archives --class --conf --deploy-mode --driver-class-path --driver-cores --driver-default-class-path "
+        "--driver-java-options --driver-library-path --driver-memory --exclude-packages --executor-cores "
+        "--executor-memory --extra-properties-file --files --jars --keytab --kill --master --name --num-executors "
+        "--packages --principal --properties-file --proxy-user --py-files --queue --remote --repositories --status "
+        "--total-executor-cores",
+    )
+)
+OPTIONS = tuple(sorted((_SWITCHES | _WITH_A_VALUE) - {"--usage-error"}))
+"""Those of spark-submit, of all its versions that are known here."""
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _LOCAL = "local[*]"
 
@@ -67,6 +81,11 @@ class SparkOptions:
         return self._value(KEYTAB, "spark.kerberos.keytab") or self.property("spark.yarn.keytab")
 
     @property
+    def unknown(self) -> tuple[str, ...]:
+        """Those that no version of spark-submit has, as far as is known here."""
+        return tuple(option for option, _ in self._given() if option not in _SWITCHES | _WITH_A_VALUE)
+
+    @property
     def is_login_alone(self) -> bool:
         """Whether nothing is said but who logs in."""
         return all(option in (PRINCIPAL, KEYTAB) for option, _ in self._given())
@@ -88,6 +107,12 @@ class SparkOptions:
         pairs = (text.partition("=") for text in given)
         stated = {key.strip(): value for key, _, value in pairs}
         return stated.get(name, self.properties.get(name, ""))
+
+    def properties_below(self, prefix: str) -> dict[str, str]:
+        """The properties whose names begin with a prefix, without it."""
+        given = (text.partition("=") for option, text in self._given() if option in _CONF)
+        stated = {**self.properties, **{name.strip(): value for name, _, value in given}}
+        return {name.removeprefix(prefix): value for name, value in stated.items() if name.startswith(prefix)}
 
     def option(self, name: str) -> str:
         """The value of an option; empty where it is not given. Of several the last one counts."""

@@ -59,7 +59,14 @@ class Stores:
         Symbolic links in a local path itself are resolved here, once, so that everything below can refuse them. So are
         the names of mount tables: what is known by several names has one here, in the queue and in results.
         """
-        return _resolved(self._named(uri))
+        return _resolved(self._opened_by(uri))
+
+    def named(self, uri: str) -> Location:
+        """The location by its name alone: no mount table is asked, no store opened.
+
+        RefusedError for what names no location, or one of a kind that nothing here opens.
+        """
+        return self._whole(parse_location(uri))
 
     def locate_below(self, uri: str, above: str) -> Location:
         """As `locate`, for a location that may be named below another one: then it has to lie there.
@@ -69,10 +76,10 @@ class Stores:
         """
         found = self.locate(uri)
         try:
-            root = _normal(self._named(above))
+            root = _normal(self._opened_by(above))
         except RefusedError:
             return found  # that one lies in a store that we cannot open
-        named = _normal(self._named(uri))
+        named = _normal(self._opened_by(uri))
         if root.holds(named) and found.path != _resolved(root).path + named.path[len(root.path) :]:
             raise RefusedError(f"Cannot use {named}: because a symbolic link below {root} leads from there to {found}")
         return found
@@ -97,17 +104,24 @@ class Stores:
         if location.kind in LISTED_ONLY:
             raise refusal(location)
 
-    def _named(self, uri: str) -> Location:
+    def _opened_by(self, uri: str) -> Location:
+        """The location by its name, or what a mount table has there, in a store that can be opened."""
         found = parse_location(uri)
         if found.kind == VIEWFS:
             found = behind_mounts(found, self.configuration, lambda uri: self.hadoop.resolve(uri, self.unanswered))
-        if found.kind == HDFS:
-            authority = found.authority or default_authority(self.configuration)
-            found = replace(found, authority=whole_authority(authority, self.configuration))
+        found = self._whole(found)
         if found.kind in LISTED_ONLY:
             self.hadoop.require(str(found), self.unanswered)
         if found.kind != LOCAL:
             self._opened(found)  # or what cannot be opened would be noticed late
+        return found
+
+    def _whole(self, found: Location) -> Location:
+        """With the authority that is left out, and as an absolute path."""
+        if found.kind == HDFS:
+            authority = found.authority or default_authority(self.configuration)
+            return replace(found, authority=whole_authority(authority, self.configuration))
+        if found.kind != LOCAL:
             return found
         path = found.path if found.path.startswith("/") else str(Path(found.path).expanduser().absolute())
         return local_location(path)

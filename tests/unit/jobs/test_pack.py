@@ -33,7 +33,7 @@ class Environment:
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack, "compile_all", lambda: None)
+    monkeypatch.setattr("acidlib.rewrite.warm.main", lambda: None)
     monkeypatch.setattr(pack, "_linked_packages", list)
     monkeypatch.setattr(venv_pack, "Env", Environment)
 

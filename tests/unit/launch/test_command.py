@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -53,17 +54,26 @@ def called(*words: str) -> Result:
     return CliRunner().invoke(command.group, words)
 
 
-def test_help_loads_little() -> None:
-    """That of the command no job, that of a job no compiler."""
+def test_words_are_judged_without_what_a_job_works_with() -> None:
+    """Help and mistakes of every job but the quickstart: Spark, databases and compilers are loaded later."""
     script = """
 import sys
 from click.testing import CliRunner
+from acidlib.jobs.table import JOBS
 from acidlib.launch.command import group
-print(CliRunner().invoke(group, ["--help"]).output)
-assert not {"pyspark", "numba", "pyarrow", "sqlalchemy"} & set(sys.modules)
-for job in ("major-compact", "initiator"):
-    assert CliRunner().invoke(group, [job, "--help"]).exit_code == 0
-assert "numba" not in sys.modules
+
+def called(*words):
+    return CliRunner().invoke(group, words)
+
+print(called("-h").output)
+for job in JOBS[:-1]:
+    assert called(job.name, "-h").exit_code == 0
+    wrong = called(job.name, "--metastore-ury", "none")
+    assert (wrong.exit_code, "No such option" in wrong.output) == (2, True), wrong.output
+for words in (["major-compact", "--warehouse", "/w", "--all-committed"], ["cleaner", "--warehouse", "/w"]):
+    assert called(*words).exit_code == 2
+loaded = {"pyspark", "numba", "numpy", "pyarrow", "sqlalchemy", "thriftpy2", "thrift", "boto3"} & set(sys.modules)
+assert not loaded, loaded
 """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
@@ -76,13 +86,14 @@ def test_every_file_in_jobs_is_in_the_table() -> None:
 
 
 def test_words_before_the_command_are_sparks_and_words_behind_it_are_the_jobs(submitted: Submitted) -> None:
-    assert called("--master", "yarn", "-c", "a=b", *ALONE, "--set", "x=y", "--version").exit_code == 0
+    assert called("--master", "yarn", "-c", "a=b", *ALONE, "--max-partitions", "3").exit_code == 0
     assert submitted.words[2:6] == ["--master", "yarn", "-c", "a=b"]
-    assert submitted.behind_the_file == [*ALONE, "--set", "x=y", "--version"]
+    assert submitted.behind_the_file == [*ALONE, "--max-partitions", "3"]
 
 
-def test_the_help_of_a_job_starts_no_spark(submitted: Submitted) -> None:
-    ran = called("--master", "yarn", "cleaner", "--help")
+@pytest.mark.parametrize("asked", ["-h", "--help"])
+def test_the_help_of_a_job_starts_no_spark(submitted: Submitted, asked: str) -> None:
+    ran = called("--master", "yarn", "cleaner", asked)
     assert (ran.exit_code, submitted.words) == (0, [])
     assert ran.output.startswith("Usage: acidlib cleaner [OPTIONS]")
 
@@ -105,8 +116,109 @@ def test_what_spark_does_not_run_is_told_who_logs_in(monkeypatch: pytest.MonkeyP
     assert (ran.exit_code, ran.output) == (0, f"{KerberosLogin(principal='anna@R', keytab='/k')}\n")
 
 
-def test_a_job_that_is_none_is_refused() -> None:
-    assert "No such command 'compact'" in called("compact").output
+WRONG = [
+    (["compact"], "No such command 'compact'. Did you mean 'minor-compact' or 'major-compact'?"),
+    (["initator"], "No such command 'initator'. Did you mean 'initiator'?"),
+    (["xyz"], "No such command 'xyz'."),
+    (["--mastr", "yarn", "cleaner"], "spark-submit has no option '--mastr'. Did you mean --master?"),
+    (["--dry-run", "cleaner"], "--dry-run stands behind the command, as in: acidlib major-compact --dry-run ..."),
+    (["major-compact", "--tabel", "a.b"], "No such option"),
+    (["major-compact", "--location", "/t"], "give --write-ids, --write-ids-file or --all-committed"),
+    (["minor-compact", "--warehouse", "/w", "--all-committed"], "--warehouse needs --table"),
+    (["initiator", "--location", "gs://b/t", "--all-committed"], "Google Cloud Storage is not supported yet"),
+    (["cleaner", "--set", "x=1"], "Cannot set x: because there is no such setting"),
+    (["cleaner", "--orphans"], "--orphans needs"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), WRONG)
+def test_what_is_wrong_with_words_is_told_before_anything_is_started(
+    submitted: Submitted, words: list[str], told: str
+) -> None:
+    ran = called(*words)
+    assert (ran.exit_code, submitted.words) == (2, [])
+    assert told in ran.output
+
+
+def test_an_option_of_a_later_spark_is_left_to_it(submitted: Submitted) -> None:
+    assert called("--of-the-future", "x", "--load-spark-defaults", "cleaner").exit_code == 0
+    assert submitted.words[2:5] == ["--of-the-future", "x", "--load-spark-defaults"]
+
+
+def test_where_spark_gives_a_driver_other_variables_words_are_judged_by_themselves(
+    submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A metastore may be named there, and with one the table needs no warehouse."""
+    words = ("major-compact", "--table", "a.b")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-env.sh").write_text("#!/bin/sh\n# export HIVE_CONF_DIR=/etc/hive/conf\n")
+    assert "--table needs --metastore-uri, or --warehouse" in called(*words).output
+    (tmp_path / "spark-env.sh").write_text("export HIVE_CONF_DIR=/etc/hive/conf\n")
+    assert called(*words).exit_code == 0
+    assert submitted.behind_the_file == list(words)
+    assert called(*words, "--tabel", "a.b").exit_code == 2
+
+
+def test_what_the_words_say_to_spark_of_stores_is_what_locations_are_judged_by(submitted: Submitted) -> None:
+    words = ("major-compact", "--location", "hdfs:///t", "--all-committed")
+    assert "fs.defaultFS is not set" in called(*words).output
+    assert called("-c", "spark.hadoop.fs.defaultFS=hdfs://n:8020", *words).exit_code == 0
+    assert submitted.behind_the_file == list(words)
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("acidlib mi", {"minor-compact"}),
+        ("acidlib major-compact --tab", {"--table", "--table-kind"}),
+        ("acidlib --master yarn cleaner --orph", {"--orphans"}),
+        ("acidlib show --hi", {"--hive"}),
+        ("acidlib --deploy", {"--deploy-mode"}),
+        ("acidlib initiator --output ", {"text", "json"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(line: str, completed: set[str]) -> None:
+    words = line.split(" ")
+    environment = {"_ACIDLIB_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    ran = CliRunner().invoke(command.group, env=environment, prog_name="acidlib")
+    assert {answer.rpartition(",")[2] for answer in ran.output.split()} == completed
+
+
+@pytest.fixture
+def run_by_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """What ./spark-submit.sh does with words: the exit status and what is said."""
+    monkeypatch.setattr(__main__, "start", lambda submission: sys.exit(f"started {shlex.join(submission.command)}"))
+    monkeypatch.chdir(ROOT)
+
+    def called(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as end:
+            __main__.main(list(words))
+        shown = "".join(capsys.readouterr())
+        return (0, str(end.value.code)) if isinstance(end.value.code, str) else (end.value.code or 0, shown)
+
+    return called
+
+
+def test_a_file_of_a_job_is_judged_as_the_command_is(
+    run_by_file: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    for words, told in (
+        (("jobs/majr_compact.py",), "there is no such file. Did you mean jobs/major_compact.py"),
+        (("--mastr", "yarn", "jobs/cleaner.py"), "Did you mean --master?"),
+        (("jobs/cleaner.py", "--warehouse", "/w"), "Usage: cleaner.py [OPTIONS]"),
+        (("jobs/major_compact.py", "--warehouse", "/w", "--all-committed"), "--warehouse needs --table"),
+        (("jobs/status.py", "--tabel"), "No such option"),
+    ):
+        status, shown = run_by_file(*words)
+        assert (status, told in shown) == (2, True), shown
+    status, shown = run_by_file("jobs/cleaner.py", "-h")
+    assert (status, shown.startswith("Usage: cleaner.py [OPTIONS]")) == (0, True)
+    status, shown = run_by_file("-h")
+    assert (status, "jobs/status.py " in shown) == (0, True)
+    assert run_by_file("jobs/cleaner.py", "--dry-run")[1].endswith("jobs/cleaner.py --dry-run")
+    own = tmp_path / "cleaner.py"
+    own.write_text("")
+    assert run_by_file(str(own), "--warehouse")[1].endswith("--warehouse")
 
 
 def test_a_driver_that_would_have_its_queue_on_an_unknown_machine_is_not_started(submitted: Submitted) -> None:
