@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from acidlib.report.page.common import facts, precise, remarks, settings, when
 from acidlib.report.page.parts import (
+    FEWEST_TO_COUNT,
     UNKNOWN,
     Cell,
-    Chart,
     Entry,
     Figure,
     Largest,
@@ -17,25 +17,28 @@ from acidlib.report.page.parts import (
     Page,
     Reasons,
     Segment,
-    Series,
-    Strip,
     Tone,
+    bars,
     deltas_chart,
+    histogram,
     name_of,
     rest_text,
     shares,
     size_text,
-    spread,
-    without_empty_ends,
 )
 from acidlib.wording import plural
 
 _MOST_BAD, _MOST_SHOWN, _MOST_REASONS = 20, 20, 10
 _TOO_MANY_TO_READ = 5
 """Of more failures than these what they have in common is named first."""
-_SLICES = 24
+_SLICES = 12
+_SHORT_RUN = 60
+"""Seconds; what a shorter run had under way at a time says nothing."""
 _SECONDS = (0, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
-_SECONDS_TICKS = ("0 s", "1 s", "2 s", "5 s", "10 s", "30 s", "1 m", "5 m", "15 m", "1 h")
+_SECONDS_LABELS = (
+    *("under 1 s", "1 to 2 s", "2 to 5 s", "5 to 10 s", "10 to 30 s", "30 to 60 s"),
+    *("1 to 5 min", "5 to 15 min", "15 to 60 min", "an hour or more"),
+)
 _TONES = {
     "planned": Tone.FIRST,
     "ready for cleaning": Tone.GOOD,
@@ -109,6 +112,11 @@ class CompactionsFold:
             if entry["bytes_out"] is not None:
                 self._sums["bytes_in"] += entry["bytes_in"] or 0
                 self._sums["bytes_out"] += entry["bytes_out"]
+        if verification := entry["verification"]:
+            self._sums["verified"] += 1
+            self._sums["verified rows"] += verification["rows"] or 0
+            self._sums["verified buckets"] += len(verification["buckets"])
+            self._sums["buckets"] += verification["of_buckets"]
         if seconds is not None and state not in _LEFT:
             self._slow.add(seconds, place)
             self._took[int(seconds)] += 1
@@ -136,17 +144,20 @@ class CompactionsFold:
             job=head["job"],
             headline=_headline(totals["compactions"], states),
             tone=Tone.BAD if bad else Tone.GOOD,
-            lead=when(head),
+            lead=when(head) + self._verified(states),
             outcome=_outcome(states),
             remarks=remarks(head),
             attention=self._attention(),
-            figures=self._figures(head, dry=dry),
-            strips=tuple(self._strips(head, dry=dry)),
+            figures=(*self._figures(head, dry=dry), *self._times(head)),
             charts=tuple(self._charts(head)),
             listings=tuple(self._listings()),
             facts=facts(head),
             settings=settings(head),
         )
+
+    def _verified(self, states: dict[str, int]) -> str:
+        done = states["ready for cleaning"] + states["succeeded"]
+        return "; all that was compacted is verified" if 0 < done == self._sums["verified"] else ""
 
     def _attention(self) -> tuple[Listing, ...]:
         if not self._bad.count:
@@ -189,19 +200,14 @@ class CompactionsFold:
             )
         copied, rewritten = totals["bytes_copied"], totals["bytes_rewritten"]
         if copied or rewritten:
-            share = copied / (copied + rewritten)
             found.append(
                 Figure(
-                    label="Copied as they are" if not dry else "To copy as they are",
-                    value=size_text(copied),
-                    detail=f"{share:.0%} of {size_text(copied + rewritten)}",
-                )
-            )
-            found.append(
-                Figure(
-                    label="Rewritten" if not dry else "To rewrite",
-                    value=size_text(rewritten),
-                    detail=f"{plural(totals['stripes_rewritten'], 'stripe')}",
+                    label="Bytes to copy or rewrite" if dry else "Bytes copied or rewritten",
+                    value=size_text(copied + rewritten),
+                    parts=(
+                        _bytes("to copy as they are" if dry else "copied as they are", copied, Tone.FIRST),
+                        _bytes("to rewrite" if dry else "rewritten", rewritten, Tone.SECOND),
+                    ),
                 )
             )
         if sums["bytes_in"]:
@@ -222,30 +228,29 @@ class CompactionsFold:
                     detail=f"{gone:,} of {totals['rows_in']:,} were deleted or rolled back",
                 )
             )
-        return tuple(found)
-
-    def _strips(self, head: Entry, *, dry: bool) -> list[Strip]:
-        totals = head["totals"]
-        found = []
-        if totals["bytes_copied"] or totals["bytes_rewritten"]:
-            verbs = ("to copy", "to rewrite") if dry else ("copied", "rewritten")
+        if sums["verified"]:
+            rows = f"{sums['verified rows']:,} rows" if sums["verified rows"] else "what was compared"
+            buckets = f"{sums['verified buckets']:,} of {plural(sums['buckets'], 'bucket')}"
             found.append(
-                Strip(
-                    title="Bytes copied against rewritten",
-                    segments=(
-                        _bytes(verbs[0], totals["bytes_copied"], Tone.FIRST),
-                        _bytes(verbs[1], totals["bytes_rewritten"], Tone.SECOND),
-                    ),
+                Figure(
+                    label="Verified by a second reader",
+                    value=plural(sums["verified"], "place"),
+                    detail=f"{rows} in {buckets} read as before",
                 )
             )
+        return tuple(found)
+
+    def _times(self, head: Entry) -> list[Figure]:
+        found = []
         if self._spans and head.get("start_ms") is not None:
             began, ended = head["start_ms"] / 1000, head["end_ms"] / 1000
             first = min(start for start, _ in self._spans)
             last = max(start + seconds for start, seconds in self._spans)
             found.append(
-                Strip(
-                    title="Where the time of the run went",
-                    segments=(
+                Figure(
+                    label="Time of the run",
+                    value=precise(ended - began),
+                    parts=(
                         _seconds("until the first place was begun", first - began, Tone.QUIET),
                         _seconds("while places were under way", last - first, Tone.FIRST),
                         _seconds("after the last place", ended - last, Tone.SECOND),
@@ -254,62 +259,59 @@ class CompactionsFold:
             )
         inside, all_of_it = self._sums["task_ms"] / 1000, self._sums["ms"] / 1000
         if inside < all_of_it:
+            waiting = "for claims, listings, Spark, free slots, publication"
             found.append(
-                Strip(
-                    title="Where the time of the places went, side by side",
-                    segments=(
+                Figure(
+                    label="Time of all places, side by side",
+                    value=precise(all_of_it),
+                    parts=(
                         _seconds("inside tasks", inside, Tone.FIRST),
-                        _seconds(
-                            "for claims, listings, Spark, free slots, publication", all_of_it - inside, Tone.QUIET
-                        ),
+                        _seconds(waiting, all_of_it - inside, Tone.QUIET),
                     ),
                 )
             )
-        return [strip for strip in found if strip.shown]
-
-    def _charts(self, head: Entry) -> list[Chart]:
-        found = []
-        if self._before:
-            text = "How many places have so many deltas that a reader merges, before the run and after it."
-            before, after = ("before", self._before, Tone.SECOND), ("after", self._after, Tone.FIRST)
-            found.append(deltas_chart(text, before, after))
-        if len(self._spans) > 1:
-            took = Series(name="places", values=spread(self._took, _SECONDS), tone=Tone.FIRST)
-            in_all = precise(self._sums["ms"] / 1000)
-            chart = Chart(
-                title="Time per place",
-                text=f"How many places took at least so long, and less than the next; {in_all} in all, side by side.",
-                across="At least",
-                ticks=_SECONDS_TICKS,
-                labels=tuple(precise(step) for step in _SECONDS),
-                series=(took,),
-            )
-            found += [without_empty_ends(chart), *self._under_way(head)]
         return found
 
-    def _under_way(self, head: Entry) -> list[Chart]:
-        """How many places were worked on at a time, in the course of the run."""
+    def _charts(self, head: Entry) -> list[Listing]:
+        found = []
+        if self._before.total() >= FEWEST_TO_COUNT:
+            before, after = ("Places before", self._before, Tone.SECOND), ("Places after", self._after, Tone.FIRST)
+            found.append(deltas_chart(before, after))
+        if self._took.total() >= FEWEST_TO_COUNT:
+            found.append(
+                histogram(
+                    title="Time per place",
+                    text="From the claim of a place to its publication.",
+                    what="Time of a place",
+                    steps=_SECONDS,
+                    labels=_SECONDS_LABELS,
+                    series=[("Places", self._took, Tone.FIRST)],
+                )
+            )
+            found += self._under_way(head)
+        return found
+
+    def _under_way(self, head: Entry) -> list[Listing]:
+        """Return how many places were worked on at a time, in the course of a run that is not short."""
         if head.get("start_ms") is None:
             return []
         began, ended = head["start_ms"] / 1000, head["end_ms"] / 1000
-        width = (ended - began) / _SLICES
-        if width <= 0:
+        if ended - began < _SHORT_RUN:
             return []
+        width = (ended - began) / _SLICES
         busy = [0.0] * _SLICES
         for start, seconds in self._spans:
             low, high = start - began, start - began + seconds
             for number in range(max(0, int(low / width)), min(_SLICES, int(high / width) + 1)):
                 busy[number] += max(0.0, min(high, (number + 1) * width) - max(low, number * width)) / width
-        values = tuple(round(value, 2) for value in busy)
-        labels = tuple(precise(number * width) for number in range(_SLICES))
+        ends = [precise(number * width) for number in range(_SLICES + 1)]
         return [
-            Chart(
-                title="Places under way",
-                text="How many places were worked on at the same time, on average, in the course of the run.",
-                across="After the start",
-                ticks=tuple(label if number % 6 == 0 else "" for number, label in enumerate(labels)),
-                labels=labels,
-                series=(Series(name="places", values=values, tone=Tone.FIRST),),
+            bars(
+                title="Places under way at a time",
+                text="On average, in each twelfth of the run.",
+                columns=("Time since the start", "Places"),
+                tones=[Tone.FIRST],
+                rows=[(f"{ends[number]} to {ends[number + 1]}", [round(busy[number], 1)]) for number in range(_SLICES)],
             )
         ]
 
@@ -360,13 +362,13 @@ def _headline(places: int, states: dict[str, int]) -> str:
     return text
 
 
-def _outcome(states: dict[str, int]) -> Strip | None:
+def _outcome(states: dict[str, int]) -> Figure | None:
     segments = tuple(
         Segment(label=_LABELS.get(state, state), value=f"{count:,}", amount=count, tone=_TONES[state])
         for state, count in states.items()
         if count
     )
-    return Strip(title="Places by outcome", segments=segments) if segments else None
+    return Figure(label="Places by outcome", parts=segments) if segments else None
 
 
 def _bytes(label: str, size: int, tone: Tone) -> Segment:

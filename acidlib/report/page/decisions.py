@@ -7,9 +7,9 @@ from collections import Counter
 
 from acidlib.report.page.common import facts, remarks, settings, when
 from acidlib.report.page.parts import (
+    FEWEST_TO_COUNT,
     UNKNOWN,
     Cell,
-    Chart,
     Entry,
     Figure,
     Largest,
@@ -17,7 +17,6 @@ from acidlib.report.page.parts import (
     Page,
     Reasons,
     Segment,
-    Strip,
     Tone,
     deltas_chart,
     name_of,
@@ -87,7 +86,7 @@ class InitiatorFold:
             headline=headline,
             tone=Tone.BAD if totals["failed"] else Tone.GOOD,
             lead=when(head),
-            outcome=Strip(title="Places by decision", segments=segments) if segments else None,
+            outcome=Figure(label="Places by decision", parts=segments) if segments else None,
             remarks=remarks(head),
             attention=_failed(self._bad, "Places that could not be looked at"),
             figures=self._figures(),
@@ -107,11 +106,12 @@ class InitiatorFold:
             Figure(label="Bytes in bases", value=size_text(sums["base_bytes"])),
         )
 
-    def _charts(self) -> tuple[Chart, ...]:
-        if not any(self._deltas.values()):
+    def _charts(self) -> tuple[Listing, ...]:
+        if sum(counts.total() for counts in self._deltas.values()) < FEWEST_TO_COUNT:
             return ()
-        due, left = ("to compact", self._deltas[True], Tone.FIRST), ("left alone", self._deltas[False], Tone.QUIET)
-        return (deltas_chart("How many places have so many deltas that a reader merges.", due, left),)
+        due = ("Places to compact", self._deltas[True], Tone.FIRST)
+        left = ("Places left alone", self._deltas[False], Tone.QUIET)
+        return (deltas_chart(due, left),)
 
     def _listings(self) -> list[Listing]:
         found = (
@@ -185,7 +185,7 @@ class CleanerFold:
                 text += f", {states[state]:,} {'waits' if (words, states[state]) == ('wait', 1) else words}"
         return text
 
-    def _outcome(self) -> Strip | None:
+    def _outcome(self) -> Figure | None:
         tones = {
             "succeeded": Tone.GOOD,
             "planned": Tone.FIRST,
@@ -201,7 +201,7 @@ class CleanerFold:
             for state, tone in tones.items()
             if self._states[state]
         )
-        return Strip(title="Places by outcome", segments=segments) if segments else None
+        return Figure(label="Places by outcome", parts=segments) if segments else None
 
     def _figures(self, totals: Entry) -> tuple[Figure, ...]:
         is_dry = bool(self._states["planned"])

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.report.text import human_bytes
@@ -35,17 +35,8 @@ class Tone(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One figure with what it is, and what else there is to say of it."""
-
-    label: str
-    value: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A part of a strip: its share is its amount through that of all."""
+    """A part of a figure: its share is its amount through that of all."""
 
     label: str
     value: str
@@ -54,42 +45,19 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strip:
-    """Parts of a whole, side by side."""
+class Figure:
+    """One figure with what it is, what else there is to say of it, and the parts that it consists of."""
 
-    title: str
-    segments: tuple[Segment, ...]
+    label: str
+    value: str = ""
+    detail: str = ""
+    parts: tuple[Segment, ...] = ()
 
     @property
     def shown(self) -> tuple[tuple[Segment, float], ...]:
-        """Those that are not nothing, each with its share in per cent."""
-        whole = sum(one.amount for one in self.segments)
-        return tuple((one, 100 * one.amount / whole) for one in self.segments if one.amount > 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """The values of a chart that belong together, one for each label."""
-
-    name: str
-    values: tuple[float, ...]
-    tone: Tone
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """Columns side by side. `text` says what is to be seen, also to those who cannot see it.
-
-    across  what the labels are
-    ticks   the labels as there is room for them on the axis
-    """
-
-    title: str
-    text: str
-    across: str
-    ticks: tuple[str, ...]
-    labels: tuple[str, ...]
-    series: tuple[Series, ...]
+        """Parts that are not nothing, each with its share in per cent."""
+        whole = sum(one.amount for one in self.parts)
+        return tuple((one, 100 * one.amount / whole) for one in self.parts if one.amount > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +95,11 @@ class Page:
     headline: str
     tone: Tone
     lead: str = ""
-    outcome: Strip | None = None
+    outcome: Figure | None = None
     remarks: tuple[str, ...] = ()
     attention: tuple[Listing, ...] = ()
     figures: tuple[Figure, ...] = ()
-    strips: tuple[Strip, ...] = ()
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[Listing, ...] = ()
     listings: tuple[Listing, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     settings: tuple[tuple[str, str, str], ...] = ()
@@ -244,40 +211,65 @@ def size_text(size: float | None) -> str:
     return UNKNOWN if size is None else human_bytes(int(size))
 
 
-DELTA_STEPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""From how many deltas on a place counts for the next column."""
+FEWEST_TO_COUNT = 21
+"""Of fewer places a chart says nothing: the tables have each of them."""
+Series = tuple[str, Counter[int], Tone]
+"""What of is counted, which values there are how many times, and its colour."""
+_DELTAS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-def spread(values: Counter[int], steps: Sequence[int]) -> tuple[float, ...]:
-    """How many of the values fall between each step and the next."""
-    counts = [0.0] * len(steps)
-    for value, count in values.items():
-        counts[bisect_right(steps, value) - 1] += count
-    return tuple(counts)
-
-
-def deltas_chart(text: str, *series: tuple[str, Counter[int], Tone]) -> Chart:
-    """How many places have how many deltas, for each series of them; more than no deltas at all are known."""
-    steps, ends = DELTA_STEPS, [step - 1 for step in DELTA_STEPS[1:]]
-    labels = [str(step) if step == end else f"{step}-{end}" for step, end in zip(steps, ends, strict=False)]
-    return without_empty_ends(
-        Chart(
-            title="Deltas per place",
-            text=f"{text} Each column goes up to the number below the next.",
-            across="Deltas",
-            ticks=tuple(map(str, steps)),
-            labels=(*labels, f"{steps[-1]}+"),
-            series=tuple(Series(name=name, values=spread(counts, steps), tone=tone) for name, counts, tone in series),
-        )
+def histogram(
+    *, title: str, text: str, what: str, steps: Sequence[int], labels: Sequence[str], series: Sequence[Series]
+) -> Listing:
+    """Return how many values lie from each step to the next, without the steps at both ends that have none."""
+    counts = [_spread(values, steps) for _, values, _ in series]
+    used = [number for number in range(len(steps)) if any(one[number] for one in counts)]
+    return bars(
+        title=title,
+        text=text,
+        columns=(what, *(name for name, _, _ in series)),
+        tones=[tone for _, _, tone in series],
+        rows=[(labels[number], [one[number] for one in counts]) for number in range(used[0], used[-1] + 1)],
     )
 
 
-def without_empty_ends(chart: Chart) -> Chart:
-    """The chart without the columns at its right end that nothing falls into."""
-    last = max((number for one in chart.series for number, value in enumerate(one.values) if value), default=0)
-    used = max(last + 1, 3)
-    series = tuple(replace(one, values=one.values[:used]) for one in chart.series)
-    return replace(chart, ticks=chart.ticks[:used], labels=chart.labels[:used], series=series)
+def bars(
+    *, title: str, text: str, columns: tuple[str, ...], tones: Sequence[Tone], rows: Sequence[tuple[str, list[float]]]
+) -> Listing:
+    """Return a chart: in each row a label and figures, whose bars are through the largest of all."""
+    largest = max(max(figures) for _, figures in rows) or 1
+    cells = (
+        (
+            Cell(text=label),
+            *(
+                Cell(text=f"{figure:,.10g}", share=figure / largest, tone=tone)
+                for figure, tone in zip(figures, tones, strict=True)
+            ),
+        )
+        for label, figures in rows
+    )
+    return Listing(title=title, columns=columns, rows=tuple(cells), figures=frozenset(columns[1:]), text=text)
+
+
+def _spread(values: Counter[int], steps: Sequence[int]) -> list[float]:
+    counts = [0.0] * len(steps)
+    for value, count in values.items():
+        counts[bisect_right(steps, value) - 1] += count
+    return counts
+
+
+def deltas_chart(*series: Series) -> Listing:
+    """Return how many places have how many deltas, for each series of them; more than no deltas at all are known."""
+    ends = [step - 1 for step in _DELTAS[1:]]
+    labels = [str(step) if step == end else f"{step} to {end}" for step, end in zip(_DELTAS, ends, strict=False)]
+    return histogram(
+        title="Deltas per place",
+        text="A reader merges all deltas of a place each time it reads it.",
+        what="Deltas of a place",
+        steps=_DELTAS,
+        labels=(*labels, f"{_DELTAS[-1]} or more"),
+        series=series,
+    )
 
 
 def rest_text(rest: int, noun: str = "place") -> str:

@@ -14,7 +14,6 @@ from acidlib.report.page.parts import (
     Listing,
     Page,
     Segment,
-    Strip,
     Tone,
     name_of,
     rest_text,
@@ -56,8 +55,7 @@ class StatusFold:
             lead=when(head),
             remarks=remarks(head),
             attention=(*_findings(head["findings"]), *(() if waits is None else (waits,))),
-            figures=_figures(head),
-            strips=_requests(head["totals"]),
+            figures=(*_figures(head), *_requests(head["totals"])),
             listings=tuple(listing for listing in found if listing is not None),
             facts=facts(head),
             settings=settings(head),
@@ -146,13 +144,14 @@ def _holder(one: Entry | None) -> str:
     return f"the oldest: {one['id']} of {one['user']} at {one['host']}{since}"
 
 
-def _requests(totals: Entry) -> tuple[Strip, ...]:
+def _requests(totals: Entry) -> tuple[Figure, ...]:
     segments = tuple(
         Segment(label=_state(one), value=f"{one['count']:,}", amount=one["count"], tone=tone)
         for one, tone in zip(totals["requests"], _STATES, strict=False)
         if one["count"]
     )
-    return (Strip(title="Requests by state", segments=segments),) if segments else ()
+    count = f"{sum(one['count'] for one in totals['requests']):,}"
+    return (Figure(label="Requests by state", value=count, parts=segments),) if segments else ()
 
 
 def _state(one: Entry) -> str:

@@ -19,7 +19,7 @@ const browser = await puppeteer.launch({
 function measured() {
   const box = element => element.getBoundingClientRect();
   const shown = [...document.querySelectorAll('body *')].filter(element => element.checkVisibility());
-  const isHidden = element => getComputedStyle(element).clipPath !== 'none' || element.closest('thead, figcaption');
+  const isHidden = element => getComputedStyle(element).clipPath !== 'none' || element.closest('thead');
   const outside = shown.filter(element => !isHidden(element) && box(element).right > innerWidth + 1);
   const numbers = colour => colour.match(/[\d.]+/g).map(Number);
   const light = colour => {
@@ -38,7 +38,7 @@ function measured() {
     const hasText = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
     if (!hasText) continue;
     const style = getComputedStyle(element);
-    const front = light(element instanceof SVGElement ? style.fill : style.color);
+    const front = light(style.color);
     const back = light(behind(element));
     contrast = Math.min(contrast, (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05));
   }
