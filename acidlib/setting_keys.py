@@ -170,7 +170,7 @@ KEYS: tuple[Key, ...] = (
         name="metastore.compactor.history.retention.refused",
         kind=Kind.COUNT,
         default="3",
-        meaning="Refused requests kept.",
+        meaning="Refused requests kept; of a queue of our own as many that were cancelled.",
     ),
     Key(
         name="metastore.compactor.history.retention.timeout",

@@ -211,6 +211,25 @@ class QueueBehaviour:
         ]
         assert {row.error_message for row in queue.in_states(State.FAILED)} == {"undone by lena"}
 
+    def test_only_what_waits_is_aborted(self, queue: SqlQueue) -> None:
+        for table in "abc":
+            queue.enqueue(request(table=table), now_ms=1)
+        queue.claim_id(2, "w", 2)
+        queue.claim_id(3, "w", 2)
+        queue.mark_failed(3, "x", 3, worker_id="w")
+        assert queue.abort([1, 2, 3, 4], "cancelled by lena", 5) == {1}
+        assert queue.abort([1], "again", 6) == frozenset()
+        assert states(queue) == [(3, "f"), (2, "w"), (1, "x")]
+        row = queue.find(1)
+        assert row is not None
+        assert (row.error_message, row.end_ms, row.worker_id) == ("cancelled by lena", 5, None)
+        assert queue.enqueue(request(table="a"), now_ms=7).accepted
+        for moment in range(8, 12):
+            (waiting,) = queue.waiting()
+            queue.abort([waiting.id], "cancelled", moment)
+            queue.enqueue(request(table="a"), now_ms=moment)
+        assert queue.purge_history(KEPT, 12) == 5 - KEPT.refused
+
     def test_given_back_it_waits_again(self, queue: SqlQueue) -> None:
         queue.enqueue(request(), now_ms=1)
         claim_next(queue, MAJOR, "w", 2)

@@ -8,7 +8,7 @@ from acidlib.model.requests import State
 from acidlib.queue.rows import RequestTable
 from acidlib.queue.rules import Retention
 
-_UNHAPPY = (State.ATTEMPTED, State.FAILED, State.REFUSED)
+_UNHAPPY = (State.ATTEMPTED, State.FAILED, State.REFUSED, State.ABORTED)
 
 
 def of_those_with_too_many(history: RequestTable, retention: Retention, now_ms: int) -> ColumnElement[bool]:

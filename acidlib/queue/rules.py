@@ -36,6 +36,7 @@ class Retention:
             State.FAILED: max(self.failed, self.failed_threshold),
             State.ATTEMPTED: self.did_not_initiate,
             State.REFUSED: self.refused,
+            State.ABORTED: self.refused,  # Hive 4 purges none of them
         }
         return quotas.get(state)
 

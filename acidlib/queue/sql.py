@@ -193,6 +193,21 @@ class SqlQueue(QueueReader):
 
         self._database.write("write to", work)
 
+    def abort(self, request_ids: Sequence[int], reason: str, now_ms: int) -> frozenset[int]:
+        """Move requests to the history as aborted, those of them that nobody works on yet, whose ids it returns.
+
+        A metastore shows the state of such a row by Hive 4's letter, `x`, which Hive 3.1 does not count as a failure.
+        """
+        tables = self._tables
+        rows, named = in_line(tables.queue), whose(*request_ids)
+
+        def work(connection: Connection) -> frozenset[int]:
+            now = self._now_ms(connection, now_ms)
+            moved = move(connection, tables, rows, named, State.ABORTED, reason=reason, now_ms=now)
+            return frozenset(request.id for request in moved)
+
+        return self._database.write("write to", work)
+
     def mark_undone(self, request_id: int, reason: str, now_ms: int, *, facts: RequestFacts) -> None:
         """Ends a request whose result was taken back as failed, with more facts: nobody cleans after it.
 

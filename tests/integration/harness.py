@@ -28,7 +28,17 @@ from servers.java import SMALL
 from acidlib.engine.command import Machine
 from acidlib.engine.runner import LocalRunner, Runner
 from acidlib.engine.spark import SparkRunner, SparkSession, hadoop_in_jvm
-from acidlib.jobs import cleaner, initiator, major_compact, minor_compact, show_compactions, show_place, status, undo
+from acidlib.jobs import (
+    cancel,
+    cleaner,
+    initiator,
+    major_compact,
+    minor_compact,
+    show_compactions,
+    show_place,
+    status,
+    undo,
+)
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
 from acidlib.storage import rename_store
@@ -37,6 +47,7 @@ ROOT = Path(__file__).parents[2]
 TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
 """Where Spark's workers find the engine and what tests run in place of its tasks."""
 COMMANDS: dict[str, click.Command] = {
+    "cancel": cancel.main,
     "cleaner": cleaner.main,
     "initiator": initiator.main,
     "major_compact": major_compact.main,

@@ -359,6 +359,24 @@ def test_the_initiator_does_not_ask_twice(both: Site) -> None:
     assert both.good("major_compact").compactions == []
 
 
+def test_a_request_that_waits_is_cancelled_in_whichever_queue_it_is(both: Site) -> None:
+    laid = both.lay()
+    number = both.client.ask(both.database, laid.name)
+    ran = both("cancel", str(number))
+    (told,) = ran.document["cancellations"]
+    if both.hives_queue:
+        assert (ran.status, told["state"]) == (0, "cancelled")
+        assert both.hive_shows() == ["x"], "Hive 3.1 has no word for it"
+        assert both.states() == ["aborted"]
+        number = both.client.ask(both.database, laid.name)
+        assert both.good("major_compact").states == ["ready for cleaning"]
+        assert "awaits the cleaner" in both("cancel", str(number)).document["cancellations"][0]["reason"]
+        return
+    assert (ran.status, told["state"]) == (1, "refused")
+    assert "give --queue-url of its database" in told["reason"]
+    assert both.hive_shows() == ["initiated"]
+
+
 @AT_HIVES
 def test_properties_of_a_table_decide_what_is_queued(both: Site) -> None:
     both.lay(name="never", properties={"no_auto_compaction": "true"})

@@ -363,6 +363,12 @@ def test_a_named_run_conflicts_with_what_is_queued(lake: Lake, service: Service)
     assert f"id={number}" in ran.compactions[0]["reason"]
     assert made.place.directories() == before
     assert lake.states(made) == ["initiated"]
+    withdrawn = service("cancel", str(number), "999999")
+    assert (withdrawn.status, withdrawn.document["totals"]["states"]["cancelled"]) == (3, 1)
+    assert lake.states(made) == ["aborted"]
+    (again,) = service("cancel", str(number)).document["cancellations"]
+    assert (again["state"], again["reason"]) == ("refused", "it has ended before, as aborted")
+    assert service.compact(made).states == ["ready for cleaning"]
 
 
 def test_a_named_table_that_does_not_exist(lake: Lake, service: Service) -> None:

@@ -22,6 +22,7 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Trouble, Waits
 from acidlib.planning.health_summary import status_of
+from acidlib.report.cancel import Cancellation, CancelState, cancellations_document
 from acidlib.report.checks import checks_document, unchecked
 from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
 from acidlib.report.places import ShownPart, ShownPlace, places_document
@@ -116,6 +117,13 @@ def show_place() -> dict[str, Any]:
     return document
 
 
+def cancelled() -> dict[str, Any]:
+    one = Cancellation(id=1, state=CancelState.MISSING, reason="there is none")
+    about = {"job": "cancel", "version": "1", "run_id": None}
+    document: dict[str, Any] = json.loads(json_text(about | FACTS.document() | cancellations_document([one])))
+    return document
+
+
 def undo() -> dict[str, Any]:
     result = UndoResult(id=1, **PLACE, type="major", state=UndoState.UNDONE, reason="undone by a person")
     about = {"job": "undo", "version": "1", "run_id": "r"}
@@ -129,6 +137,7 @@ PRODUCED = {
     "cleaner": cleaner,
     "show_place": show_place,
     "undo": undo,
+    "cancel": cancelled,
     "show_compactions": shown,
     "doctor": lambda: checks_document([unchecked("clock", "no metastore")], version="1"),
     "status": status_document_of,
@@ -195,7 +204,11 @@ def test_every_kind_of_trouble_is_described() -> None:
 
 @pytest.mark.parametrize(
     ("title", "entry", "states"),
-    [("major_compact, minor_compact", "`.compactions[]`", Outcome), ("undo", "`.undo`", UndoState)],
+    [
+        ("major_compact, minor_compact", "`.compactions[]`", Outcome),
+        ("undo", "`.undo`", UndoState),
+        ("cancel", "`.cancellations[]`", CancelState),
+    ],
 )
 def test_every_state_is_named(title: str, entry: str, states: type[Enum]) -> None:
     rows = sections(JSON[title], "###")[entry]
