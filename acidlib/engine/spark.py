@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shlex
 import sys
 import threading
 import time
@@ -17,11 +19,12 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext, TaskContext
 
+from acidlib.engine.driver_jvm import DriverJvm
 from acidlib.engine.placed import other_queue
 from acidlib.engine.runner import Application, Done, Task, attempt
+from acidlib.engine.spark_options import SHELL, SUBMIT_ARGS, YARN_QUEUE, spark_home, stated_to_spark
 from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT
-from acidlib.metastore.client_settings import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
 from acidlib.metastore.options import KerberosLogin
 from acidlib.planning.batches import SMALL_BYTES
 
@@ -33,8 +36,11 @@ _LONGEST_MESSAGE = 300
 _MOST_GIVEN_UP = 24
 _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 """What stands before the name of an exception of Java's."""
-_GATEWAY = "PYSPARK_GATEWAY_PORT"
+_GATEWAY, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 """Set for the driver by spark-submit."""
+_JVM = DriverJvm()
+"""That of this process, where spark-submit does not run it."""
+_BEGINNING = threading.Lock()
 _HADOOP = "spark.hadoop."
 _PROXIES = tuple(
     f"spark.{name}.AmIpFilter.param.PROXY_URI_BASES"
@@ -43,7 +49,6 @@ _PROXIES = tuple(
 """Set on YARN: where it shows the application, by Spark 4 and by Spark 3."""
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _PATH = "spark.executorEnv.PYTHONPATH"
-_YARN_QUEUE = "spark.yarn.queue"
 
 
 class SparkRunner:
@@ -159,52 +164,65 @@ def _tracking_url(context: SparkContext) -> str | None:
 
 
 def hadoop_properties() -> dict[str, str]:
-    """What the configuration of Spark says of Hadoop (`spark.hadoop.*`), without the prefix; starts no context."""
-    if _GATEWAY in os.environ:
-        SparkContext._ensure_initialized()
-    given = SparkConf().getAll()
-    return {key.removeprefix(_HADOOP): value for key, value in given if key.startswith(_HADOOP)}
+    """Return what the configuration of Spark says of Hadoop (`spark.hadoop.*`), without the prefix."""
+    given = _properties()
+    return {key.removeprefix(_HADOOP): value for key, value in given.items() if key.startswith(_HADOOP)}
 
 
 def driver_is_placed() -> bool:
     """Whether Spark chose the machine of the driver (`--deploy-mode cluster`); starts no context."""
-    if _GATEWAY not in os.environ:
-        return False
-    SparkContext._ensure_initialized()
-    return SparkConf().get("spark.submit.deployMode", "client") == "cluster"
+    return _GATEWAY in os.environ and _properties().get("spark.submit.deployMode") == "cluster"
 
 
 def kerberos_login() -> KerberosLogin:
-    """Whom Spark was told to log in (`--principal`, `--keytab`); starts no context.
-
-    Where Spark does not run this, the command has told it by variables.
-    """
+    """Return whom Spark was told to log in (`--principal`, `--keytab`); starts no context."""
     if _GATEWAY not in os.environ:
-        variable = os.environ.get
-        return KerberosLogin(principal=variable(PRINCIPAL_VARIABLE) or None, keytab=variable(KEYTAB_VARIABLE) or None)
-    SparkContext._ensure_initialized()
-    conf = SparkConf()
+        stated = stated_to_spark(os.environ)
+        return KerberosLogin(principal=stated.principal or None, keytab=stated.keytab or None)
+    given = _properties()
 
-    def stated(name: str) -> str | None:
-        return conf.get(f"spark.kerberos.{name}") or conf.get(f"spark.yarn.{name}")  # its older name
+    def property_of(name: str) -> str | None:
+        return given.get(f"spark.kerberos.{name}") or given.get(f"spark.yarn.{name}")  # its older name
 
-    return KerberosLogin(principal=stated("principal"), keytab=stated("keytab"))
+    return KerberosLogin(principal=property_of("principal"), keytab=property_of("keytab"))
+
+
+def _properties() -> dict[str, str]:
+    """Return the properties that Spark was given: by spark-submit, which has them all, or as they are stated."""
+    if _GATEWAY not in os.environ:
+        return stated_to_spark(os.environ).stated
+    _have_jvm()
+    return dict(SparkConf().getAll())
+
+
+def _have_jvm() -> None:
+    """Have Spark's JVM: that of spark-submit where it runs this, else one of our own."""
+    with _BEGINNING:
+        if SparkContext._gateway is not None or _GATEWAY in os.environ:
+            SparkContext._ensure_initialized()
+            return
+        program = str(spark_home(os.environ) / "bin" / "spark-submit")
+        atexit.register(_JVM.end)
+        port, secret = _JVM.start([program, *shlex.split(os.environ.get(SUBMIT_ARGS) or SHELL)], os.environ)
+        os.environ |= {_GATEWAY: str(port), _SECRET: secret}  # so PySpark starts none
+        try:
+            SparkContext._ensure_initialized()
+        finally:
+            del os.environ[_GATEWAY], os.environ[_SECRET]
 
 
 def hadoop_in_jvm() -> tuple[Any, Any]:
-    """py4j's view of the driver's JVM, and the configuration of Hadoop in it; starts the JVM, but no context.
+    """Return py4j's view of the driver's JVM, and the configuration of Hadoop in it; starts the JVM, but no context.
 
     Raises `RetryError` where there is none to be had.
     """
     try:
-        SparkContext._ensure_initialized()
+        _have_jvm()
         jvm: Any = SparkContext._jvm
         configuration = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(SparkConf()._jconf)
         _log_in(jvm, kerberos_login())
     except Exception as error:
-        raise RetryError(
-            f"Cannot ask Hadoop: because Spark's JVM could not be started: {_first_line(error)}"
-        ) from error
+        raise RetryError(f"Cannot ask Hadoop: Spark's JVM could not be started: {_first_line(error)}") from error
     return jvm, configuration
 
 
@@ -223,39 +241,32 @@ class SparkSession:
     """
 
     def __init__(self, *, name: str, conf: dict[str, str]) -> None:
-        submitted = _GATEWAY in os.environ
-        if submitted:
-            SparkContext._ensure_initialized()  # or the configuration knows nothing of spark-submit's
-        self._conf = SparkConf().setAppName(name)
-        queue = conf.get(_YARN_QUEUE)
-        if (
-            queue
-            and driver_is_placed()
-            and self._conf.get("spark.master") == "yarn"
-            and not self._conf.contains(_YARN_QUEUE)
-        ):
+        stated = _properties()
+        queue = conf.get(YARN_QUEUE)
+        if queue and driver_is_placed() and stated.get("spark.master") == "yarn" and YARN_QUEUE not in stated:
             raise RefusedError(other_queue(queue))
-        for key, value in conf.items():
-            if not submitted or not self._conf.contains(key):
-                self._conf.set(key, value)
-        if CHECKOUT is not None and not any(self._conf.contains(key) for key in _ARCHIVES):
+        self._name = name
+        self._conf = {key: value for key, value in conf.items() if key not in stated}
+        if CHECKOUT is not None and not any(key in stated or key in conf for key in (*_ARCHIVES, _PATH)):
             # in an archive is a package of its own, and this one would stand before it
-            self._conf.setIfMissing(_PATH, str(CHECKOUT))
+            self._conf[_PATH] = str(CHECKOUT)
         self.context: SparkContext | None = None
         self.application = Application()
         self._lock = threading.Lock()
 
     def started(self) -> SparkContext:
-        """The context, started by whoever asks first; RetryError where it does not start."""
+        """Return the context, started by whoever asks first; RetryError where it does not start."""
         with self._lock:
             if self.context is not None:
                 return self.context
-            if str(self._conf.get("spark.master", "local[*]")).startswith("local"):
+            _have_jvm()
+            conf = SparkConf().setAppName(self._name).setAll(list(self._conf.items()))
+            if conf.get("spark.master", "local").startswith("local"):
                 # workers on this machine need this environment, and Spark would look for any python3
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-                self._conf.setIfMissing("spark.python.daemon.module", "acidlib.engine.spark_daemon")
+                conf.setIfMissing("spark.python.daemon.module", "acidlib.engine.spark_daemon")
             try:
-                context = SparkContext.getOrCreate(self._conf)
+                context = SparkContext.getOrCreate(conf)
             except Exception as error:
                 raise RetryError(f"Cannot start Spark: because it said: {_first_line(error)}") from error
             context.setLogLevel("ERROR")

@@ -1,7 +1,10 @@
 """The jobs. Whatever fails when one starts, an import too, goes to standard error: standard output is its result."""
 
 import os
+import sys
 
+from acidlib.engine.spark_options import python_of_spark
 from acidlib.engine.streams import restore_standard_error
 
 restore_standard_error(os.environ)
+sys.path[:0] = python_of_spark(os.environ)

@@ -14,7 +14,7 @@ from acidlib.engine.command import JobCommand, Machine, print_pieces, stores_of,
 from acidlib.engine.environment import Environment
 from acidlib.engine.options import common_options
 from acidlib.engine.runner import Runner
-from acidlib.jobs.table import MASTER
+from acidlib.engine.spark_options import stated_to_spark
 from acidlib.report.checks import checks_document, checks_text, wrong
 from acidlib.report.log import WARNING
 from acidlib.report.results import EXIT_NOT_DONE
@@ -51,7 +51,7 @@ def main(*, environment: Environment, locations: tuple[str, ...]) -> Any:
 
         around = Around(
             session=session,
-            master=lambda: os.environ.get(MASTER, "this machine"),
+            master=lambda: stated_to_spark(os.environ).master,
             stores=stores_of(environment),
             clock=machine.clock,
             unique=lambda: uuid.uuid4().hex[:16],

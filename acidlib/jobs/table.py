@@ -15,9 +15,6 @@ import click
 
 from acidlib.installed import CHECKOUT
 
-MASTER = "ACIDLIB_MASTER"
-"""A variable by which the command tells a job that starts Spark itself where executors are, for people."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -27,7 +24,7 @@ class Job:
     module   below `acidlib.jobs`
     summary  one line about it
     spark    options of spark-submit mean something to it
-    inside   but spark-submit does not run it: it starts a session itself, if it can
+    stays    its driver is on this machine, whatever --deploy-mode says
     file     a file in jobs/ with the name of the module runs it, too
     """
 
@@ -35,13 +32,8 @@ class Job:
     module: str
     summary: str
     spark: bool = True
-    inside: bool = False
+    stays: bool = False
     file: bool = True
-
-    @property
-    def is_submitted(self) -> bool:
-        """Whether spark-submit runs it; else it runs where it is called."""
-        return self.spark and not self.inside
 
     def load(self) -> click.Command:
         """Its command."""
@@ -54,17 +46,17 @@ JOBS: Sequence[Job] = (
     Job(name="minor-compact", module="minor_compact", summary="Merge deltas of tables into one."),
     Job(name="initiator", module="initiator", summary="Look at all tables and queue what is over Hive's thresholds."),
     Job(name="cleaner", module="cleaner", summary="Remove what compactions made obsolete."),
-    Job(name="undo", module="undo", summary="Take the result of a compaction back.", inside=True),
+    Job(name="undo", module="undo", summary="Take the result of a compaction back.", stays=True),
     Job(name="cancel", module="cancel", summary="Withdraw requests that wait in the queue.", spark=False, file=False),
     Job(name="show", module="show_compactions", summary="Show the queue and its history.", spark=False),
     Job(
         name="show-place",
         module="show_place",
         summary="Show what is in a table, and what readers read of it.",
-        inside=True,
+        stays=True,
     ),
-    Job(name="doctor", module="doctor", summary="Look whether jobs can work here.", inside=True, file=False),
-    Job(name="status", module="status", summary="Show how all tables are doing, and what is wrong.", inside=True),
+    Job(name="doctor", module="doctor", summary="Look whether jobs can work here.", stays=True, file=False),
+    Job(name="status", module="status", summary="Show how all tables are doing, and what is wrong.", stays=True),
     Job(name="warm", module="warm", summary="Compile the kernels, once for an installation.", spark=False, file=False),
     Job(name="pack", module="pack", summary="Make one archive for --archives.", spark=False, file=False),
     Job(name="quickstart", module="quickstart", summary="Show each step on a copy of two tables that Hive wrote."),

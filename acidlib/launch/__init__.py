@@ -1,1 +1,1 @@
-"""How a job gets to spark-submit: its options, the environment it runs in, and the command `acidlib`."""
+"""How a driver is started: what is said to Spark and to the job, its environment, and the command `acidlib`."""

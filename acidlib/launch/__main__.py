@@ -1,4 +1,4 @@
-"""Runs a file with spark-submit: python -m acidlib.launch [spark-submit options] FILE [options of the job]"""
+"""Runs a file as the driver of Spark: python -m acidlib.launch [spark-submit options] FILE [options of the job]"""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
+from acidlib.engine.spark_options import SparkOptions, spark_options, split_words
 from acidlib.errors import AcidError, UsageError
 from acidlib.jobs.table import JOBS, job_in
-from acidlib.launch.here import installation, is_what_a_job_finds, queue_of_yarn, spark_options, start
+from acidlib.launch.here import installation, is_what_a_job_finds, queue_of_yarn, start
 from acidlib.launch.logged import log_file, run_logged
-from acidlib.launch.spark_options import SparkOptions, split_words
 from acidlib.launch.submission import submission
 from acidlib.launch.words import ASKING, missing_file, require_right_words, require_sparks_options
 

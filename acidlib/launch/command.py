@@ -17,28 +17,32 @@ from click.shell_completion import CompletionItem
 
 from acidlib import __version__
 from acidlib.engine.command import HELP_OPTIONS
+from acidlib.engine.spark_options import (
+    DEPLOY_MODE,
+    OPTIONS,
+    SUBMIT_ARGS,
+    SparkOptions,
+    spark_options,
+    split_words,
+)
 from acidlib.engine.streams import tell_starting
 from acidlib.errors import AcidError, UsageError
-from acidlib.jobs.table import JOBS, MASTER, Job, job_named
-from acidlib.launch.here import installation, is_what_a_job_finds, queue_of_yarn, spark_options, start
+from acidlib.jobs.table import JOBS, Job, job_named
+from acidlib.launch.here import installation, is_what_a_job_finds, queue_of_yarn, start
 from acidlib.launch.logged import log_file, run_logged
-from acidlib.launch.spark_options import DEPLOY_MODE, OPTIONS, SparkOptions, split_words
 from acidlib.launch.submission import submission
-from acidlib.launch.words import ASKING, did_you_mean, machine_of, require_right_words, require_sparks_options
-from acidlib.metastore.client_settings import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE
+from acidlib.launch.words import ASKING, did_you_mean, require_right_words, require_sparks_options
 from acidlib.report.results import EXIT_NOT_DONE
 from acidlib.report.text import one_line
 
 ENTRY = Path(__file__).resolve().parent / "entry" / "acidlib_job.py"
-"""What spark-submit runs."""
+"""What is run as the driver, by Python here or by spark-submit elsewhere."""
 _USAGE = "[OPTIONS OF SPARK-SUBMIT] COMMAND [OPTIONS]"
 _OURS = (*ASKING, "--version")
 """Before a command these are not handed to spark-submit."""
 _AGAIN = "from acidlib.launch.command import main; main()"
 """This command, in a process whose output goes to a file."""
 _EXIT_USAGE = 2
-_SHELL = "pyspark-shell"
-"""What PySpark wants spark-submit to start when it is not started by it."""
 
 
 class Commands(click.Group):
@@ -104,7 +108,7 @@ class _Started(click.Command):
         return ctx.args
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Hand them to spark-submit, or run the job here."""
+        """Start the job with them."""
         run(self._job, spark=ctx.obj, words=ctx.args, name=ctx.command_path)
         ctx.exit()
 
@@ -118,21 +122,16 @@ def run(job: Job, *, spark: Sequence[str], words: Sequence[str], name: str) -> N
     """Start a job; its help needs no Spark."""
     if not job.spark and not SparkOptions(tuple(spark)).is_login_alone:
         raise click.UsageError(f"{job.name} needs no Spark: {' '.join(spark)} means nothing before it")
-    if not (set(ASKING) & set(words) or job.is_submitted):
-        tell_starting(job.name)
-    # what starts Spark itself is a driver on this machine, whatever spark-defaults.conf says
-    options = spark_options([*spark, *([DEPLOY_MODE, "client"] if job.inside else [])], os.environ)
-    if job.is_submitted:
-        require_right_words(job, name, words, options, is_known=is_what_a_job_finds(os.environ))
-        queue = queue_of_yarn(options, words)
-        start(submission(options, [str(ENTRY), job.name, *words], installation(os.environ), os.environ, queue=queue))
-    # Spark's own way to tell it needs spark-submit
-    os.environ |= {PRINCIPAL_VARIABLE: options.principal, KEYTAB_VARIABLE: options.keytab}
-    if job.spark:
-        inside = submission(options, [_SHELL], installation(os.environ), os.environ)
-        os.environ.update(inside.environment)
-        os.environ |= {"PYSPARK_SUBMIT_ARGS": shlex.join(inside.command[1:]), MASTER: options.master}
-    job.load().main(args=list(words), prog_name=name, obj=machine_of(options))  # which ends the process
+    # what cannot be placed is a driver on this machine, whatever spark-defaults.conf says
+    options = spark_options([*spark, *([DEPLOY_MODE, "client"] if job.stays else [])], os.environ)
+    if not set(ASKING) & set(words):
+        tell_starting("Spark" if options.driver_is_placed else job.name)
+    if not job.spark:
+        os.environ[SUBMIT_ARGS] = shlex.join(options.words)  # who logs in
+        job.load().main(args=list(words), prog_name=name)  # which ends the process
+    require_right_words(job, name, words, options, is_known=is_what_a_job_finds(os.environ))
+    queue = queue_of_yarn(options, words)
+    start(submission(options, [str(ENTRY), job.name, *words], installation(os.environ), os.environ, queue=queue))
 
 
 @click.command(

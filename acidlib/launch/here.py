@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
-from acidlib.engine.streams import tell_starting
-from acidlib.errors import RefusedError, RetryError
+from acidlib.engine.spark_options import SparkOptions, spark_home
+from acidlib.errors import RefusedError
 from acidlib.installed import CHECKOUT, conf_file
-from acidlib.launch.spark_options import PROPERTIES_FILE, SparkOptions, read_properties
 from acidlib.launch.submission import Installation, Submission
 
 _SET = "--set"
@@ -25,40 +22,16 @@ def installation(environment: Mapping[str, str]) -> Installation:
     return Installation(
         python=Path(sys.executable),
         spark_home=spark_home(environment),
+        has_spark_env=not is_what_a_job_finds(environment),
         log4j=conf_file("log4j2.properties", environment),
         checkout=CHECKOUT,
     )
 
 
-def spark_home(environment: Mapping[str, str]) -> Path:
-    """`SPARK_HOME`, or the Spark that pip installed. RefusedError where there is neither."""
-    if named := environment.get("SPARK_HOME"):
-        return Path(named)
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise RefusedError(
-            f"Cannot start Spark: because {sys.executable} has no pyspark, and SPARK_HOME names no other Spark"
-        )
-    return Path(found.origin).parent
-
-
-def spark_options(words: Sequence[str], environment: Mapping[str, str]) -> SparkOptions:
-    """What is said to Spark in these words, and in the file of properties that spark-submit reads with them."""
-    given = SparkOptions(tuple(words))
-    conf_dir = environment.get("SPARK_CONF_DIR") or str(spark_home(environment) / "conf")
-    named = given.option(PROPERTIES_FILE)
-    path = Path(named) if named else Path(conf_dir, "spark-defaults.conf")
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        text = ""  # spark-submit says so, where one was named
-    except OSError as error:
-        raise RetryError(f"Cannot read {path}: because the operating system said: {error.strerror}") from error
-    return SparkOptions(tuple(words), read_properties(text))
-
-
 def is_what_a_job_finds(environment: Mapping[str, str]) -> bool:
     """Return whether a driver that is started here has these variables: a spark-env.sh may give it others."""
+    if environment.get("SPARK_ENV_LOADED"):
+        return True
     conf_dir = environment.get("SPARK_CONF_DIR") or str(spark_home(environment) / "conf")
     try:
         lines = Path(conf_dir, "spark-env.sh").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -90,17 +63,10 @@ def assignments(words: Sequence[str]) -> list[str]:
 
 def start(submission: Submission) -> NoReturn:
     """Become that process. RefusedError where there is none to become."""
-    if not os.isatty(2):
-        # the job writes to our standard error beside the JVM: through a pipe neither overwrites the other in a file
-        # in a session of its own, so that a signal to all of us does not end it before the last line
-        copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=2, start_new_session=True)  # noqa: S607 - any cat
-        assert copier.stdin is not None
-        os.dup2(copier.stdin.fileno(), 2)
-    tell_starting("Spark")
     try:
-        os.execve(submission.command[0], submission.command, dict(submission.environment))  # noqa: S606 - no shell
+        os.execvpe(submission.command[0], submission.command, dict(submission.environment))  # noqa: S606 - no shell
     except OSError as error:
         raise RefusedError(
-            f"Cannot start Spark: because {submission.command[0]} cannot be run: {error.strerror}; "
-            "SPARK_HOME names where Spark is"
+            f"Cannot start Spark: {submission.command[0]} cannot be run: {error.strerror}; "
+            "SPARK_HOME names where Spark is, PYSPARK_DRIVER_PYTHON the Python of the driver"
         ) from error

@@ -1,29 +1,47 @@
-"""What is decided when a job is handed to spark-submit: the command line and its environment."""
+"""What is decided when a job is started: the command line and its environment.
+
+A driver on this machine is a Python process that starts Spark's JVM itself, as its child and when there are tasks: so
+words are understood before that, and signals reach Python, which ends the JVM when it needs it no more. One whose
+machine Spark chooses is started by spark-submit.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acidlib.launch.spark_options import DRIVER_PYTHON, ENVIRONMENT, PYTHON, QUEUE, SparkOptions
+from acidlib.engine.spark_options import (
+    DRIVER_PYTHON,
+    ENVIRONMENT,
+    PYTHON,
+    QUEUE,
+    SHELL,
+    SUBMIT_ARGS,
+    SparkOptions,
+)
 
 _EXECUTORS, _DRIVER, _PATH, _ADDRESS = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP"
+_WITH_SPARK_ENV = ("/bin/bash", "-c", '. "$0" >&2; exec "$@"')
+"""What stands before a command that is to have the variables of `spark-env.sh`, as all that Spark's scripts start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
     """What a job is started with.
 
-    python      the interpreter of this environment
-    spark_home  of the Spark to use
-    log4j       the file that says what Spark itself writes; None leaves that to Spark
-    checkout    where the package lies if nothing installed it there; None for an installed one
+    python         the interpreter of this environment
+    spark_home     of the Spark to use
+    has_spark_env  a file spark-env.sh has variables for what runs on it
+    log4j          the file that says what Spark itself writes; None leaves that to Spark
+    checkout       where the package lies if nothing installed it there; None for an installed one
     """
 
     python: Path
     spark_home: Path
+    has_spark_env: bool
     log4j: Path | None
     checkout: Path | None
 
@@ -39,9 +57,9 @@ class Submission:
 def submission(
     spark: SparkOptions, words: Sequence[str], here: Installation, environment: Mapping[str, str], *, queue: str = ""
 ) -> Submission:
-    """How spark-submit is called.
+    """Return how a job is started.
 
-    words        the file that it runs, and what stands behind that
+    words        the file with the job, and what stands behind that
     environment  of the caller; what it says of Spark and Python wins
     queue        of YARN, for a driver that it starts and for which nobody names one; empty: that of YARN's choice
     """
@@ -57,21 +75,24 @@ def submission(
     options = ["--driver-java-options", " ".join(java)] if java else []
     if not stated.get("SPARK_HOME"):
         stated["SPARK_HOME"] = str(here.spark_home)
+    driver = spark.property(DRIVER_PYTHON) or stated.get(_DRIVER) or str(here.python)
     if spark.has_environment and not (spark.is_local or stated.get(_EXECUTORS) or spark.property(PYTHON)):
-        # by properties, for variables do not reach a driver on Kubernetes
+        # by a property, for variables do not reach a driver on Kubernetes
         options += ["--conf", f"{PYTHON}=./{ENVIRONMENT}/bin/python"]
-        if not (spark.driver_is_placed or spark.property(DRIVER_PYTHON)):
-            options += ["--conf", f"{DRIVER_PYTHON}={stated.get(_DRIVER) or here.python}"]
     else:
         stated[_EXECUTORS] = stated.get(_EXECUTORS) or str(here.python)
-        if not spark.driver_is_placed:
-            stated[_DRIVER] = stated.get(_DRIVER) or str(here.python)
     if queue:
         options += [QUEUE, queue]
     if here.checkout is not None:
         stated = _with_path(stated, str(here.checkout), first=not spark.archives)
-    program = str(Path(stated["SPARK_HOME"], "bin", "spark-submit"))
-    return Submission((program, *options, *spark.words, *words), stated)
+    options += spark.words
+    if spark.driver_is_placed:
+        return Submission((str(Path(stated["SPARK_HOME"], "bin", "spark-submit")), *options, *words), stated)
+    stated[SUBMIT_ARGS] = shlex.join([*options, SHELL])
+    command = (driver, *words)
+    if here.has_spark_env:
+        command = (*_WITH_SPARK_ENV, str(Path(stated["SPARK_HOME"], "bin", "load-spark-env.sh")), *command)
+    return Submission(command, stated)
 
 
 def _with_path(environment: Mapping[str, str], checkout: str, *, first: bool) -> dict[str, str]:

@@ -11,9 +11,9 @@ import click
 
 from acidlib.engine.command import JobCommand, Machine
 from acidlib.engine.placed import QUEUE_IN_A_FILE
+from acidlib.engine.spark_options import OPTIONS, SparkOptions
 from acidlib.errors import RefusedError
 from acidlib.jobs.table import JOBS, Job
-from acidlib.launch.spark_options import OPTIONS, SparkOptions
 from acidlib.metastore.options import KerberosLogin
 
 ASKING = ("-h", "--help")

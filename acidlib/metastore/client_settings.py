@@ -28,8 +28,6 @@ CA_FILE = "acidlib.metastore.ca.file"
 PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a setting
 # as in Hive's client: the one way to hand it in
 TOKEN_VARIABLE = "HMS_JWT"  # noqa: S105 - the name of a variable
-# by which the command tells jobs that Spark does not run what was said to Spark
-PRINCIPAL_VARIABLE, KEYTAB_VARIABLE = "ACIDLIB_PRINCIPAL", "ACIDLIB_KEYTAB"
 
 _SECONDS = {
     "": 1.0, "ms": 0.001, "msec": 0.001, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9,

@@ -12,10 +12,10 @@ import click
 import pytest
 
 from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
+from acidlib.engine.spark_options import split_words
 from acidlib.jobs import table
 from acidlib.launch.command import group
 from acidlib.launch.logged import log_file
-from acidlib.launch.spark_options import split_words
 from acidlib.planning import orc_settings
 from acidlib.report import results
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,8 @@ from pyspark import SparkConf
 
 from acidlib.engine import spark
 from acidlib.engine.placed import other_queue
-from acidlib.engine.spark import SparkSession, kerberos_login
+from acidlib.engine.spark import SparkSession, hadoop_properties, kerberos_login
+from acidlib.engine.spark_options import SUBMIT_ARGS
 from acidlib.errors import RefusedError
 
 PATH = "spark.executorEnv.PYTHONPATH"
@@ -30,9 +32,18 @@ def test_executors_find_a_checkout_but_never_before_an_archive(
     monkeypatch: pytest.MonkeyPatch, stated: dict[str, str], checkout: Path | None, path: str | None
 ) -> None:
     monkeypatch.setattr(spark, "CHECKOUT", checkout)
-    # what another test of this process has started with is in its JVM
-    monkeypatch.setattr(spark, "SparkConf", lambda: SparkConf(loadDefaults=False))
     assert SparkSession(name="n", conf=stated)._conf.get(PATH) == path
+    words = [word for name, value in stated.items() for word in ("--conf", f"{name}={value}")]
+    monkeypatch.setenv(SUBMIT_ARGS, shlex.join([*words, "pyspark-shell"]))
+    assert SparkSession(name="n", conf={})._conf.get(PATH) == (None if PATH in stated else path)
+
+
+def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SUBMIT_ARGS, "--queue of-options --conf spark.hadoop.a=b --conf spark.a=stated pyspark-shell")
+    session = SparkSession(name="n", conf={"spark.yarn.queue": "of-settings", "spark.a": "ours", "spark.b": "ours"})
+    session._conf.pop(PATH, None)
+    assert session._conf == {"spark.b": "ours"}
+    assert hadoop_properties() == {"a": "b"}
 
 
 @pytest.mark.parametrize(
@@ -47,8 +58,7 @@ def test_executors_find_a_checkout_but_never_before_an_archive(
 def test_a_queue_that_comes_too_late_is_refused(
     monkeypatch: pytest.MonkeyPatch, placed: bool, submitted: dict[str, str], refused: bool
 ) -> None:
-    stated = SparkConf(loadDefaults=False).setAll(list(submitted.items()))
-    monkeypatch.setattr(spark, "SparkConf", lambda: stated)
+    monkeypatch.setattr(spark, "_properties", lambda: submitted)
     monkeypatch.setattr(spark, "driver_is_placed", lambda: placed)
     if refused:
         with pytest.raises(RefusedError) as error:
@@ -88,7 +98,7 @@ def test_who_logs_in_is_what_spark_was_told(
     monkeypatch: pytest.MonkeyPatch, stated: dict[str, str], login: tuple[str | None, str | None]
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    monkeypatch.setattr(spark.SparkContext, "_ensure_initialized", lambda: None)
+    monkeypatch.setattr(spark, "_have_jvm", lambda: None)
     monkeypatch.setattr(spark, "SparkConf", lambda: SparkConf(loadDefaults=False).setAll(list(stated.items())))
     found = kerberos_login()
     assert (found.principal, found.keytab) == login

@@ -18,8 +18,9 @@ from click.testing import CliRunner, Result
 from acidlib.documents import ROOT
 from acidlib.engine.placed import QUEUE_IN_A_FILE
 from acidlib.engine.spark import kerberos_login
+from acidlib.engine.spark_options import SUBMIT_ARGS
 from acidlib.errors import RefusedError
-from acidlib.jobs.table import JOBS, MASTER, Job
+from acidlib.jobs.table import JOBS, Job
 from acidlib.launch import __main__, command
 from acidlib.launch.submission import Submission
 from acidlib.metastore.options import KerberosLogin
@@ -29,13 +30,15 @@ PLACED = ("--master", "yarn", "--deploy-mode", "cluster")
 
 
 class Submitted:
-    """What was handed to spark-submit."""
+    """What was started: the words of its command line, and those that Spark gets."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
+        self.of_spark: list[str] = []
 
     def __call__(self, submission: Submission) -> None:
         self.words = list(submission.command[1:])
+        self.of_spark = shlex.split(submission.environment.get(SUBMIT_ARGS, ""))
         raise SystemExit(0)
 
     @property
@@ -87,7 +90,7 @@ def test_every_file_in_jobs_is_in_the_table() -> None:
 
 def test_words_before_the_command_are_sparks_and_words_behind_it_are_the_jobs(submitted: Submitted) -> None:
     assert called("--master", "yarn", "-c", "a=b", *ALONE, "--max-partitions", "3").exit_code == 0
-    assert submitted.words[2:6] == ["--master", "yarn", "-c", "a=b"]
+    assert submitted.of_spark[2:] == ["--master", "yarn", "-c", "a=b", "pyspark-shell"]
     assert submitted.behind_the_file == [*ALONE, "--max-partitions", "3"]
 
 
@@ -104,15 +107,14 @@ def test_what_needs_no_spark_takes_no_options_of_it() -> None:
     assert "show needs no Spark: --master yarn means nothing before it" in ran.output
 
 
-@pytest.mark.parametrize("name", ["show", "status"])
-def test_what_spark_does_not_run_is_told_who_logs_in(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_needs_no_spark_is_told_who_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
     def stub() -> None:
         click.echo(kerberos_login())
 
     monkeypatch.setattr(Job, "load", lambda job: stub)
     monkeypatch.setattr(os, "environ", {key: text for key, text in os.environ.items() if "GATEWAY" not in key})
-    ran = called("--principal", "anna@R", "--keytab=/k", name)
+    ran = called("--principal", "anna@R", "--keytab=/k", "show")
     assert (ran.exit_code, ran.output) == (0, f"{KerberosLogin(principal='anna@R', keytab='/k')}\n")
 
 
@@ -142,7 +144,7 @@ def test_what_is_wrong_with_words_is_told_before_anything_is_started(
 
 def test_an_option_of_a_later_spark_is_left_to_it(submitted: Submitted) -> None:
     assert called("--of-the-future", "x", "--load-spark-defaults", "cleaner").exit_code == 0
-    assert submitted.words[2:5] == ["--of-the-future", "x", "--load-spark-defaults"]
+    assert submitted.of_spark[2:5] == ["--of-the-future", "x", "--load-spark-defaults"]
 
 
 def test_where_spark_gives_a_driver_other_variables_words_are_judged_by_themselves(
@@ -235,19 +237,10 @@ def test_a_driver_that_would_have_its_queue_on_an_unknown_machine_is_not_started
         assert submitted.behind_the_file == list(words)
 
 
-def test_what_starts_spark_itself_is_told_how_and_runs_here(
-    monkeypatch: pytest.MonkeyPatch, submitted: Submitted
-) -> None:
-    for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", MASTER):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(command.Job, "load", lambda job: click.Command(job.name, callback=lambda: None))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "environ", dict(os.environ))
-        assert called(*PLACED, "doctor").exit_code == 0
-        words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
-        assert words[-7:] == [*PLACED, "--deploy-mode", "client", "pyspark-shell"]
-        assert (os.environ[MASTER], os.environ["PYSPARK_DRIVER_PYTHON"]) == ("yarn", sys.executable)
-    assert submitted.words == []
+def test_what_has_to_stay_here_is_not_placed(submitted: Submitted) -> None:
+    assert called(*PLACED, "doctor").exit_code == 0
+    assert submitted.of_spark[-7:] == [*PLACED, "--deploy-mode", "client", "pyspark-shell"]
+    assert submitted.behind_the_file == ["doctor"]
 
 
 def test_words_that_are_wrong_are_told_before_a_driver_is_placed(submitted: Submitted) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from acidlib.engine.spark_options import SparkOptions
 from acidlib.launch.here import assignments, queue_of_yarn
-from acidlib.launch.spark_options import SparkOptions
 
 
 def test_assignments_are_found_among_the_words_of_a_job() -> None:

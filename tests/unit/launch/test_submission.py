@@ -1,17 +1,25 @@
-"""What spark-submit is called with."""
+"""How a job is started: with which words, in which environment, and what Spark is told."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from acidlib.launch.spark_options import SparkOptions
+from acidlib.engine.spark_options import SUBMIT_ARGS, SparkOptions
 from acidlib.launch.submission import Installation, Submission, submission
 
 INSTALLED = Installation(
-    python=Path("/env/bin/python"), spark_home=Path("/spark"), log4j=Path("/conf/log4j2.properties"), checkout=None
+    python=Path("/env/bin/python"),
+    spark_home=Path("/spark"),
+    has_spark_env=False,
+    log4j=Path("/conf/log4j2.properties"),
+    checkout=None,
 )
 CHECKOUT = replace(INSTALLED, checkout=Path("/src"))
 ARCHIVE = "--archives /tmp/a.tar.gz#environment"
@@ -23,24 +31,51 @@ def submitted(line: str, here: Installation = INSTALLED, **environment: str) -> 
     return submission(SparkOptions(tuple(line.split())), ["job.py", "--x"], here, environment)
 
 
-def test_the_words_stand_in_their_order() -> None:
+def of_spark(found: Submission) -> list[str]:
+    """The words for the JVM that the driver starts."""
+    return shlex.split(found.environment[SUBMIT_ARGS])
+
+
+def test_a_driver_here_is_python_and_is_told_how_to_start_spark() -> None:
     found = submitted("--master local[2]", HOME="/h")
-    assert found.command == ("/spark/bin/spark-submit", *LOCAL, "--master", "local[2]", "job.py", "--x")
-    assert found.environment == {
+    assert found.command == ("/env/bin/python", "job.py", "--x")
+    assert of_spark(found) == [*LOCAL, "--master", "local[2]", "pyspark-shell"]
+    assert {name: text for name, text in found.environment.items() if name != SUBMIT_ARGS} == {
         "HOME": "/h",
         "SPARK_HOME": "/spark",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": "/env/bin/python",
-        "PYSPARK_DRIVER_PYTHON": "/env/bin/python",
     }
+
+
+def test_a_driver_elsewhere_is_started_by_spark() -> None:
+    words = ("--master", "yarn", "--deploy-mode", "cluster")
+    found = submitted(" ".join(words))
+    assert found.command == ("/spark/bin/spark-submit", *words, "job.py", "--x")
+    assert SUBMIT_ARGS not in found.environment
 
 
 def test_what_is_stated_is_not_changed() -> None:
     stated = {"SPARK_HOME": "/s", "SPARK_LOCAL_IP": "::1", "PYSPARK_PYTHON": "p", "PYSPARK_DRIVER_PYTHON": "d"}
     for line in ("", "--master yarn", f"--master yarn {ARCHIVE}"):
         found = submitted(line, **stated)
-        assert found.environment == stated
-        assert found.command == ("/s/bin/spark-submit", *(LOG if line else LOCAL), *line.split(), "job.py", "--x")
+        assert found.environment == {**stated, SUBMIT_ARGS: found.environment[SUBMIT_ARGS]}
+        assert of_spark(found) == [*(LOG if line else LOCAL), *line.split(), "pyspark-shell"]
+        assert found.command == ("d", "job.py", "--x")
+    by_property = submitted("--conf spark.pyspark.driver.python=/p", **stated)
+    assert by_property.command[0] == "/p", "as in spark-submit"
+
+
+def test_variables_of_spark_env_are_those_of_the_driver_too(tmp_path: Path) -> None:
+    """As where spark-submit starts it: HADOOP_CONF_DIR stands there on many clusters."""
+    script = tmp_path / "bin" / "load-spark-env.sh"
+    script.parent.mkdir()
+    script.write_text("echo loaded\nexport HADOOP_CONF_DIR='of spark'\n")
+    shows = "import os, sys; print(os.environ['HADOOP_CONF_DIR'], sys.argv[1:])"
+    here = replace(INSTALLED, python=Path(sys.executable), spark_home=tmp_path, has_spark_env=True)
+    found = submission(SparkOptions(()), ["-c", shows, "a b"], here, dict(os.environ) | {"SPARK_HOME": str(tmp_path)})
+    ran = subprocess.run(found.command, env=found.environment, check=True, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("of spark ['a b']\n", "loaded\n")
 
 
 @pytest.mark.parametrize(
@@ -60,11 +95,11 @@ def test_a_driver_elsewhere_is_told_nothing_of_this_machine() -> None:
 
 def test_executors_have_the_python_of_the_archive_and_the_driver_its_own() -> None:
     found = submitted(f"--master yarn {ARCHIVE}")
-    assert "spark.pyspark.python=./environment/bin/python" in found.command
-    assert "spark.pyspark.driver.python=/env/bin/python" in found.command
+    assert "spark.pyspark.python=./environment/bin/python" in of_spark(found)
+    assert found.command[0] == "/env/bin/python"
     assert "PYSPARK_PYTHON" not in found.environment
-    assert submitted(f"--master yarn {ARCHIVE} --conf spark.pyspark.python=/p").command.count("--conf") == 1
-    assert "--conf" not in submitted(ARCHIVE).command, "on this machine it is not unpacked where Python is started"
+    assert of_spark(submitted(f"--master yarn {ARCHIVE} --conf spark.pyspark.python=/p")).count("--conf") == 1
+    assert "--conf" not in of_spark(submitted(ARCHIVE)), "on this machine it is not unpacked where Python is started"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.launch.spark_options import SparkOptions, read_properties, split_words
+from acidlib.engine.spark_options import SparkOptions, read_properties, split_words
 
 
 @pytest.mark.parametrize(

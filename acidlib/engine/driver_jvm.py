@@ -1,0 +1,113 @@
+"""Spark's JVM as a child of the run: what signals do to the run leaves it alone, and it ends after the run.
+
+Python decides what becomes of a run that is to stop, and needs the JVM until all is given back. So the JVM is in a
+session of its own, where no terminal reaches it, and ignores what a service manager sends to all processes. Its
+standard input is a pipe from Python: it ends with that, however Python ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import struct
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
+from threading import Thread
+from typing import IO
+
+from acidlib.errors import RetryError
+
+_INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+"""By this variable Spark's PythonGatewayServer is told where to write its port and its secret."""
+_LOOK_SECONDS, _END_SECONDS, _LAST_WORDS_SECONDS = 0.05, 60.0, 1.0
+# what every JVM says for which Spark asks for a module of vectors
+_NO_NEWS = re.compile(rb"WARNING: Using incubator modules: ")
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class DriverJvm:
+    """A JVM that is started at most once."""
+
+    def __init__(self) -> None:
+        self._process: Popen[bytes] | None = None
+        self._copier: Thread | None = None
+        self._owner = os.getpid()
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+        """Start it, and return the port and the secret by which it is reached.
+
+        RetryError where it ends before it can be reached; what it says stands on standard error.
+        """
+        with tempfile.TemporaryDirectory(prefix="acidlib-") as folder:
+            told = Path(folder, "gateway")
+            variables = {**environment, _INFO_PATH: str(told), "SPARK_CONNECT_MODE": "0"}
+            process = self._process = Popen(  # noqa: S603 - Spark's own command
+                command,
+                env=variables,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=STDOUT,  # standard output is the job's
+                start_new_session=True,
+                preexec_fn=_ignore_signals,
+            )
+            assert process.stdout is not None
+            self._copier = Thread(target=_copy, args=(process.stdout,), name="acidlib-jvm", daemon=True)
+            self._copier.start()
+            try:
+                while not told.is_file():
+                    if process.poll() is not None:
+                        self._copier.join(_LAST_WORDS_SECONDS)
+                        raise RetryError(
+                            f"Cannot start Spark: {command[0]} has ended with status {process.returncode}; "
+                            "what it said stands above"
+                        )
+                    time.sleep(_LOOK_SECONDS)
+            except BaseException:
+                self.kill()
+                raise
+            return _gateway(told.read_bytes())
+
+    def end(self) -> None:
+        """Let it end, and wait until it has."""
+        process = self._process
+        if process is None or os.getpid() != self._owner:
+            return
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(_END_SECONDS)
+        except TimeoutExpired:
+            self.kill()
+        if self._copier is not None:
+            self._copier.join(_LAST_WORDS_SECONDS)
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None and os.getpid() == self._owner:
+            self._process.kill()
+            self._process.wait()
+
+
+def _ignore_signals() -> None:
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _copy(stream: IO[bytes]) -> None:
+    """Pass on what it says, but for what it always says."""
+    for line in stream:
+        if not _NO_NEWS.match(line):
+            with suppress(OSError):
+                os.write(2, line)
+
+
+def _gateway(told: bytes) -> tuple[int, str]:
+    """Return port and secret: two numbers of four bytes, the second the length of what follows it."""
+    port, length = struct.unpack_from("!ii", told)
+    return port, told[8 : 8 + length].decode()
