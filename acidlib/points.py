@@ -30,6 +30,7 @@ class Point(StrEnum):
     CLOSED = "a file is closed"
     PROVED = "a file is proved"
     ACCEPTED = "the files are in their directories"
+    VERIFIED = "the result reads as what it was made of"
     SEALED = "the version file is written"
     CHECKED = "all is still ours"
     RECORDED = "the publication of a pair is recorded"

@@ -239,8 +239,9 @@ KEYS: tuple[Key, ...] = (
         name="acidlib.verify",
         kind=Kind.TEXT,
         default="none",
-        meaning="Whether a second reader compares what readers see now with what they saw before, before a compaction "
-        "counts: none, all (buckets), or a share of them such as sample=0.1. As `--verify`.",
+        meaning="Whether a second reader compares each result with what it was made of, before any reader sees it (on "
+        "S3 without Hive 4's transactions: right after): none, all (buckets), or a share of them such as sample=0.1. "
+        "As `--verify`.",
     ),
     Key(
         name="acidlib.places.in.flight",

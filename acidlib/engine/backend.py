@@ -93,7 +93,10 @@ class HeldPlace(Protocol):
         """
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
-        """Right before publishing: a result of these directories counts only once it is verified, whoever dies."""
+        """Note, before a result is compared, that it is not verified, whoever dies.
+
+        directories  what readers see of it before it is verified: from now on it counts only once it is
+        """
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
         """Note up to which write id this goes, before the first byte is written. ConflictError: not ours any more.

@@ -23,7 +23,7 @@ from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
-from acidlib.planning.verification import holding, why_held
+from acidlib.planning.verification import holding, shows, why_held
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.claims import CLAIM_DIRECTORY
@@ -327,10 +327,10 @@ def _nothing_left(plan: CleanPlan) -> str:
 
 
 def _require_verified(looked: ListedRequest, known: Sequence[CompactionRequest]) -> None:
-    """NotOursError, with which a request waits, while what a result was made of may be needed again."""
+    """Raise NotOursError, with which a request waits, while what a result was made of may be needed again."""
     held = holding(known, looked.listing.top_directories())
-    if held is not None:
-        raise NotOursError(f"Cannot clean {looked.target.name}: because {why_held(held)}")
+    if held is not None and shows(held):
+        raise NotOursError(f"Cannot clean {looked.target.name}: {why_held(held)}")
 
 
 def _is_there(services: Services, request: CompactionRequest, target: Target | None, so_far: _ResultSoFar) -> bool:

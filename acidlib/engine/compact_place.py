@@ -7,7 +7,7 @@ Whatever is raised in between ends this compaction and no other; an interrupt gi
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from acidlib.engine.services import Services
 from acidlib.engine.so_far import MAX_LOCK_TRIES, Job, SoFar, why_so
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.tasks import Look, UnitTask, look_task
-from acidlib.engine.units import Errand, collect_results, filled_directories, make_file, one_task
+from acidlib.engine.units import Errand, collect_results, make_file, one_task
 from acidlib.engine.verification import Compacted, made_by
 from acidlib.engine.verifier import Verifier
 from acidlib.errors import (
@@ -49,6 +49,7 @@ from acidlib.report.results import CompactionResult, Outcome
 from acidlib.rewrite.runs import RebalanceUnit
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Published, take_back
+from acidlib.storage.records import StagedDirectory
 from acidlib.storage.store import Stage
 
 Steps = FlowSteps[CompactionResult]
@@ -111,7 +112,7 @@ class PlaceCompactor:
             )
         why_not = self._verifier.why_not(self._backend.unverified(place), place.target)
         if why_not is not None:
-            return found.result(Outcome.REFUSED, why_not)
+            return _at_held_place(found, why_not)
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
             return found.result(_outcome_of(plan), plan.reason)
@@ -124,7 +125,7 @@ class PlaceCompactor:
         found.place = place
         released = yield from self._verifier.released(held, place)
         if released.why_not is not None:
-            return found.result(Outcome.REFUSED, released.why_not)
+            return _at_held_place(found, released.why_not)
         found.verification = released.verification
         plan = self._plan(found, place)
         if isinstance(plan, Refusal):
@@ -144,27 +145,35 @@ class PlaceCompactor:
                 # readers that list files alone would go on reading what is replaced
                 kept = yield from self._made((replace(first, keep_empty=True),), stage.path)
                 results = (*kept, *results[1:])
-            with self._verifier.around_publication(held, filled_directories(plan.inputs, results)):
-                published = self._publish(held, plan, stage, results)
-        if self._verifier.is_wanted:
+            directories = collect_results(stage, plan.inputs, results)
+            passing(Point.ACCEPTED)
+            done = made_by(plan, units, directories, stage)
+            if self._verifier.is_wanted and stage.is_readable:
+                held.will_verify(())
+                found.verification = yield from self._verifier.compared(done, held.request_id, released.share)
+                passing(Point.VERIFIED)
+            is_late = self._verifier.is_wanted and not stage.is_readable
+            with self._verifier.around_publication(held, done.results) if is_late else nullcontext():
+                published = self._publish(held, plan, stage, directories, marks=not is_late)
+        if is_late:
             found.units, found.published = results, published
-            done = made_by(plan, units, published.directories)
-            is_hidden = plan.inputs.publication is Publication.COMMIT
-            yield from self._verified(found, held, done, plan.inputs.high_water_mark, is_hidden=is_hidden)
+            yield from self._verified(found, held, plan, done, released.share)
         return found.result(
             Outcome.READY_FOR_CLEANING, why_so(found.job, plan.inputs), units=results, published=published
         )
 
-    def _verified(self, found: SoFar, held: HeldPlace, done: Compacted, mark: int, *, is_hidden: bool) -> Part[None]:
-        """Compare what stands there with what was there, and only then let it count."""
+    def _verified(self, found: SoFar, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> Part[None]:
+        """Compare what is published with what was there, and only then let it count."""
+        is_hidden = plan.inputs.publication is Publication.COMMIT
         try:
-            found.verification = yield from self._verifier.compared(done, held.request_id)
-            held.assert_mine(mark)
+            found.verification = yield from self._verifier.compared(done, held.request_id, share)
+            passing(Point.VERIFIED)
+            held.assert_mine(plan.inputs.high_water_mark)
         except AcidError:
             if is_hidden:  # it never commits
-                take_back(self._services.fs(held.target.location), held.target.location, done.published)
+                take_back(self._services.fs(held.target.location), held.target.location, done.results)
             raise
-        self._mark(held, done.published, is_hidden=is_hidden)
+        self._mark(held, done.results, is_hidden=is_hidden)
 
     def _held(self, found: SoFar, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
@@ -267,11 +276,12 @@ class PlaceCompactor:
                 note = f"{left}; a cleaning removes it when it is a day old"
                 services.progress.note(note, level=WARNING, place=target.name)
 
-    def _publish(self, held: HeldPlace, plan: Prepared, stage: Stage, results: tuple[UnitResult, ...]) -> Published:
+    def _publish(
+        self, held: HeldPlace, plan: Prepared, stage: Stage, directories: tuple[StagedDirectory, ...], *, marks: bool
+    ) -> Published:
+        """Make the results visible; `marks`: they count from then on."""
         location, inputs = held.target.location, plan.inputs
         fs = self._services.fs(location)
-        directories = collect_results(stage, inputs, results)
-        passing(Point.ACCEPTED)
 
         def last_check() -> None:
             held.assert_mine(inputs.high_water_mark)
@@ -294,7 +304,7 @@ class PlaceCompactor:
                 read = tuple(entry.path for entry in inputs.directories if entry.path)
                 published = stage.publish(directories, inputs=read, last_check=last_check)
             passing(Point.PUBLISHED)
-            if not self._verifier.is_wanted:
+            if marks:
                 self._mark(held, published.directories, is_hidden=is_hidden)
         return published
 
@@ -378,6 +388,13 @@ class PlaceCompactor:
             hold.close()
         except AcidError as error:
             self._services.progress.note(str(error), place=target.name)
+
+
+def _at_held_place(found: SoFar, why_not: str) -> CompactionResult:
+    """Return the result at a place that is held: status calls that an error, so the run does not end as if all were
+    well.
+    """
+    return replace(found.result(Outcome.REFUSED, why_not), unverified=True)
 
 
 def _outcome_of(refusal: Refusal) -> Outcome:

@@ -17,7 +17,7 @@ from acidlib.model.request_facts import NO_FACTS, UNVERIFIED, RequestFacts
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.planning.inputs import Publication
-from acidlib.planning.verification import holding
+from acidlib.planning.verification import holding, shows
 from acidlib.points import Point, passing
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Outcome
@@ -97,7 +97,7 @@ class SqlHeldPlace:
         if not self._may_be_unverified():
             return None
         found = holding(self._rows_here(), listing.top_directories())
-        self._releases = found is not None
+        self._releases = found is not None and shows(found)
         return found
 
     def _may_be_unverified(self) -> bool:
@@ -105,7 +105,7 @@ class SqlHeldPlace:
         return self._queue.may_note_at(self.target.location, UNVERIFIED)
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
-        """Note it in the request: it stays there until the result is said to be verified."""
+        """Note it in the request, where later runs look for it until the result is said to be verified."""
         self._noted_unverified = True
         facts = replace(self._identity(), unverified=directories, inputs=self._inputs)
         self._queue.set_facts(self._request.id, self._services.worker_id, facts)

@@ -150,7 +150,7 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
 
 def _note(undoing: Undoing, request: CompactionRequest, reason: str) -> None:
     try:
-        undoing.mark_undone(request, reason, RequestFacts(undone=_aside(request), unverified=()))
+        undoing.mark_undone(request, reason, RequestFacts(undone=_aside(request)))
     except UnknownOutcomeError:
         raise
     except AcidError as error:
@@ -203,7 +203,7 @@ def _refused(request: CompactionRequest, reason: str) -> RefusedError:
 
 
 def _outputs(request: CompactionRequest) -> tuple[str, ...]:
-    return request.facts.outputs or request.facts.unverified or ()
+    return request.facts.outputs or ()
 
 
 def _aside(request: CompactionRequest) -> str:

@@ -1,9 +1,11 @@
-"""Is what readers see now what they saw before? Both are read by another reader than the one that compacted.
+"""Does a result read as what it was made of? Both are read by another reader than the one that compacted.
 
-What was seen before are the directories of the plan, which still lie there; what is seen now is listed afresh, under
-the same write ids. A major is compared by the rows that are visible, a minor by the rows and the delete events that it
-merged: with the same base below, as many and the same of both are the same visible rows, for every reader. After a
-rebalance rows are in other buckets, under other ids: all of them together are the same rows of the same write ids.
+What was seen before are the directories of the plan, which still lie there. The result is read where it is staged, as
+readers would take it; or, where nothing that is staged can be read, once it is published, from a fresh listing. Both
+go by the same write ids. A major is compared by the rows that are visible, a minor by the rows and the delete events
+that it merged: with the same base below, as many and the same of both are the same visible rows, for every reader.
+After a rebalance rows are in other buckets, under other ids: all of them together are the same rows of the same write
+ids.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from acidlib.engine.target import ListedPlace, Target
 from acidlib.engine.units import Errand, one_task
 from acidlib.engine.verify_tasks import DeleteLook, ViewTask, delete_look_task, view_task
 from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
-from acidlib.model.listing import Listing
+from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import BaseDir, parse_directory
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, JoinUnit, JoinWay, Unit
@@ -31,6 +33,8 @@ from acidlib.report.results import Verification
 from acidlib.rewrite.inputs import InputFiles
 from acidlib.rewrite.runs import RebalanceUnit
 from acidlib.storage.listing import list_location
+from acidlib.storage.records import StagedDirectory
+from acidlib.storage.store import Stage
 from acidlib.verify.bucket import BucketView
 from acidlib.verify.plain_files import PlainView
 from acidlib.verify.tally import Tally
@@ -51,7 +55,9 @@ class Compacted:
     kind       of the compaction as it was carried out
     schema     the file whose columns are the table's where these are not stated
     ways       how files of an insert-only table were joined, by their paths
-    published  the directories of the result
+    results    the directories of the result
+    staged     these with their files, where they are not published yet; `stage` is the directory in which they lie
+    marked     those of them that will have the mark of a compacted base
     """
 
     place: ListedPlace
@@ -59,7 +65,10 @@ class Compacted:
     kind: CompactionType
     schema: DataFile | None
     ways: dict[str, JoinWay]
-    published: tuple[str, ...]
+    results: tuple[str, ...]
+    staged: tuple[StagedDirectory, ...] = ()
+    stage: str = ""
+    marked: frozenset[str] = frozenset()
 
     @property
     def target(self) -> Target:
@@ -74,17 +83,49 @@ class Compacted:
             understood = replace(understood, txns=txns)
         return replace(self.target, interpretation=understood).listed(listing)
 
+    def listing(self, services: Services) -> Listing:
+        """Return the listing by which readers find the result: as it is now, or as it will be when it is published."""
+        if not self.staged:
+            location = self.target.location
+            return list_location(services.fs(location), location, missing=ConflictError)
+        before = self.place.listing
+        made = (
+            ListedFile(path=f"{directory.name}/{file.name}", length=file.length, modified=0.0)
+            for directory in self.staged
+            for file in directory.files
+        )
+        return replace(
+            before,
+            files=(*before.files, *made),
+            directories=(*before.directories, *self.results),
+            compacted_bases=before.compacted_bases | self.marked,
+        )
+
+    def where_they_lie(self, directories: tuple[InputDirectory, ...]) -> tuple[InputDirectory, ...]:
+        """Return the same directories with the paths under which their files can be read now."""
+        if not self.staged:
+            return directories
+        return tuple(
+            replace(one, files=tuple(replace(file, path=f"{self.stage}/{file.path}") for file in one.files))
+            if one.path in self.results
+            else one
+            for one in directories
+        )
+
 
 def made_by(
     plan: Prepared,
     units: tuple[Unit, ...] | tuple[JoinUnit, ...] | tuple[RebalanceUnit, ...],
-    published: tuple[str, ...],
+    directories: tuple[StagedDirectory, ...],
+    stage: Stage,
 ) -> Compacted:
-    """What a compaction has made of its plan."""
+    """Return what a compaction has made of its plan; it is published already where its stage cannot be read."""
+    below = f"{stage.path.removeprefix(f'{plan.place.target.location}/')}" if stage.is_readable else ""
     ways: dict[str, JoinWay] = {}
     for unit in units:
         if isinstance(unit, JoinUnit):
-            ways[f"{unit.directory}/{unit.file_name}"] = unit.way
+            made = f"{unit.directory}/{unit.file_name}"
+            ways[f"{below}/{made}" if below else made] = unit.way
             ways.update({file.path: unit.way for file in unit.inputs})
     return Compacted(
         place=plan.place,
@@ -92,7 +133,10 @@ def made_by(
         kind=plan.inputs.kind,
         schema=plan.schema,
         ways=ways,
-        published=published,
+        results=tuple(directory.name for directory in directories),
+        staged=directories if below else (),
+        stage=below,
+        marked=frozenset(output.path for output in plan.inputs.outputs if output.metadata_acid),
     )
 
 
@@ -111,7 +155,7 @@ def left_behind(services: Services, place: ListedPlace, published: tuple[str, ..
         kind=kind,
         schema=newest_schema(directories, lambda file: files.tail(file).rows > 0),
         ways={},
-        published=published,
+        results=published,
     )
 
 
@@ -123,16 +167,15 @@ def verify(services: Services, done: Compacted, *, share: float, request_id: int
     except UnverifiedError:
         raise
     except AcidError as error:
-        raise UnverifiedError(_reason(done.target, str(error), found)) from error
+        raise UnverifiedError(_reason(done, str(error), found)) from error
 
 
 def _verify(services: Services, done: Compacted, found: Verification, request_id: int | None) -> Checking:
     location = done.target.location
     fs, insert_only = services.fs(location), done.target.is_insert_only
-    place = done.now(list_location(fs, location, missing=ConflictError))
-    now = with_logical_lengths(
-        fs, location, directories_read(place.state, place.listing, done.kind, insert_only=insert_only)
-    )
+    place = done.now(done.listing(services))
+    read = directories_read(place.state, place.listing, done.kind, insert_only=insert_only)
+    now = done.where_they_lie(with_logical_lengths(fs, location, read))
     found = replace(found, now=_names(now))
     _require_taken(done, place, found)
     about = yield from _buckets_of_deletes(services, done, now)
@@ -171,7 +214,7 @@ def _verify(services: Services, done: Compacted, found: Verification, request_id
     )
     if different:
         more = f" and {len(different) - _SHOWN} more buckets" if len(different) > _SHOWN else ""
-        raise UnverifiedError(_reason(done.target, "; ".join(different[:_SHOWN]) + more, found))
+        raise UnverifiedError(_reason(done, "; ".join(different[:_SHOWN]) + more, found))
     return found
 
 
@@ -183,14 +226,14 @@ def _words(before: Tally, after: Tally, what: str) -> list[str]:
 def _require_taken(done: Compacted, now: ListedPlace, found: Verification) -> None:
     """Readers take the result in place of what it was made of, and what lies below it is as it was."""
     base = None if now.state.base is None else now.state.base.path
-    if done.kind.makes_base and base not in done.published:
-        why = f"readers take {base or 'no base'}, not {', '.join(done.published)}"
-        raise UnverifiedError(_reason(done.target, why, found))
+    if done.kind.makes_base and base not in done.results:
+        why = f"readers take {base or 'no base'}, not {', '.join(done.results)}"
+        raise UnverifiedError(_reason(done, why, found))
     kept = {one.path for one in done.directories if one.path} & {delta.path for delta in now.state.deltas}
     if kept:
-        raise UnverifiedError(_reason(done.target, f"readers still take {min(kept)}, which was compacted", found))
+        raise UnverifiedError(_reason(done, f"readers still take {min(kept)}, which was compacted", found))
     if done.kind is CompactionType.MINOR and _below(done.place) != _below(now):
-        raise UnverifiedError(_reason(done.target, "what lies below the deltas has changed", found))
+        raise UnverifiedError(_reason(done, "what lies below the deltas has changed", found))
 
 
 def _below(place: ListedPlace) -> Any:
@@ -236,7 +279,7 @@ def _acid_view(services: Services, done: Compacted, about: dict[str, frozenset[i
             applied=done.kind.makes_base,
             renumbered=done.kind is CompactionType.REBALANCE,
             write_ids=place.write_ids.for_compactor(),
-            results=done.published,
+            results=done.results,
             columns=target.row_type(),
             schema=done.schema,
             matching=target.matching(services.settings, place.generation),
@@ -249,7 +292,7 @@ def _plain_view(done: Compacted) -> _ViewOf:
     def view(side: Sequence[InputDirectory], bucket: int) -> PlainView:
         files = [file for one in side for file in one.files if file.bucket == bucket and not file.aborted]
         if unknown := [file.path for file in files if file.path not in done.ways]:
-            raise CorruptError(f"Cannot verify {unknown[0]}: because it is not known how it was made")
+            raise CorruptError(f"Cannot verify {unknown[0]}: it is not known how it was made")
         return PlainView(
             location=done.target.location, bucket=bucket, files=tuple((file, done.ways[file.path]) for file in files)
         )
@@ -261,15 +304,19 @@ def _names(directories: Sequence[InputDirectory]) -> tuple[str, ...]:
     return tuple(one.path or "original files" for one in directories)
 
 
-def _reason(target: Target, what: str, found: Verification) -> str:
-    """What differs, between which directories, and what to do."""
+def _reason(done: Compacted, what: str, found: Verification) -> str:
+    """Return what differs, between which directories, what readers see, and what to do."""
+    target = done.target
     sides = f"before: {', '.join(found.before)}; now: {', '.join(found.now) or 'not listed'}"
-    if target.interpretation.visible_on_commit:
-        then, undo = "the result was taken back, nobody has seen it", ""
+    if done.staged or target.interpretation.visible_on_commit:
+        then = (
+            "Nothing was published: readers see what they saw. Compact it again with --verify, or with --release-held "
+            "if the result is right; without either it is refused"
+        )
     else:
-        then = "readers see the result, and all it was made of is still there"
-        undo = "take the result back with acidlib undo, or "
-    return (
-        f"{DIFFERS} the compaction of {target.name}: because {what} ({sides}); {then}. Nothing is cleaned or compacted "
-        f"there until somebody has looked: {undo}run the compaction again with --release-held"
-    )
+        then = (
+            "Readers see the result, and all it was made of is still there. Nothing is cleaned or compacted there "
+            f"until the operator decides: remove {' and '.join(done.results)} if that is wrong, or run the compaction "
+            "again with --release-held if it is right"
+        )
+    return f"{DIFFERS} the compaction of {target.name}: {what} ({sides}). {then}"

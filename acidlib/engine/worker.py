@@ -114,7 +114,7 @@ class EndedLately:
 
 def _level(result: CompactionResult) -> str:
     """Return how much a result asks for the operator's eye; that a place is compact already is no trouble."""
-    if result.state is Outcome.FAILED:
+    if result.state is Outcome.FAILED or result.unverified:
         return ERROR
     return WARNING if result.state in (Outcome.REFUSED, Outcome.CONFLICT) else INFO
 

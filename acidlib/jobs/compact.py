@@ -86,13 +86,14 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
         is_flag=False,
         flag_value="all",
         metavar="[all|sample=SHARE]",
-        help="Before anything counts, compare with a second reader what readers see now and saw before: of all "
-        "buckets, or of a share of them such as sample=0.1. Needs acidlib[verify].",
+        help="Compare each result with what it was made of, by a second reader, before any reader sees it (on S3 "
+        "without Hive 4's transactions: right after, before anything is cleaned): all buckets, or a share of them such "
+        "as sample=0.1. Needs acidlib[verify].",
     )
     @click.option(
         "--release-held",
         is_flag=True,
-        help="Go on at places that are held because a verification failed: what is there counts as right.",
+        help="Go on at places that are held because a verification failed: the operator says that the result is right.",
     )
     @_rebalance_options(kind)
     def command(

@@ -1,7 +1,9 @@
 """Verification of results: how much of a place is looked at, and which places are held because of what was found.
 
-A result that is visible and not verified, or that reads otherwise than what it was made of, must neither be built on
-nor be cleaned up after: its request says so, until a newer one of the place counts.
+A result that readers see before it is verified (in a bucket, where no transaction hides it) must neither be built on
+nor be cleaned up after: its request names it. Elsewhere a result is compared before any reader sees it. Where a
+difference was found, nothing is compacted at the place without verifying it, or the same would be made again and seen.
+Either ends with a newer request of the place that counts.
 """
 
 from __future__ import annotations
@@ -50,12 +52,13 @@ def _rank(text: str) -> int:
 
 
 def is_unverified(request: CompactionRequest) -> bool:
-    """Whether a request has, or may have, made something visible that was to be verified and was not."""
-    if request.state in _COUNTS:
-        return False
-    if request.facts.unverified or "unverified" in request.facts.problems:
-        return True
-    return has_failed(request)
+    """Return True for a request whose result was to be verified and was not: as it differs, or as its run has ended."""
+    return request.state not in _COUNTS and (shows(request) or has_failed(request))
+
+
+def shows(request: CompactionRequest) -> bool:
+    """Return True where readers see, or may see, what a request made and was not verified."""
+    return bool(request.facts.unverified) or "unverified" in request.facts.problems
 
 
 def has_failed(request: CompactionRequest) -> bool:
@@ -71,26 +74,26 @@ def holding(
     requests     of the queue and its history, about this place
     directories  that are there: where all that a request made is gone, it holds nothing; None = not known
 
-    It is the newest that is not verified, unless one that counts is newer: somebody has released the place.
+    It is the newest that is not verified, before all others one whose result shows; none that is older than one that
+    counts: that has released the place.
     """
-    newest: CompactionRequest | None = None
-    for one in requests:
-        made = one.facts.unverified
-        if made and directories is not None and not any(name in directories for name in made):
-            continue
-        if (one.state in _COUNTS or is_unverified(one)) and (newest is None or one.id > newest.id):
-            newest = one
-    return newest if newest is not None and is_unverified(newest) else None
+    rows = [one for one in requests if not _is_gone(one, directories)]
+    released = max((one.id for one in rows if one.state in _COUNTS), default=0)
+    held = [one for one in rows if is_unverified(one) and one.id > released]
+    return max(held, key=lambda one: (shows(one), one.id), default=None)
+
+
+def _is_gone(request: CompactionRequest, directories: Collection[str] | None) -> bool:
+    made = request.facts.unverified
+    return bool(made) and directories is not None and not any(name in directories for name in made or ())
 
 
 def why_held(request: CompactionRequest, *, insert_only: bool = False) -> str:
     """Why nothing is compacted or cleaned at a place that is held for a request, and what to do."""
-    first = "" if insert_only else "; a compaction with --verify does that first"
     if has_failed(request):
-        what = f"the result of request {request.id} could not be verified: {request.error_message}"
-    else:
-        what = (
-            f"the run of request {request.id} ended before it had verified its result, "
-            f"{', '.join(request.facts.unverified or ())}{first}"
-        )
-    return f"it is held: {what}; --release-held releases it"
+        return f"it is held: the result of request {request.id} could not be verified: {request.error_message}"
+    first = "" if insert_only else "a compaction with --verify does that first, and "
+    return (
+        f"it is held: the run of request {request.id} ended before it had verified its result, "
+        f"{', '.join(request.facts.unverified or ())}; {first}--release-held releases it"
+    )

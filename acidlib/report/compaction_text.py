@@ -30,7 +30,7 @@ class CompactionsText:
 
     def add(self, result: CompactionResult) -> None:
         """One more compaction."""
-        bad = result.state in (Outcome.FAILED, Outcome.CONFLICT)
+        bad = result.is_bad or result.unverified
         self._blocks.add(
             None if bad else result.state.value,
             lambda: "\n".join(_compaction(result, dry_run=self._dry_run, verbose=self._verbose)),

@@ -57,7 +57,7 @@ class CompactionResult:
     deltas_before, deltas_after  that a reader has to merge; after is what a dry run expects
     bytes_in     of all files of the inputs
     verification  what was compared; None where that was not asked for, or found a difference, which `reason` tells
-    unverified   it was to be verified, and is not
+    unverified   it was to be verified, and is not; or its place is held because an earlier result was not
     """
 
     id: int | None
@@ -171,6 +171,7 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
         "seconds": _rounded(result.seconds),
         "rewrite_seconds": _rounded(result.total("seconds")),
         "verification": _verification_document(result),
+        "unverified": result.unverified,
         "files": None if result.units is None else [_unit_document(unit) for unit in result.units],
     }
 
@@ -254,10 +255,10 @@ class CompactionTotals:
         """Return 0 where all is done, already compact, refused or skipped; 1 when the only named table failed or
         conflicts; 3 when some of several did, or a verification did not end well.
         """
-        if not self.bad:
-            return EXIT_DONE
         if self._unverified:
             return EXIT_SOME_FAILED
+        if not self.bad:
+            return EXIT_DONE
         return EXIT_NOT_DONE if named and self.compactions == 1 else EXIT_SOME_FAILED
 
 

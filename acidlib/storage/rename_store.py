@@ -98,6 +98,8 @@ class RenameStore:
 class RenameStage:
     """`Stage` in a directory of its own."""
 
+    is_readable = True
+
     def __init__(self, fs: RenameFileSystem, location: Location, path: str) -> None:
         self._fs = fs
         self._location = location

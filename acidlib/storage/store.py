@@ -50,6 +50,10 @@ class Stage(Protocol):
     def path(self) -> str:
         """The directory of it, where tasks write; see `attempt_path`."""
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether files that were accepted can be read below `path`, as `directory/file`, before they are published."""
+
     def accept(self, directory: str, attempts: Sequence[Attempt]) -> StagedDirectory:
         """These files, and no others, are published as `directory`. ConflictError for one that has been accepted."""
 

@@ -30,7 +30,7 @@ POINTS = {
     "cleaner": _ALL[_CLEANING:],
 }
 LOW = ("--set", "hive.compactor.delta.num.threshold=1")
-FINE = {"ready for cleaning", "refused"}
+FINE = {"ready for cleaning", "already compact", "refused"}
 RETENTION = ("--retention", f"{LONGEST:.0f}s")
 
 

@@ -187,7 +187,7 @@ def test_a_backfill_that_is_repeated_leaves_healthy_places_alone(jobs: Jobs, tmp
         assert {entry["reason"] for entry in ran.compactions} == {"there is nothing to merge: a base and no delta"}
         assert ran.document["totals"]["states"]["already compact"] == 2
         assert ran.document["notes"] == ["nothing is left to do of 2 places"]
-        assert " WARNING " not in ran.err
+        assert "warning: " not in ran.err
     assert jobs.shown() == before
     assert jobs.good("status", *places.asked[:2]).document["findings"] == []
     told = jobs("major_compact", *places.asked, text=True).out

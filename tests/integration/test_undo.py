@@ -11,10 +11,8 @@ import pytest
 from judges import merge, tables
 
 from acidlib.points import Point
-from acidlib.rewrite.output import Proof
 from integration.children import stopped_at
 from integration.harness import Jobs, Ran, at_time, fixture, names, visible, within
-from integration.test_verification import deletes_are_ignored
 
 ALL = ("--all-committed",)
 PAIR = ("--minor-as-major-bytes", "0")
@@ -225,24 +223,4 @@ def test_what_wakes_after_others_have_been_there(
         ran = zombie.ran()
     assert (ran.status, undone(ran)["state"]) == (1, "conflict")
     assert visible(place) == left
-    assert read(place) == rows
-
-
-def test_what_was_not_verified_can_be_undone(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And holds its place no longer."""
-    place = fixture("hive3/a_crud", tmp_path / "db.db" / "t")
-    rows, before = read(place), visible(place)
-    with monkeypatch.context() as patch:
-        patch.setattr(Proof, "check", lambda proof: None)
-        deletes_are_ignored(patch)
-        ran = jobs("major_compact", "--location", place, *ALL, "--verify")
-    assert ran.states == ["failed"], ran
-    assert visible(place) != before
-    done = undone(undo(jobs))
-    assert done["state"] == "undone", done
-    assert (visible(place), read(place)) == (before, rows)
-    assert undone(undo(jobs))["state"] == "already undone"
-    again = jobs.good("major_compact", "--location", place, *ALL, "--verify")
-    assert again.states == ["ready for cleaning"]
-    jobs.good("cleaner", *NOW)
     assert read(place) == rows

@@ -12,24 +12,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+import s3_tables
 from conformance.hive_tables import HiveTable, hive_tables_by_kind
 from judges import merge, tables
 from judges.fixtures import Fixture, fixtures
+from s3_tables import uploaded
+from servers.s3 import S3Server
 
 import acidlib.jobs.compact as compact_job
 import acidlib.rewrite.recode
 import acidlib.rewrite.unit
 from acidlib.engine import prepare
 from acidlib.errors import RetryError
+from acidlib.model.location import Location
+from acidlib.model.names import BaseDir, DeltaDir
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings, Unit
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.planning import inputs
 from acidlib.points import Point
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import Proof
 from acidlib.storage import rename_store
 from integration.children import killed_at
-from integration.harness import Jobs, Ran, fixture, tree, visible
+from integration.harness import AROUND, Jobs, Ran, fixture, names, tree, visible
 
 UNIT, RECODE = acidlib.rewrite.unit, acidlib.rewrite.recode
 NOW = ("--retention", "0s")
@@ -81,8 +87,8 @@ def table(tmp_path: Path) -> Path:
     return location
 
 
-def compact(jobs: Jobs, table: Path, kind: str = "major", *more: str) -> Ran:
-    said = ("--location", table, "--write-ids", "db.t:6:9223372036854775807::4", "--minor-as-major-bytes", "0")
+def compact(jobs: Jobs, table: Path | Location, kind: str = "major", *more: str) -> Ran:
+    said = ("--location", str(table), "--write-ids", "db.t:6:9223372036854775807::4", "--minor-as-major-bytes", "0")
     return jobs(f"{kind}_compact", *said, *more)
 
 
@@ -239,37 +245,33 @@ FAULTS = [
 def test_faults_of_the_rewriting_are_seen(
     kind: str, fault: Callable[[Patch], None], jobs: Jobs, table: Path, monkeypatch: Patch
 ) -> None:
+    there = names(table)
     unnoticed(monkeypatch, fault)
     ran = compact(jobs, table, kind, "--verify")
     (entry,) = ran.compactions
-    assert (ran.status, entry["state"]) == (3, "failed"), entry
-    assert entry["reason"].startswith("Cannot vouch for the compaction of db.t: because bucket "), entry["reason"]
-    assert entry["verification"] is None
+    assert (ran.status, entry["state"], entry["unverified"]) == (3, "failed", True), entry
+    assert entry["reason"].startswith("Cannot vouch for the compaction of db.t: bucket "), entry["reason"]
+    assert (entry["verification"], entry["output_directories"]) == (None, [])
+    assert names(table) == there, "nothing was published, and nothing is left of it"
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"),
+    ("kind", "name", "why"),
     [
-        ("major", "readers take no base, not base_0000006"),
-        ("minor", "readers still take delete_delta_0000006_0000006_0000"),
+        ("major", BaseDir(write_id=9), "may use none of its bases, the oldest is base_0000009"),
+        ("minor", DeltaDir(min_write_id=1, max_write_id=5), "readers still take delete_delta_0000006_0000006_0000"),
     ],
 )
-def test_a_result_that_readers_do_not_take_is_seen(
-    kind: str, why: str, jobs: Jobs, table: Path, monkeypatch: Patch
+def test_a_name_that_readers_do_not_take_is_seen(
+    kind: str, name: BaseDir | DeltaDir, why: str, jobs: Jobs, table: Path, monkeypatch: Patch
 ) -> None:
-    """Where readers go on with what it was made of, all is as before, and nothing is known of the result."""
-    true = rename_store.publish
-
-    def hidden(fs: Any, where: Any, *given: Any, **more: Any) -> Any:
-        published = true(fs, where, *given, **more)
-        for name in published.directories:
-            (table / name).rename(table / f"_{name}")
-        return published
-
-    monkeypatch.setattr(rename_store, "publish", hidden)
+    there = names(table)
+    monkeypatch.setattr(inputs, "_outputs", lambda *_: (inputs.OutputDirectory(name=name, metadata_acid=True),))
+    monkeypatch.setattr(Proof, "check", lambda proof: None)
     ran = compact(jobs, table, kind, "--verify")
     assert (ran.status, ran.states) == (3, ["failed"])
     assert why in ran.told
+    assert names(table) == there
 
 
 # --- what is held because of it ---------------------------------------------------------------------------------------
@@ -280,47 +282,45 @@ def inserted(table: Path, write_id: int) -> None:
     tables.write_dir(table, tables.delta_name(write_id, write_id), COLUMNS, events, LAYOUT)
 
 
-def test_a_place_is_held_until_somebody_releases_it(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
+def test_a_place_is_compacted_again_only_with_a_look_at_all_of_it(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
+    """A result that was not right is seen by no reader, and is not made again unseen."""
     assert compact(jobs, table, "minor").states == ["ready for cleaning"]
+    there = visible(table)
     with monkeypatch.context() as patch:
         unnoticed(patch, deletes_are_ignored)
         (entry,) = compact(jobs, table, "major", "--verify").compactions
     assert "bucket 0 has 157 rows before and 160 now" in entry["reason"]
     assert "before: delete_delta_0000001_0000006, delta_0000001_0000006; now: base_0000006" in entry["reason"]
-    assert "base_0000006" in visible(table)
-    there = visible(table)
-    # nothing is removed, for the earlier request either, and nothing is built on it
-    held = f"it is held: the result of request {entry['id']} could not be verified"
-    for more in ((), ("--dry-run",)):
-        (cleaned,) = jobs.good("cleaner", "--location", table, *NOW, *more).document["cleanings"]
-        assert held in cleaned["reason"], cleaned
+    assert "Nothing was published: readers see what they saw. Compact it again with --verify" in entry["reason"]
+    assert visible(table) == there
+    (finding,) = [one for one in findings(jobs, table) if one["trouble"] == "result not verified"]
+    assert (finding["level"], finding["reason"].count("--verify")) == ("error", 1)
+    # nothing that is wrong is there: what the minor has replaced goes
+    jobs.good("cleaner", "--location", table, *NOW)
+    assert visible(table) == ["delete_delta_0000001_0000006", "delta_0000001_0000006"]
     inserted(table, 7)
-    for kind in ("minor", "major"):
-        for more in ((), ("--verify",), ("--dry-run",), ("--dry-run", "--verify")):
-            ran = jobs(f"{kind}_compact", "--location", table, "--all-committed", *more)
-            assert ran.states == ["refused"], ran.compactions
-            assert held in ran.told
-    assert {one["trouble"] for one in findings(jobs, table)} >= {"result not verified"}
-    assert set(visible(table)) == {*there, "delta_0000007_0000007_0000"}
-    # a person says that it is right
-    planned = jobs.good("major_compact", "--location", table, "--all-committed", "--release-held", "--dry-run")
-    assert planned.states == ["planned"]
-    ran = jobs.good("major_compact", "--location", table, "--all-committed", "--release-held", "--verify")
+    asked = ("--location", table, "--all-committed")
+    for more in ((), ("--dry-run",)):
+        ran = jobs("major_compact", *asked, *more)
+        assert (ran.status, ran.states, ran.compactions[0]["unverified"]) == (3, ["refused"], True)
+        assert f"it is held: the result of request {entry['id']} could not be verified" in ran.told
+    assert "\nerror: db.t: refused" in ran.err
+    assert jobs("major_compact", *asked, "--dry-run", "--verify").states == ["planned"]
+    ran = jobs.good("major_compact", *asked, "--verify", "sample=0.01")
     assert ran.states == ["ready for cleaning"]
+    assert len(ran.compactions[0]["verification"]["buckets"]) == 2, "another sample might not meet what was wrong"
     assert "result not verified" not in {one["trouble"] for one in findings(jobs, table)}
     jobs.good("cleaner", "--location", table, *NOW)
     assert visible(table) == ["base_0000007"]
 
 
-def test_what_is_taken_away_holds_nothing(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
+def test_the_operator_may_say_that_a_result_is_right(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
     with monkeypatch.context() as patch:
         unnoticed(patch, deletes_are_ignored)
         assert compact(jobs, table, "major", "--verify").status == 3
-    shutil.rmtree(table / "base_0000006")
-    before = merge.read(table, "db.t:6:9223372036854775807::4")
-    assert compact(jobs, table, "major", "--verify").states == ["ready for cleaning"]
-    jobs.good("cleaner", "--location", table, *NOW)
-    assert merge.read(table) == before
+    assert compact(jobs, table, "major", "--release-held", "--dry-run").states == ["planned"]
+    assert compact(jobs, table, "major", "--release-held").states == ["ready for cleaning"]
+    assert "result not verified" not in {one["trouble"] for one in findings(jobs, table)}
 
 
 def test_what_was_not_published_holds_nothing(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
@@ -333,29 +333,114 @@ def test_what_was_not_published_holds_nothing(jobs: Jobs, table: Path, monkeypat
     assert compact(jobs, table).states == ["ready for cleaning"]
 
 
+PUBLISHING = (
+    Point.CLOSED, Point.ACCEPTED, Point.VERIFIED, Point.SEALED, Point.CHECKED, Point.RECORDED, Point.FIRST_RENAMED,
+    Point.SECOND_RENAMED, Point.PUBLISHED, Point.MARKED,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("point", PUBLISHING)
+def test_a_run_that_dies_has_shown_nothing_that_is_not_verified(
+    point: Point, jobs: Jobs, table: Path, monkeypatch: Patch
+) -> None:
+    """Nor does it keep any later run from its work."""
+    kind = "minor" if point in (Point.RECORDED, Point.SECOND_RENAMED) else "major"
+    there, rows = visible(table), merge.read(table, "db.t:6:9223372036854775807::4")
+    with monkeypatch.context() as patch:
+        unnoticed(patch, events_are_lost if kind == "minor" else deletes_are_ignored)
+        came = killed_at(point, lambda: compact(jobs, table, kind, "--verify"))
+    assert came is (point in (Point.CLOSED, Point.ACCEPTED)), "what differs goes no further"
+    assert visible(table) == there
+    if not came:
+        assert killed_at(point, lambda: compact(jobs, table, kind, "--verify"))
+    assert "result not verified" not in {one["trouble"] for one in findings(jobs, table)} or not came
+    (state,) = compact(jobs, table, "major", *(() if came else ("--verify",))).states
+    assert state == ("already compact" if point is Point.MARKED else "ready for cleaning")
+    jobs.good("cleaner", "--location", table, *NOW)
+    assert visible(table) == ["base_0000006"]
+    assert merge.read(table) == rows
+
+
+# --- in a bucket readers see a result before it can be read -----------------------------------------------------------
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, table: Path, monkeypatch: Patch) -> Location:
+    monkeypatch.setattr(AROUND, "hadoop", s3_server.properties())
+    place = uploaded(s3_server, table, "db.db/t")
+    shutil.rmtree(table)
+    return place
+
+
+def shown(server: S3Server, place: Location) -> list[str]:
+    return [name for name in s3_tables.names(server, place) if name.startswith(("base_", "delta_", "delete_delta_"))]
+
+
+@pytest.mark.live
+def test_in_a_bucket_a_place_is_held_until_the_operator_releases_it(
+    jobs: Jobs, s3_server: S3Server, bucket: Location, monkeypatch: Patch
+) -> None:
+    before = shown(s3_server, bucket)
+    with monkeypatch.context() as patch:
+        unnoticed(patch, deletes_are_ignored)
+        (entry,) = compact(jobs, bucket, "major", "--verify").compactions
+    assert "bucket 0 has 157 rows before and 160 now" in entry["reason"]
+    assert "Readers see the result, and all it was made of is still there" in entry["reason"]
+    assert "remove base_0000006 if that is wrong" in entry["reason"]
+    there = ["base_0000006", *before]
+    assert shown(s3_server, bucket) == there
+    # nothing is removed, and nothing is built on it
+    held = f"it is held: the result of request {entry['id']} could not be verified"
+    jobs.good("cleaner", "--location", str(bucket), *NOW)
+    for more in ((), ("--verify",), ("--dry-run",), ("--dry-run", "--verify")):
+        ran = compact(jobs, bucket, "major", *more)
+        assert (ran.status, ran.states) == (3, ["refused"]), ran.compactions
+        assert held in ran.told
+    assert shown(s3_server, bucket) == there
+    assert {one["trouble"] for one in findings(jobs, bucket)} >= {"result not verified"}
+    # the operator says that it is right
+    assert compact(jobs, bucket, "major", "--release-held").states == ["ready for cleaning"]
+    assert "result not verified" not in {one["trouble"] for one in findings(jobs, bucket)}
+    (cleaned,) = jobs.good("cleaner", "--location", str(bucket), *NOW).document["cleanings"]
+    assert cleaned["state"] == "succeeded"
+    assert shown(s3_server, bucket) == ["base_0000006"]
+
+
+@pytest.mark.live
 @pytest.mark.parametrize("is_right", [True, False])
-def test_a_run_that_dies_before_it_has_verified(is_right: bool, jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
+def test_in_a_bucket_a_run_that_dies_before_it_has_verified(
+    is_right: bool, jobs: Jobs, s3_server: S3Server, bucket: Location, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    copy = tmp_path / "copy"
+    rows = merge.read(s3_tables.downloaded(s3_server, bucket, copy), "db.t:6:9223372036854775807::4")
     with monkeypatch.context() as patch:
         if not is_right:
             unnoticed(patch, deletes_are_ignored)
-        assert compact(jobs, table, "minor").states == ["ready for cleaning"]
-        assert killed_at(Point.PUBLISHED, lambda: compact(jobs, table, "major", "--verify"))
-    there = visible(table)
+        assert killed_at(Point.PUBLISHED, lambda: compact(jobs, bucket, "major", "--verify"))
+    there = shown(s3_server, bucket)
+    assert "base_0000006" in there
     # a run that verifies nothing leaves it alone, and so does the cleaner
-    ran = compact(jobs, table)
-    assert ran.states == ["refused"]
+    ran = compact(jobs, bucket)
+    assert (ran.status, ran.states) == (3, ["refused"])
     assert "ended before it had verified its result, base_0000006; a compaction with --verify does that" in ran.told
-    jobs.good("cleaner", "--location", table, *NOW)
-    assert visible(table) == there
-    ran = compact(jobs, table, "major", "--verify")
+    jobs.good("cleaner", "--location", str(bucket), *NOW)
+    assert shown(s3_server, bucket) == there
+    ran = compact(jobs, bucket, "major", "--verify")
     if is_right:
         assert ran.states == ["ready for cleaning"]
         assert ran.compactions[0]["verification"]["rows"] == 314
-        jobs.good("cleaner", "--location", table, *NOW)
-        assert visible(table) == ["base_0000006"]
-    else:
-        assert (ran.status, ran.states) == (3, ["failed"])
-        assert compact(jobs, table, "major", "--verify").states == ["refused"]
+        jobs.good("cleaner", "--location", str(bucket), *NOW)
+        assert shown(s3_server, bucket) == ["base_0000006"]
+        assert merge.read(s3_tables.downloaded(s3_server, bucket, copy)) == rows
+        return
+    assert (ran.status, ran.states) == (3, ["failed"])
+    assert compact(jobs, bucket, "major", "--verify").states == ["refused"]
+    # what is taken away holds nothing
+    client = s3_server.client()
+    for item in client.list_objects_v2(Bucket=bucket.authority, Prefix=f"{bucket.path[1:]}/base_")["Contents"]:
+        client.delete_object(Bucket=bucket.authority, Key=item["Key"])
+    assert compact(jobs, bucket, "major", "--verify").states == ["ready for cleaning"]
+    assert merge.read(s3_tables.downloaded(s3_server, bucket, copy), "db.t:6:9223372036854775807::4") == rows
 
 
 def test_a_share_of_the_buckets(jobs: Jobs, table: Path, monkeypatch: Patch) -> None:
@@ -386,6 +471,6 @@ def raising(error: Exception) -> Callable[..., None]:
     return raises
 
 
-def findings(jobs: Jobs, table: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = jobs("status", "--location", table).document["findings"]
+def findings(jobs: Jobs, table: Path | Location) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = jobs("status", "--location", str(table)).document["findings"]
     return found

@@ -95,8 +95,9 @@ class CompactionsFold:
         state = entry["state"]
         place = _place(entry)
         seconds = entry["seconds"]
-        if state in ("failed", "conflict"):
+        if state in ("failed", "conflict") or entry["unverified"]:
             self._bad.add(state == "failed", place)
+            self._sums["held"] += state == "refused"
             self._why_bad.add(entry["reason"], entry)
         elif state in _LEFT:
             self._left.add(entry["reason"], entry)
@@ -138,12 +139,11 @@ class CompactionsFold:
     def page(self, head: Entry) -> Page:
         """The page; `head` is the document without its entries."""
         totals, states = head["totals"], head["totals"]["states"]
-        bad = states["failed"] + states["conflict"]
         dry = bool(states["planned"])
         return Page(
             job=head["job"],
-            headline=_headline(totals["compactions"], states),
-            tone=Tone.BAD if bad else Tone.GOOD,
+            headline=_headline(totals["compactions"], states, self._sums["held"]),
+            tone=Tone.BAD if self._bad.count else Tone.GOOD,
             lead=when(head) + self._verified(states),
             outcome=_outcome(states),
             remarks=remarks(head),
@@ -345,13 +345,13 @@ def _place(entry: Entry) -> _Place:
     )
 
 
-def _headline(places: int, states: dict[str, int]) -> str:
+def _headline(places: int, states: dict[str, int], held: int) -> str:
     done, planned = states["ready for cleaning"] + states["succeeded"], states["planned"]
     if not places:
         return "Nothing to compact"
     if planned:
         text = f"{planned:,} of {plural(places, 'place')} would be compacted"
-    elif done or states["failed"] or states["conflict"]:
+    elif done or held or states["failed"] or states["conflict"]:
         text = f"{done:,} of {plural(places, 'place')} compacted"
     elif states["already compact"] == places:
         return f"{plural(places, 'place is', 'places are')} already compact"
@@ -359,6 +359,7 @@ def _headline(places: int, states: dict[str, int]) -> str:
         return f"Nothing was compacted at {plural(places, 'place')}"
     for state, words in (("failed", "failed"), ("conflict", "in conflict")):
         text += f", {states[state]:,} {words}" if states[state] else ""
+    text += f", {held:,} held for a result that was not verified" if held else ""
     return text
 
 

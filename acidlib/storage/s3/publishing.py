@@ -43,6 +43,8 @@ _COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 class S3Stage:
     """What a run stages at a place, until it is published or discarded."""
 
+    is_readable = False  # of an upload nothing can be read before it is completed
+
     def __init__(self, bucket: Bucket, location: Location, marker: Marker) -> None:
         self._bucket = bucket
         self._location = location

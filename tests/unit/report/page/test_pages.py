@@ -231,6 +231,13 @@ def test_the_headline_says_how_it_went() -> None:
     assert headline() == ("Nothing to compact", Tone.GOOD)
     assert headline(DONE) == ("1 of 1 place compacted", Tone.GOOD)
     assert headline(REFUSED, REFUSED) == ("Nothing was compacted at 2 places", Tone.GOOD)
+    compact = replace(REFUSED, state=Outcome.ALREADY_COMPACT)
+    assert headline(compact, compact) == ("2 places are already compact", Tone.GOOD)
+    assert headline(compact, REFUSED) == ("Nothing was compacted at 2 places", Tone.GOOD)
+    held = replace(REFUSED, unverified=True)
+    assert headline(held, compact) == (
+        "0 of 2 places compacted, 1 held for a result that was not verified", Tone.BAD,
+    )  # fmt: skip
     assert headline(planned, REFUSED) == ("1 of 2 places would be compacted", Tone.GOOD)
     assert headline(DONE, conflict) == ("1 of 2 places compacted, 1 in conflict", Tone.BAD)
 
