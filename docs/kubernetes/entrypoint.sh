@@ -26,6 +26,7 @@ case "${1:-}" in
     exec tini -s -- java "$@"
     ;;
   *)
-    exec "$@"
+    # the first process of a container gets no signal that it does not ask for: tini passes SIGTERM on
+    exec tini -s -- "$@"
     ;;
 esac

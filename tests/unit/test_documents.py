@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OF_OTHERS = {
     "airflow": {"--conn-host", "--conn-type"},
     "docker": {"--file", "--tag"},
+    "kubectl": {"--from", "--from-file"},
     "pip": {"--upgrade"},
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
@@ -107,7 +109,7 @@ def commands(path: Path) -> Iterator[tuple[str, list[str]]]:
         for part in re.split(r"(?:^| )#|;| [|&]", line):
             if match := re.search(r"spark-submit.* jobs/([a-z_]+)\.py(.*)", part):
                 yield next(job.name for job in table.JOBS if job.module == match[1]), shlex.split(match[2])
-            elif match := re.search(r"(?:^|[\s/])acidlib +([a-z-].*)", part):
+            elif match := re.search(r"(?:^|/|(?<!-n)\s)acidlib +([a-z-].*)", part):
                 _, words = split_words(shlex.split(match[1]))
                 if words:
                     name, _, behind = group.resolve_command(click.Context(group), list(words))
@@ -190,6 +192,12 @@ def test_an_installation_has_what_the_examples_name(document: Path) -> None:
     named = re.findall(r"/opt/acidlib/?([\w./-]*)", document.read_text())
     there = {"", "bin", "bin/acidlib", "bin/pip", "bin/python", "bin/spark-submit"}
     assert {name for name in named if not name.startswith("lib/python3.11/site-packages/acidlib/")} <= there
+
+
+def test_every_extra_of_the_package_is_described() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", (ROOT / "docs" / "clusters.md").read_text(), flags=re.MULTILINE)
+    assert extras == {name for row in rows for name in re.findall(r"\w+", row)}
 
 
 def test_properties_of_tables_and_exit_statuses_are_described() -> None:
