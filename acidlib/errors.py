@@ -42,6 +42,14 @@ class ConflictError(AcidError):
     kind = "conflict"
 
 
+class BusyError(ConflictError):
+    """Another run of this engine has the partition, and lives: it is done there, or later."""
+
+
+WHEN_FREE = "try again when that run has ended; one that died is taken over after 10 minutes"
+"""What to do where another run works."""
+
+
 class CorruptError(AcidError):
     """An input is damaged, truncated, missing or of a kind this version does not understand."""
 

@@ -167,7 +167,8 @@ class CompactorLocks:
     ) -> None:
         with lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-1") as held:
             with pytest.raises(
-                ConflictError, match=rf"held by lock {held.lock_id} \(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\)$"
+                ConflictError,
+                match=rf"held by lock {held.lock_id} \(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\); try again",
             ):
                 lock_place(others, theirs, database="db", table="t", partition="p=1", agent="acidlib-2")
             assert [lock.lock_id for lock in hms.show_locks("acidlib.places")] == [held.lock_id]
@@ -245,8 +246,8 @@ class CompactorLocks:
         with (
             pytest.raises(
                 ConflictError,
-                match=r"because its EXCLUSIVE lock was not granted within 0\.5 s: held by lock \d+ "
-                r"\(SHARED_READ by anna on laptop, hive_query\)$",
+                match=r"its EXCLUSIVE lock was not granted within 0\.5 s: held by lock \d+ "
+                r"\(SHARED_READ by anna on laptop, hive_query\); call again when it is released$",
             ),
             publication_lock(
                 hms,
@@ -326,7 +327,7 @@ class CompactionTransactions:
         before = hms.open_txns().high_water_mark
         with pytest.raises(
             ConflictError,
-            match=rf"^Cannot compact default\.{table}\.p=1: because its lock was not granted: held by lock {held} "
+            match=rf"^Cannot compact default\.{table}\.p=1: its lock was not granted: held by lock {held} "
             r"\(EXCLUSIVE by",
         ):
             begin_compaction(hms, beats, database="default", table=table, partition="p=1", agent="acidlib-1")

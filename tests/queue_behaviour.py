@@ -171,7 +171,7 @@ class QueueBehaviour:
             lambda: queue.mark_cleaned(1, 3),
             lambda: queue.mark_compacted(2, "w", 3),
         ):
-            with pytest.raises(ConflictError, match=r"Cannot change compaction request [12]: because"):
+            with pytest.raises(ConflictError, match=r"Cannot change compaction request [12]: it is gone"):
                 call()
         queue.assert_owned(1, "w")
         assert queue.show() == (queue.find(1),)

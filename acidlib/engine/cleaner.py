@@ -19,7 +19,7 @@ from acidlib.engine.removals import Pace, litter_at, litter_of, remove_litter, r
 from acidlib.engine.runner import as_done
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
-from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, RetryError
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
@@ -52,6 +52,11 @@ def run_cleaner(
         for line in cleaning.requests.recover():
             services.progress.note(line)
     pace = Pace(services)
+
+    def told(result: CleaningResult) -> None:
+        # where no place is named, what another run has is that run's, and waits here for the next
+        tell(replace(result, state="ready for cleaning") if result.is_busy and not options.names_places else result)
+
     by_place: dict[object, list[CompactionRequest]] = {}
     for request in cleaning.requests.ready():
         by_place.setdefault(request.facts.location or request.entity, []).append(request)
@@ -73,11 +78,11 @@ def run_cleaner(
             if result.state == "conflict" and not result.removed:
                 conflicts.append((request, result))
             else:
-                tell(result)
+                told(result)
     for request, result in sorted(conflicts, key=lambda one: one[0].id):
         # another one of this run may have been in its way: two names, which only a metastore knows, may be of one place
         again = len(names[result.location]) > 1
-        tell(_clean_together(services, cleaning, [request], options, pace)[0] if again else result)
+        told(_clean_together(services, cleaning, [request], options, pace)[0] if again else result)
     others: dict[str, tuple[CompactionRequest, Location]] = {}
     for request in cleaning.known_places():
         place = request.facts.location
@@ -144,6 +149,8 @@ def _leftovers(
         if problems:
             return replace(result, state="failed", reason="; ".join(problems), removed=removed)
         return replace(result, state="succeeded", reason=reason, removed=removed)
+    except BusyError:
+        return None  # what lies there may be of the run that is at work
     except ConflictError as error:
         return replace(result, state="conflict", reason=str(error))
     except AcidError as error:
@@ -233,7 +240,7 @@ def _guarded(
     try:
         return (yield from _clean(services, cleaning, request, so_far, options, pace))
     except ConflictError as error:
-        return replace(so_far.result, state="conflict", reason=str(error))
+        return replace(so_far.result, state="conflict", reason=str(error), is_busy=isinstance(error, BusyError))
     except NotOursError as error:
         return replace(so_far.result, state="ready for cleaning", reason=str(error))
     except ReplacedError as error:

@@ -40,6 +40,11 @@ class CleanerOptions:
     dry_run: bool = False
     trash: bool = False
 
+    @property
+    def names_places(self) -> bool:
+        """Whether a place is named; else the queue is drained."""
+        return self.location is not None or bool(self.selection.tables)
+
 
 class ReadyRequests(Protocol):
     """Where requests that are ready for cleaning come from."""

@@ -28,6 +28,7 @@ from acidlib.engine.verification import Compacted, made_by
 from acidlib.engine.verifier import Verifier
 from acidlib.errors import (
     AcidError,
+    BusyError,
     ConflictError,
     DefectError,
     MissingError,
@@ -291,7 +292,7 @@ class PlaceCompactor:
             if reason is not None:  # unless that is of a transaction that was aborted, which is not asked in vain
                 reason = overlapping(txns=held.transactions_now())
             if reason is not None:
-                raise ConflictError(f"Cannot publish {held.target.name}: because {reason}")
+                raise ConflictError(f"Cannot publish {held.target.name}: {reason}; nothing was published, call again")
 
         is_hidden = inputs.publication is Publication.COMMIT
         way = inputs.publication
@@ -327,6 +328,9 @@ class PlaceCompactor:
         """What is raised on the way becomes the result."""
         try:
             return (yield from steps)
+        except BusyError as error:
+            # a run that drains the queue leaves to another what that one has; who names a place wants to know
+            return found.result(Outcome.CONFLICT if found.job.named else Outcome.SKIPPED, str(error))
         except ConflictError as error:
             return found.result(Outcome.CONFLICT, str(error))
         except MissingError as error:

@@ -11,7 +11,7 @@ from acidlib.engine.prepare import prepare
 from acidlib.engine.selection import ListingOutcome, PassedOver, Selection, Unlisted, look_in_portions
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.request_facts import RequestFacts
@@ -102,6 +102,8 @@ def _initiate(
         if isinstance(one, Unlisted):
             raise one.error
         return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
+    except BusyError as error:
+        return replace(_result(one.target), reason=str(error))
     except AcidError as error:
         return _failed(backend, one.target, error)
 

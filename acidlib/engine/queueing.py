@@ -42,6 +42,21 @@ def not_accepted(reason: str | None) -> ConflictError:
     return ConflictError(reason or "it is already queued")
 
 
+def in_the_way(name: str, reason: str | None) -> ConflictError:
+    """Return the error for what is named while another request for it is in the queue."""
+    return ConflictError(
+        f"Cannot compact {name}: {reason or 'it is already queued'}; acidlib show has it: a run that drains the queue "
+        "does it, and acidlib cancel withdraws it while it waits"
+    )
+
+
+def taken_by_another(name: str, number: int) -> ConflictError:
+    """Return the error for a request that another worker had first."""
+    return ConflictError(
+        f"Cannot compact {name}: another worker has taken request {number}, and does it; see acidlib show"
+    )
+
+
 def failed_attempts(services: Services, queue: SqlQueue, request: CompactionRequest, *, dry_run: bool) -> str | None:
     """Why a place whose last compactions failed is left alone; unless it is a dry run, the history says so too."""
     reason = queue.failed_attempts(
@@ -75,10 +90,10 @@ def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequ
         return answer.taken
     waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
     if waiting is None or waiting.type is not request.type:
-        raise ConflictError(f"Cannot compact {request.full_name}: because {answer.reason}")
+        raise in_the_way(request.full_name, answer.reason)
     claimed = queue.claim_id(answer.id, services.worker_id, services.now_ms())
     if claimed is None:
-        raise ConflictError(f"Cannot compact {request.full_name}: because another worker has taken request {answer.id}")
+        raise taken_by_another(request.full_name, answer.id)
     # what is stated now is newer than what the waiting request was made with
     queue.set_facts(answer.id, services.worker_id, request.facts)
     return replace(claimed, facts=claimed.facts.updated(request.facts))

@@ -46,7 +46,8 @@ class SqlHold:
     def end(self, outcome: Outcome, reason: str, *, named: bool, note: str | None) -> str | None:
         """Refused and failed requests go to the history, conflicts back to the queue unless they were named.
 
-        A request for a place that is compact already leaves nothing that a status would count.
+        So does what was left to another run. A request for a place that is compact already leaves nothing that a status
+        would count.
         """
         number = self._taken.request.id
         worker, now_ms = self._services.worker_id, self._services.now_ms()
@@ -57,7 +58,7 @@ class SqlHold:
             self._queue.mark_needless(number, now_ms, worker_id=worker)
         elif outcome is Outcome.FAILED:
             self._queue.mark_failed(number, reason, now_ms, worker_id=worker, facts=noted)
-        elif outcome is Outcome.CONFLICT:
+        elif outcome in (Outcome.CONFLICT, Outcome.SKIPPED):
             self.abandon()
         return None
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from acidlib.errors import AcidError, ConflictError, RetryError, UnknownOutcomeError
 from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.lock_rules import agent_text, blocking_locks, describe_holders
+from acidlib.metastore.lock_rules import agent_text, blocking_locks, refusal
 from acidlib.metastore.values import LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import LONG_MAX
 
@@ -196,11 +196,11 @@ def _require_free(hms: Hms, wanted: LockComponent, place: str) -> None:
     """
     blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=LONG_MAX)
     if blocking:
-        raise _not_granted(place, f"held by {describe_holders(blocking)}")
+        raise refusal(_not_granted(place), blocking)
 
 
-def _not_granted(place: str, why: str) -> ConflictError:
-    return ConflictError(f"Cannot compact {place}: because its lock was not granted: {why}")
+def _not_granted(place: str) -> str:
+    return f"Cannot compact {place}: its lock was not granted"
 
 
 def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: str) -> int:
@@ -213,7 +213,7 @@ def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: st
         return lock_id
     try:
         blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=lock_id)
-        holders = f"held by {describe_holders(blocking)}"
     except AcidError as error:
-        holders = f"by whom is not known, {reason_of(error)}"
-    raise _not_granted(place, holders)
+        why = f"by whom it is held is not known, {reason_of(error)}; call again"
+        raise ConflictError(f"{_not_granted(place)}: {why}") from error
+    raise refusal(_not_granted(place), blocking)

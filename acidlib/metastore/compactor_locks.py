@@ -23,10 +23,10 @@ from acidlib.metastore.lock_rules import (
     agent_text,
     blocking_locks,
     dead_locks,
-    describe_holders,
     lock_token,
     place_partition,
     place_table,
+    refusal,
 )
 from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
 from acidlib.processes import has_ended, process_identity
@@ -85,13 +85,13 @@ class CompactorLock:
 class _LockRequest:
     """A lock to ask for, and how long to wait for it.
 
-    `name` is what messages call it, `refusal` begins the message when it is not granted in time.
+    `name` is what messages call it, `refused` begins the message when it is not granted in time.
     """
 
     component: LockComponent
     agent: str
     name: str
-    refusal: str
+    refused: str
     timeout_seconds: float
     clock: Callable[[], float]
     sleep: Callable[[float], None]
@@ -115,7 +115,7 @@ def lock_place(
         ),
         agent=_unique_agent(agent),
         name=f"the place {name}",
-        refusal=f"Cannot compact {name}: because another compactor works on it",
+        refused=f"Cannot compact {name}: another compactor works on it",
         timeout_seconds=0,
         clock=time.monotonic,
         sleep=time.sleep,
@@ -148,7 +148,7 @@ def publication_lock(
         component=LockComponent(type=kind, database=database, table=table, partition=partition),
         agent=_unique_agent(agent),
         name=f"the {kind.name} lock on {name}",
-        refusal=f"Cannot publish {name}: because its {kind.name} lock was not granted within {timeout_seconds:g} s",
+        refused=f"Cannot publish {name}: its {kind.name} lock was not granted within {timeout_seconds:g} s",
         timeout_seconds=timeout_seconds,
         clock=clock,
         sleep=sleep,
@@ -229,12 +229,12 @@ def _wait_until_granted(
         remaining = deadline - request.clock()
         if remaining <= 0:
             blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=lock_id)
-            raise ConflictError(f"{request.refusal}: held by {describe_holders(blocking)}")
+            raise refusal(request.refused, blocking)
         request.sleep(min(pause, remaining))
         pause = min(2 * pause, LONGEST_POLL_SECONDS)
         state = hms.check_lock(lock_id, txn_id=None)
     if state is not LockState.ACQUIRED:
-        raise ConflictError(f"{request.refusal}: the metastore answered {state.name}")
+        raise ConflictError(f"{request.refused}: the metastore answered {state.name}; call again")
 
 
 def _drop_dead_locks(

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import unquote
 
+from acidlib.errors import WHEN_FREE, BusyError, ConflictError
 from acidlib.metastore.values import HeldLock, LockComponent, LockType
 
 PLACES = "acidlib.places"
@@ -96,6 +97,16 @@ def dead_locks(
         and (lock.agent or "").startswith(AGENT)
         and ((lock.heartbeat_ms and now_ms - lock.heartbeat_ms > limit) or has_ended(_process(lock)))
     )
+
+
+def refusal(begin: str, blocking: Sequence[HeldLock]) -> ConflictError:
+    """Return the error for a lock that is not granted: `BusyError` where runs of this engine alone are in the way.
+
+    begin  what cannot be done, as far as `: `
+    """
+    if blocking and all((lock.agent or "").startswith(AGENT) for lock in blocking):
+        return BusyError(f"{begin}: held by {describe_holders(blocking)}; {WHEN_FREE}")
+    return ConflictError(f"{begin}: held by {describe_holders(blocking)}; call again when it is released")
 
 
 def describe_holders(locks: Sequence[HeldLock]) -> str:

@@ -258,5 +258,6 @@ def move(
 def not_ours(request_id: int) -> ConflictError:
     """The error for a row that is not what the caller believes."""
     return ConflictError(
-        f"Cannot change compaction request {request_id}: because it is gone, in another state or another worker's"
+        f"Cannot change compaction request {request_id}: it is gone, in another state or another worker's; see acidlib "
+        "show"
     )

@@ -62,6 +62,7 @@ class CleaningResult:
 
     state   "succeeded", "ready for cleaning" (waits, or something is left), "failed", "conflict" or "planned"
     blocked why something obsolete stays for now
+    is_busy another run of this engine has the place
     """
 
     id: int | None
@@ -73,6 +74,7 @@ class CleaningResult:
     reason: str
     removed: tuple[RemovedPath, ...] = ()
     blocked: tuple[str, ...] = ()
+    is_busy: bool = False
 
     @property
     def name(self) -> str:

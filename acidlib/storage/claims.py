@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, RefusedError
 from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
@@ -132,7 +132,7 @@ def claim(
         held = _try_to_claim(fs, location, info, beat_seconds, stale_seconds)
         if held is not None:
             return held
-    raise ConflictError(f"Cannot claim {location}: because other runs have just worked there")
+    raise BusyError(f"Cannot claim {location}: other runs have just worked there; {WHEN_FREE}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,9 +172,9 @@ def _try_to_claim(
         now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another generation
         info = replace(info, start=now, beat=now)
         if isinstance(found, _Held | _HeldByFile) and not found.holder.is_stale(now, stale_seconds):
-            raise ConflictError(
-                f"Cannot claim {location}: because {found.holder.owner} has worked on it since "
-                f"{_instant(found.holder.start)} (last sign of life {_instant(found.holder.beat)})"
+            raise BusyError(
+                f"Cannot claim {location}: {found.holder.owner} has worked on it since "
+                f"{_instant(found.holder.start)} (last sign of life {_instant(found.holder.beat)}); {WHEN_FREE}"
             )
         fs.create(f"{own}/{info.token}.json", info.encode(), durable=False)
         if isinstance(found, _Held):
@@ -280,7 +280,7 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _Found | None:
         except ConflictError as error:
             if again:
                 continue
-            raise ConflictError(f"Cannot look at the claim {path}: because other runs work there just now") from error
+            raise BusyError(f"Cannot look at the claim {path}: other runs work there just now; {WHEN_FREE}") from error
         names = tuple(entry.name for entry in entries if not entry.is_directory)
         generations = [entry.name for entry in entries if entry.is_directory]
         parsed = _GENERATION.fullmatch(generations[0]) if len(generations) == 1 else None

@@ -43,7 +43,9 @@ class Claim(ABC):
             if self._lost is None and not self.renew():
                 self._lost = "somebody else has taken it over or removed it"
             if self._lost is not None:
-                raise ConflictError(f"Cannot go on in {self.location}: because our claim on it is lost, {self._lost}")
+                raise ConflictError(
+                    f"Cannot go on in {self.location}: our claim on it is lost, {self._lost}; call again"
+                )
 
     def release(self) -> None:
         """Stops renewing and gives the claim up, unless it is no longer ours. May be called again."""

@@ -128,9 +128,26 @@ def test_a_request_whose_partition_is_held_stays_queued(
     held = Jobs(queue_url=f"sqlite:///{tmp_path / 'other.db'}")
     first = Held(held, tmp_path, monkeypatch, "major_compact", "--location", crud, "--all-committed")
     drained = jobs("major_compact")
-    assert (drained.status, drained.states) == (3, ["conflict"])
+    assert (drained.status, drained.states) == (0, ["skipped"])
+    assert "has worked on it since" in drained.told
+    assert "try again when that run has ended" in drained.told
+    assert "WARNING" not in drained.err, "cron would mail it"
     assert jobs.shown()[1]["state"] == "initiated"
     assert first.let_go()[0] == 0
+
+
+def test_a_cleaner_leaves_to_another_run_what_that_one_has(jobs: Jobs, crud: Path) -> None:
+    jobs.good("major_compact", "--location", crud, "--all-committed")
+    lay_claim(crud, age=300)
+    before = within(crud)
+    now = ("cleaner", "--retention", "0s")
+    ran = jobs.good(*now)
+    (entry,) = ran.document["cleanings"]
+    assert (entry["state"], "has worked on it since" in entry["reason"]) == ("ready for cleaning", True)
+    assert "ERROR" not in ran.err, "cron would mail it"
+    named = jobs(*now, "--location", crud)
+    assert (named.status, named.document["cleanings"][0]["state"]) == (3, "conflict")
+    assert within(crud) == before
 
 
 def test_started_at_the_same_moment(jobs: Jobs, crud: Path, tmp_path: Path) -> None:
@@ -168,7 +185,7 @@ def test_initiators_and_cleaners_started_at_the_same_moment(jobs: Jobs, crud: Pa
     ends = [state for kind in ("minor", "major") for ran in together(f"{kind}_compact") for state in ran.states]
     assert ends == ["ready for cleaning"]
     cleanings = [entry for ran in together("cleaner", "--retention", "0s") for entry in ran.document["cleanings"]]
-    assert {entry["state"] for entry in cleanings} <= {"succeeded", "conflict"}
+    assert {entry["state"] for entry in cleanings} <= {"succeeded", "conflict", "ready for cleaning"}
     removed = [item["path"] for entry in cleanings for item in entry["removed"]]
     assert len(removed) == len(set(removed)) > 0
     assert [row["state"] for row in jobs.shown().values()] == ["succeeded"]

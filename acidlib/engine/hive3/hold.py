@@ -148,5 +148,6 @@ def _leave_to_hive(metastore: Hive3Metastore, request: CompactionRequest) -> Non
     for row in metastore.hms.show_compactions():
         if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
             raise ConflictError(
-                f"Cannot compact {row.full_name}: because Hive's own request {row.id} for it is {row.state.label}"
+                f"Cannot compact {row.full_name}: Hive's own request {row.id} for it is {row.state.label}; "
+                "call again when it is done"
             )

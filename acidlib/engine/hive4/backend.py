@@ -16,11 +16,11 @@ from acidlib.engine.hive4.hold import Hive4Hold, Unverified
 from acidlib.engine.hive4.metastore import POOL, Hive4Metastore, pool_of, private_pool
 from acidlib.engine.hive4.recovery import recover
 from acidlib.engine.leftovers import finish_publications
-from acidlib.engine.queueing import not_accepted
+from acidlib.engine.queueing import in_the_way, not_accepted, taken_by_another
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.errors import AcidError, ConflictError, RefusedError, UnknownOutcomeError
+from acidlib.errors import AcidError, RefusedError, UnknownOutcomeError
 from acidlib.metastore.values import Accepted, ShownRequest
 from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
@@ -108,7 +108,7 @@ class Hive4Backend:
             reason = answer.reason or "it is already queued"
             if State.READY_FOR_CLEANING.label in reason:
                 raise RefusedError(f"Nothing was written to {target.name} since it was compacted last: {reason}")
-            raise ConflictError(f"Cannot compact {target.name}: because {reason}")
+            raise in_the_way(target.name, reason)
         try:
             found = self._hms.find_next_compaction(self._services.worker_id, __version__, pool)
         except UnknownOutcomeError:
@@ -116,7 +116,7 @@ class Hive4Backend:
             if found is None or found.worker_id != self._services.worker_id:
                 raise
         if found is None or found.id != answer.id:
-            raise ConflictError(f"Cannot compact {target.name}: because another worker has taken request {answer.id}")
+            raise taken_by_another(target.name, answer.id)
         return Taken(request=found, target=target)
 
     def _in_pool(self, pool: str) -> ShownRequest | None:

@@ -92,8 +92,8 @@ class _QueueRow:
         if not self.is_ours(row):
             held = "it is not in the queue" if row is None else f"it is {row.state.label}, of worker {row.worker_id}"
             raise ConflictError(
-                f"Cannot go on with {self.request.full_name}: because request {self.request.id} is not ours any "
-                f"more: {held}"
+                f"Cannot go on with {self.request.full_name}: request {self.request.id} is not ours any more: {held}; "
+                "see acidlib show"
             )
 
     def update(self, high_water_mark: int, txn_id: int) -> None:
@@ -224,7 +224,9 @@ class Hive4Hold:
             return "the request is not ours any more and was left alone"
         elif outcome is Outcome.FAILED:
             self._hms.mark_failed(replace(self._row.request, error_message=noted))
-        elif outcome is Outcome.CONFLICT and not named and not (self._row.request.pool or "").startswith(WORKER_PREFIX):
+        elif outcome in (Outcome.CONFLICT, Outcome.SKIPPED) and not (
+            named or (self._row.request.pool or "").startswith(WORKER_PREFIX)
+        ):
             return self._give_back(reason)
         else:
             self._hms.mark_refused(replace(self._row.request, error_message=noted))

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from acidlib.errors import ConflictError, CorruptError, RefusedError
+from acidlib.errors import WHEN_FREE, BusyError, CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.processes import has_ended, process_identity
 from acidlib.storage.claims import STALE_SECONDS
@@ -124,9 +124,9 @@ def claim(
     found = read_object(bucket, path)
     held = None if found is None else _holder(found)
     if held is not None and not held.is_stale(stale_seconds):
-        raise ConflictError(
-            f"Cannot claim {location}: because {held.owner} has worked on it since {_instant(held.start)} (last sign "
-            f"of life {held.idle_seconds:.0f} s ago)"
+        raise BusyError(
+            f"Cannot claim {location}: {held.owner} has worked on it since {_instant(held.start)} (last sign of life "
+            f"{held.idle_seconds:.0f} s ago); {WHEN_FREE}"
         )
     try:
         if found is None:
@@ -134,7 +134,7 @@ def claim(
         else:
             version = replace_object(bucket, path, found.version, words.encode())
     except ChangedError as error:
-        raise ConflictError(f"Cannot claim {location}: because another run claimed it first") from error
+        raise BusyError(f"Cannot claim {location}: another run claimed it first; {WHEN_FREE}") from error
     return S3Claim(bucket, location, words, version, beat_seconds)
 
 
