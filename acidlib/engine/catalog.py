@@ -57,9 +57,10 @@ class Catalog:
         notes = selection.absent(((table.database, table.name) for _, table in tables), "no table of the metastore")
         others = self._others(tables)
         for database, table in tables:
-            reason = self._why_not(table, database, automatic=automatic)
-            if reason is None and table.full_name in others:
-                reason = self._of_two_catalogs(table.full_name, others[table.full_name], is_here=True)
+            never = self._why_not(table, database, automatic=False)
+            if never is None and table.full_name in others:
+                never = self._of_two_catalogs(table.full_name, others[table.full_name], is_here=True)
+            reason = never or self._why_not(table, database, automatic=automatic)
             if reason is None:
                 for place in self._places(database, table, selection, busy):
                     if isinstance(place, Target):
@@ -69,8 +70,7 @@ class Catalog:
             elif automatic and table.full_name not in selection.tables:
                 passed[reason.replace(table.full_name, "…")] += 1
             else:
-                place = Target(database=table.database, table=table.name, partition=None, location=NOWHERE)
-                passed_over.append(PassedOver(target=place, reason=reason))
+                passed_over.append(_passed_over(database, table, None, reason, is_refused=never is not None))
         if selection.partitions and tables and not chosen and not passed_over:
             names = [table.full_name for _, table in tables]
             notes.append(selection.note_of(selection.no_partition(names)))
@@ -249,8 +249,7 @@ class Catalog:
         try:
             target = self._target(database, table, name, partition)
         except AcidError as error:
-            place = Target(database=table.database, table=table.name, partition=name, location=NOWHERE)
-            return PassedOver(target=place, reason=str(error))
+            return _passed_over(database, table, name, str(error), is_refused=True)
         if (table.database, table.name, name) in busy:
             return PassedOver(target=target, reason="a request for it waits or is being worked on")
         return target
@@ -309,6 +308,14 @@ class Catalog:
             )
             found.append((replace(one, interpretation=interpretation), write_ids))
         return found
+
+
+def _passed_over(
+    database: Database, table: Table, partition: str | None, reason: str, *, is_refused: bool
+) -> PassedOver:
+    facts = TableFacts(table=table, database=database)
+    place = Target(database=table.database, table=table.name, partition=partition, location=NOWHERE, facts=facts)
+    return PassedOver(target=place, reason=reason, is_refused=is_refused)
 
 
 def require_no_cleaner_of_another_catalog(hms: Hms) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from acidlib.engine.alone.selecting import select_targets
+from acidlib.engine.attempts import COUNTED, Attempts
 from acidlib.engine.blockers import Blocker, blockers_among
 from acidlib.engine.catalog import Catalog
 from acidlib.engine.environment import Environment
@@ -17,7 +18,7 @@ from acidlib.engine.health_limits import limits_of
 from acidlib.engine.health_places import figures_of
 from acidlib.engine.leftovers import is_known_dead
 from acidlib.engine.open import TXN_TIMEOUT, Queued, open_queued
-from acidlib.engine.selection import Selection, look_in_portions
+from acidlib.engine.selection import PassedOver, Selection, look_in_portions
 from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation, Target, target_of
 from acidlib.errors import AcidError
@@ -26,6 +27,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.planning.eligible import wrong_kind
 from acidlib.planning.health import Finding, Lake, Level, Limits, PlaceFigures, Transaction, Trouble, Waits
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.report.show import initiator_of
@@ -63,7 +65,12 @@ def look(
         silent = None if queued.hms is None else parse_duration(queued.hms.config_value(TXN_TIMEOUT, "300s")) / 1000
         waits = _waits(queued, requests, txns or (), now_ms)
         limits = limits_of(services.settings, silent_seconds=silent)
-        targets, notes = _targets(services, queued, selection, interpretation, requests) if most_places else ([], [])
+        found = list(_found(queued))
+        targets: list[Target] = []
+        notes: list[str] = []
+        if most_places:
+            targets, notes, refused = _targets(services, queued, selection, interpretation, requests)
+            found += refused
     chosen = _those_of_requests_first(targets, requests)[:most_places]
     return Inspection(
         lake=Lake(
@@ -77,7 +84,7 @@ def look(
             aborted=_aborted(targets),
             places=tuple(_listed(services, chosen, requests, limits)) if most_places else None,
             known_places=len(targets) if most_places else None,
-            found=tuple(_found(queued)),
+            found=tuple(found),
             by_location=queued.hms is None,
             tells_queued=queued.generation is Generation.HIVE4,
         ),
@@ -107,11 +114,16 @@ def _targets(
     selection: Selection,
     interpretation: Interpretation,
     requests: Iterable[CompactionRequest],
-) -> tuple[list[Target], list[str]]:
-    """The places that are selected; without a metastore those below a directory and those that the queue knows."""
+) -> tuple[list[Target], list[str], list[Finding]]:
+    """The places that are selected; without a metastore those below a directory and those that the queue knows.
+
+    With them notes, and a finding for each ACID table or partition of which no compaction can be made.
+    """
     if queued.hms is not None:
         selected = Catalog(services, queued.hms).select(selection, automatic=False)
-        return list(selected.targets), [note for note in selected.notes if not note.startswith("table ")]
+        notes = [note for note in selected.notes if not note.startswith("table ")]
+        refused = [_refused(one) for one in selected.passed_over if _is_acid(services, one)]
+        return list(selected.targets), notes, refused
     stated = interpretation if interpretation.write_ids is not None else _ALL
     notes = (
         ["what is committed is not stated: figures of places take everything as committed"] if stated is _ALL else []
@@ -140,7 +152,24 @@ def _targets(
             interpretation=read,
         )
         known.setdefault(target.location, place)
-    return list(known.values()), notes
+    return list(known.values()), notes, []
+
+
+def _is_acid(services: Services, one: PassedOver) -> bool:
+    enabled = services.settings.flag("hive.compactor.compact.insert.only")
+    facts = one.target.facts
+    return one.is_refused and facts is not None and wrong_kind(facts.table, insert_only_enabled=enabled) is None
+
+
+def _refused(one: PassedOver) -> Finding:
+    return Finding(
+        level=Level.WARNING,
+        trouble=Trouble.NOT_COMPACTABLE,
+        reason=one.reason,
+        database=one.target.database,
+        table=one.target.table,
+        partition=one.target.partition,
+    )
 
 
 def _those_of_requests_first(targets: Sequence[Target], requests: Iterable[CompactionRequest]) -> list[Target]:
@@ -154,12 +183,14 @@ def _listed(
     states: dict[tuple[str, str, str | None], set[State]] = {}
     for row in requests:
         states.setdefault(row.entity, set()).add(row.state)
+    attempts = Attempts((row for row in requests if row.state in COUNTED), services.settings)
     for looked, _ in look_in_portions(services, targets, None):
         for one in looked:
             target = one.target
             known = states.get((target.database, target.table, target.partition), set())
             figures = figures_of(
                 services,
+                attempts,
                 one,
                 small_share=limits.small_share,
                 is_queued=not known.isdisjoint(_AT_WORK),

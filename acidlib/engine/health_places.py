@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from acidlib.engine.attempts import Attempts
+from acidlib.engine.initiator import refused_now
 from acidlib.engine.selection import ListingOutcome, Unlisted
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
-from acidlib.planning.decide import decide, switched_off
+from acidlib.model.requests import CompactionType
+from acidlib.planning.decide import Decision, decide, switched_off
 from acidlib.planning.health import PlaceFigures, Trouble
 from acidlib.storage.removing import OUT_OF_SIGHT
 from acidlib.storage.staging import STAGING_PREFIX
 
 
 def figures_of(
-    services: Services, looked: ListingOutcome, *, small_share: float, is_queued: bool, is_worked_on: bool
+    services: Services,
+    attempts: Attempts,
+    looked: ListingOutcome,
+    *,
+    small_share: float,
+    is_queued: bool,
+    is_worked_on: bool,
 ) -> PlaceFigures:
-    """The figures of one place.
+    """Return the figures of one place.
 
+    attempts      what the queue and its history know
     is_queued     a request for it waits or is worked on; `is_worked_on` only that, by Hive or by us
     """
     if isinstance(looked, Unlisted):
@@ -30,6 +40,11 @@ def figures_of(
     is_alive, left_by, unfinished = _claim(services, looked)
     is_alone = not is_alive and not is_worked_on
     facts = target.facts
+    off = None
+    if facts is not None:
+        off = switched_off(facts.table.properties, facts.database.properties, looked.generation)
+    decision = None if is_queued else _decided(services, looked)
+    kind = None if decision is None else decision.kind
     return PlaceFigures(
         database=target.database,
         table=target.table,
@@ -44,10 +59,9 @@ def figures_of(
         obsolete_bytes=sum(obsolete.values()),
         aborted=len(looked.state.aborted),
         idle=services.clock() - looked.modified if looked.modified else None,
-        due=None if is_queued else _due(services, looked),
-        switched_off=None
-        if facts is None
-        else switched_off(facts.table.properties, facts.database.properties, looked.generation),
+        due=None if decision is None or kind is None else decision.reason,
+        refused=None if off or kind is None else _refused(services, attempts, looked, kind),
+        switched_off=off,
         cleaning_forbidden=target.cleaning_forbidden(),
         unfinished=unfinished if not is_alive else 0,
         claim_left_by=left_by,
@@ -89,9 +103,9 @@ def _sizes(place: ListedPlace) -> dict[str, int]:
     return sizes
 
 
-def _due(services: Services, place: ListedPlace) -> str | None:
-    """Why the initiator would queue it, were it not switched off; None where it would not."""
-    decision = decide(
+def _decided(services: Services, place: ListedPlace) -> Decision:
+    """Return what the initiator would decide, were the place not switched off."""
+    return decide(
         place.state,
         place.listing,
         place.target.settings(services.settings).thresholds(),
@@ -99,7 +113,13 @@ def _due(services: Services, place: ListedPlace) -> str | None:
         properties={},
         insert_only=place.target.is_insert_only,
     )
-    return None if decision.kind is None else decision.reason
+
+
+def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> str | None:
+    refusal = refused_now(services, attempts, place, kind)
+    if refusal is not None:
+        return None if refusal.already_compact else refusal.reason
+    return attempts.refusal(place, kind)
 
 
 def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, int]:

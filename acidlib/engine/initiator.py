@@ -11,7 +11,7 @@ from acidlib.engine.prepare import prepare
 from acidlib.engine.selection import ListingOutcome, PassedOver, Selection, Unlisted, look_in_portions
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError
+from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, RefusedError, UsageError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
 from acidlib.model.request_facts import RequestFacts
@@ -22,7 +22,7 @@ from acidlib.planning.decide import Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
 from acidlib.points import Point, passing
-from acidlib.report.decisions import InitiatorResult
+from acidlib.report.decisions import InitiatorResult, Verdict
 from acidlib.storage.listing import list_location
 
 _BATCH = 100
@@ -41,7 +41,8 @@ def run_initiator(
 ) -> list[str]:
     """Look at everything selected and queue what needs compaction; a dry run queues nothing. Returns notes.
 
-    What a worker would refuse is not queued, nor what one refused before and has not changed since.
+    What a worker would refuse is not queued, nor what one refused before and has not changed since. What no worker can
+    read as it is, such as a table whose directory is gone, is refused as well: it makes no run fail.
 
     force  also past what the history says: that the last compactions failed, or were refused
     tell   gets the result of each place as it comes
@@ -61,22 +62,24 @@ def run_initiator(
                 _initiate(services, backend, attempts, one, dry_run=dry_run, force=force)
                 for one in looked[start : start + _BATCH]
             ]
-            for result in _queued(backend, some):
+            for result in _queued(services, backend, some):
                 tell(result)
     return [*notes, *selected.notes]
 
 
 def _left_alone(one: PassedOver) -> InitiatorResult:
-    return replace(_result(one.target), reason=one.reason)
+    return _result(one.target, reason=one.reason, outcome=Verdict.REFUSED if one.is_refused else Verdict.LEFT_ALONE)
 
 
-def _queued(backend: Backend, decisions: Sequence[InitiatorResult | _ToQueue]) -> list[InitiatorResult]:
+def _queued(
+    services: Services, backend: Backend, decisions: Sequence[InitiatorResult | _ToQueue]
+) -> list[InitiatorResult]:
     """The results, those that are to be queued with their ids, or why they are not."""
     wanted = [one.decided for one in decisions if isinstance(one, _ToQueue)]
     answered = iter(backend.enqueue(wanted) if wanted else [])
     if wanted:
         passing(Point.QUEUED)
-    return [one.answered(backend, next(answered)) if isinstance(one, _ToQueue) else one for one in decisions]
+    return [one.answered(services, backend, next(answered)) if isinstance(one, _ToQueue) else one for one in decisions]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +89,12 @@ class _ToQueue:
     decided: Decided
     result: InitiatorResult
 
-    def answered(self, backend: Backend, answer: int | AcidError) -> InitiatorResult:
+    def answered(self, services: Services, backend: Backend, answer: int | AcidError) -> InitiatorResult:
         """The result, with what the queue said."""
         if isinstance(answer, ConflictError):
-            return replace(self.result, reason=str(answer))
+            return replace(self.result, reason=str(answer), outcome=Verdict.LEFT_ALONE)
         if isinstance(answer, AcidError):
-            return _failed(backend, self.decided.place.target, answer)
+            return _in_vain(services, backend, self.decided.place.target, answer)
         return replace(self.result, queued=answer)
 
 
@@ -103,19 +106,40 @@ def _initiate(
             raise one.error
         return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
     except BusyError as error:
-        return replace(_result(one.target), reason=str(error))
+        return _result(one.target, reason=str(error), outcome=Verdict.LEFT_ALONE)
     except AcidError as error:
-        return _failed(backend, one.target, error)
+        return _in_vain(services, backend, one.target, error)
 
 
-def _failed(backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
-    """A place where something went wrong; nothing did where it was dropped since it was selected."""
+def _in_vain(services: Services, backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
+    """Return the result of a place that could not be judged; nothing is wrong where it was dropped meanwhile."""
+    outcome = Verdict.FAILED
     try:
         if backend.is_dropped(target):
-            return replace(_result(target), reason="it was dropped meanwhile")
+            return _result(target, reason="it was dropped meanwhile", outcome=Verdict.LEFT_ALONE)
+        if _stays_so(services, target, error):
+            outcome = Verdict.REFUSED
     except AcidError:
         pass  # what went wrong first says more
-    return replace(_result(target), reason=str(error), failed=True)
+    return _result(target, reason=str(error), outcome=outcome)
+
+
+def _stays_so(services: Services, target: Target, error: AcidError) -> bool:
+    """Return whether a place cannot be judged until its owner changes it, rather than for now.
+
+    A directory that is gone while the one above its table is there was removed; without that one a mount may be
+    missing, or what is configured may lead to another store.
+    """
+    if isinstance(error, UsageError) or not isinstance(error, CorruptError | RefusedError):
+        return False
+    fs = services.fs(target.location)
+    if fs.exists(str(target.location)):
+        return True
+    table = target.location
+    if target.facts is not None and target.facts.table.storage.location:
+        stated = services.stores.locate(target.facts.table.storage.location)
+        table = stated if stated.holds(table) else table
+    return fs.exists(str(table.parent))
 
 
 def _decided(
@@ -129,29 +153,34 @@ def _decided(
         place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
     decision = decision_about(services, place)
     if decision.kind is None:
-        return _result(target, decision)
-    reason = _refused(services, attempts, place, decision.kind)
-    if reason is None and not force:
-        reason = attempts.refusal(place, decision.kind) or backend.held_back(target, decision.kind, dry_run=dry_run)
-    if reason is not None:
-        return replace(_result(target, decision), reason=reason)
+        return _result(target, decision, outcome=Verdict.LEFT_ALONE)
+    refusal = refused_now(services, attempts, place, decision.kind)
+    if refusal is not None:
+        outcome = Verdict.LEFT_ALONE if refusal.already_compact else Verdict.REFUSED
+        return _result(target, decision, reason=refusal.reason, outcome=outcome)
+    if not force:
+        if reason := attempts.refusal(place, decision.kind):
+            return _result(target, decision, reason=reason, outcome=Verdict.REFUSED)
+        if reason := backend.held_back(target, decision.kind, dry_run=dry_run):
+            return _result(target, decision, reason=reason, outcome=Verdict.HELD_BACK)
+    due = _result(target, decision, outcome=Verdict.DUE)
     if dry_run:
-        return _result(target, decision)
+        return due
     figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
-    return _ToQueue(decided=Decided(place=place, kind=decision.kind, figures=figures), result=_result(target, decision))
+    return _ToQueue(decided=Decided(place=place, kind=decision.kind, figures=figures), result=due)
 
 
-def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> str | None:
-    """Why a worker would refuse the place as it is: the same question that it asks. None when it would not."""
+def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> Refusal | None:
+    """Return why a worker would refuse the place as it is, by the question that it asks; None when it would not."""
     limit = services.settings.integer("acidlib.minor.as.major.bytes")
     try:
         found = prepare(services.stores, place, kind, minor_as_major_bytes=limit, automatic=True)
     except RefusedError as error:
-        return str(error)
+        return Refusal(reason=str(error))
     except AcidError:
         return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
     if isinstance(found, Refusal) and (not found.cleaning_only or _awaits_cleaning(attempts, place)):
-        return found.reason
+        return found
     return None
 
 
@@ -185,7 +214,12 @@ def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, 
     return len(aborted_present(listing, write_ids, generation=generation))
 
 
-def _result(target: Target, decision: Decision | None = None) -> InitiatorResult:
+def _result(
+    target: Target, decision: Decision | None = None, *, reason: str | None = None, outcome: Verdict
+) -> InitiatorResult:
+    """Return a result, whose reason is that of the decision unless another one counts."""
+    if reason is None:
+        reason = "" if decision is None else decision.reason
     kind = None if decision is None or decision.kind is None else decision.kind.label.lower()
     return InitiatorResult(
         database=target.database,
@@ -194,7 +228,7 @@ def _result(target: Target, decision: Decision | None = None) -> InitiatorResult
         location=str(target.location),
         type=kind,
         queued=None,
-        reason="" if decision is None else decision.reason,
+        reason=reason,
         base_bytes=None if decision is None else decision.base_bytes,
         delta_bytes=None if decision is None else decision.delta_bytes,
         deltas=None if decision is None else decision.delta_count,
@@ -202,4 +236,5 @@ def _result(target: Target, decision: Decision | None = None) -> InitiatorResult
         threshold=None if decision is None else decision.threshold,
         threshold_key=None if decision is None else decision.threshold_key,
         threshold_source=None if decision is None else decision.threshold_source,
+        outcome=outcome,
     )

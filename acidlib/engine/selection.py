@@ -83,10 +83,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """A place that a job is about and leaves alone, and why."""
+    """A place that a job is about and leaves alone, and why; `is_refused`: because no compaction of it can be made."""
 
     target: Target
     reason: str
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

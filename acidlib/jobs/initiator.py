@@ -50,5 +50,5 @@ def main(
             report.add(result)
 
         notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=tell)
-    print_report(environment, report, notes)
+    print_report(environment, report, [*notes, *totals.notes()])
     raise SystemExit(totals.exit_status())

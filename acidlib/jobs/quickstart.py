@@ -41,7 +41,7 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.stated_write_ids import stated_write_ids
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.decisions import CleaningResult, InitiatorResult
+from acidlib.report.decisions import CleaningResult, InitiatorResult, Verdict
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.show import show_document
@@ -106,7 +106,7 @@ class Quickstart:
         )
         first = results[0]
         self.page.say(f"The threshold: {first.threshold_key} = {first.threshold:g}, set by {first.threshold_source}.")
-        if any(item.type != "major" or item.failed for item in results):
+        if any(item.type != "major" or item.outcome is not Verdict.DUE for item in results):
             raise CorruptError("Cannot go on: because the initiator did not decide what it has to decide here")
 
     def compact(self, kind: CompactionType, *, named: bool) -> None:

@@ -36,13 +36,14 @@ def why_not(
     """
     storage = table.storage if partition is None else partition.storage
     return (
-        _wrong_kind(table, insert_only_enabled=insert_only_enabled)
+        wrong_kind(table, insert_only_enabled=insert_only_enabled)
         or _wrong_storage(table, storage)
         or (_left_alone(table, database_properties, generation) if automatic else None)
     )
 
 
-def _wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
+def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
+    """Return why a table is none that compactions are made of at all; None when it is one."""
     cannot = f"Cannot compact {table.full_name}: because"
     if table.kind == VIRTUAL_VIEW:
         return f"{cannot} it is a view"

@@ -66,6 +66,7 @@ class Trouble(enum.Enum):
     MUCH_TO_CLEAN = "much to clean"
     ABORTED_ON_DISK = "aborted on disk"
     DUE = "due and not queued"
+    NOT_COMPACTABLE = "cannot be compacted"
     SWITCHED_OFF = "switched off"
     CLEANING_FORBIDDEN = "cleaning forbidden"
     MISSING = "missing"
@@ -179,6 +180,7 @@ class PlaceFigures:
     aborted          directories of nothing but aborted transactions, which are among the obsolete
     idle             seconds since the newest file there was written; None without one
     due              why it should be compacted, by the thresholds of the initiator; None where it should not
+    refused          why a worker would refuse that, as the place is
     switched_off     why it is not compacted automatically
     cleaning_forbidden  why nothing may be removed there
     unfinished       publications that a run has begun and not finished
@@ -201,6 +203,7 @@ class PlaceFigures:
     aborted: int = 0
     idle: float | None = None
     due: str | None = None
+    refused: str | None = None
     switched_off: str | None = None
     cleaning_forbidden: str | None = None
     unfinished: int = 0

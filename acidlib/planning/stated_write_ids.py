@@ -25,7 +25,7 @@ class StatedWriteIds:
     def of(self, database: str, table: str, listing: Listing) -> ValidWriteIdList:
         """The list of a table, with a real high-water mark even when everything is committed.
 
-        Raises RefusedError when nothing was stated for this table, UsageError when the one list is another's.
+        Raises UsageError when nothing was stated for this table, or when the one list is another's.
         """
         name = f"{database}.{table}"
         self.require_of(database, table)
@@ -35,7 +35,7 @@ class StatedWriteIds:
         if self.everything:
             # never 0: Hive takes a mark of 0 for "no mark"
             return all_committed(name, max(1, highest_write_id(listing, Generation.HIVE4)))
-        raise RefusedError(
+        raise UsageError(
             f"Cannot work on {name}: because nothing says which of its transactions are committed; give --write-ids, "
             "--write-ids-file or --all-committed"
         )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.decisions import (
+    CleaningResult,
+    CleaningTotals,
+    InitiatorResult,
+    InitiatorTotals,
+    RemovedPath,
+    Verdict,
+)
 from acidlib.report.text import (
     First,
     by_state,
@@ -35,7 +42,7 @@ class InitiatorText:
 
     def add(self, result: InitiatorResult) -> None:
         """One more place."""
-        kind = "left alone" if result.type is None else f"for a {result.type} compaction"
+        kind = f"for a {result.type} compaction" if result.outcome is Verdict.DUE else result.outcome.value
         self._rows.add(None if result.failed else kind, lambda: result)
 
     def pieces(self, notes: Sequence[str]) -> Iterator[str]:
@@ -56,9 +63,9 @@ class InitiatorText:
     def _summary(self) -> str:
         totals = self._totals
         due = by_state(dict(sorted(totals.due.items())))
-        failed = f"{totals.failed:,} failed" if totals.failed else ""
-        parts = [due or "none to compact", f"{totals.idle:,} left alone", failed]
-        outcomes = ", ".join(part for part in parts if part)
+        counts = [(one, totals.outcomes[one]) for one in Verdict if one is not Verdict.DUE]
+        others = [f"{count:,} {one.value}" for one, count in counts if count or one is Verdict.LEFT_ALONE]
+        outcomes = ", ".join([due or "none to compact", *others])
         looked_at = plural(totals.looked_at, "place")
         return f"{looked_at} looked at: {outcomes}; {plural(totals.queued, 'request')} queued"
 
@@ -110,13 +117,19 @@ def _initiator_row(result: InitiatorResult) -> tuple[str, ...]:
 
     return (
         one_line(result.name),
-        "failed" if result.failed else result.type or "none",
+        _decision(result),
         "-" if result.queued is None else str(result.queued),
         "-" if result.deltas is None else f"{result.deltas:,}",
         bytes_or_dash(result.delta_bytes),
         bytes_or_dash(result.base_bytes),
         "-" if result.ratio is None else f"{result.ratio:,.2%}",
     )
+
+
+def _decision(result: InitiatorResult) -> str:
+    if result.outcome is Verdict.DUE:
+        return result.type or "none"
+    return "none" if result.outcome is Verdict.LEFT_ALONE else result.outcome.value
 
 
 def _why(result: InitiatorResult) -> str:

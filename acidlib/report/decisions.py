@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from acidlib.report.results import EXIT_DONE, EXIT_SOME_FAILED
+from acidlib.wording import plural
+
+
+class Verdict(enum.Enum):
+    """What became of a place that the initiator looked at; the value is `outcome` in the JSON document.
+
+    REFUSED is what no compaction can be made of until its owner changes it; FAILED what may go well the next time.
+    """
+
+    DUE = "due"
+    LEFT_ALONE = "left alone"
+    REFUSED = "refused"
+    HELD_BACK = "held back"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitiatorResult:
     """One table or partition that was looked at.
 
-    type    "major", "minor", or None: nothing to do, or skipped
+    type    by the thresholds: "major", "minor", or None: nothing to do, or skipped
     queued  id of the new request; None when none was made
     """
 
@@ -31,16 +46,22 @@ class InitiatorResult:
     threshold: float | None = None
     threshold_key: str | None = None
     threshold_source: str | None = None
-    failed: bool = False
+    outcome: Verdict
 
     @property
     def name(self) -> str:
         """database.table, or database.table.partition."""
         return ".".join(part for part in (self.database, self.table, self.partition) if part)
 
+    @property
+    def failed(self) -> bool:
+        """Whether the place could not be looked at, or not be queued, for now."""
+        return self.outcome is Verdict.FAILED
+
     def document(self) -> dict[str, Any]:
         """An entry of `decisions` in the JSON document."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return fields | {"outcome": self.outcome.value, "failed": self.failed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,27 +148,40 @@ class InitiatorTotals:
     """How many places the initiator looked at, and what came of them."""
 
     def __init__(self) -> None:
-        self.looked_at = self.queued = self.failed = self.idle = 0
+        self.looked_at = self.queued = 0
+        self.outcomes: Counter[Verdict] = Counter()
         self.due: Counter[str] = Counter()
 
     def add(self, result: InitiatorResult) -> None:
         """Count one more place."""
         self.looked_at += 1
         self.queued += result.queued is not None
-        if result.failed:
-            self.failed += 1
-        elif result.type is None:
-            self.idle += 1
-        else:
+        self.outcomes[result.outcome] += 1
+        if result.outcome is Verdict.DUE and result.type is not None:
             self.due[result.type] += 1
 
     def document(self) -> dict[str, Any]:
         """`totals` in the JSON document."""
-        return {"looked_at": self.looked_at, "queued": self.queued, "failed": self.failed}
+        return {
+            "looked_at": self.looked_at,
+            "queued": self.queued,
+            "refused": self.outcomes[Verdict.REFUSED],
+            "held_back": self.outcomes[Verdict.HELD_BACK],
+            "failed": self.outcomes[Verdict.FAILED],
+        }
+
+    def notes(self) -> list[str]:
+        """What a person has to see to, as no run does."""
+        refused = self.outcomes[Verdict.REFUSED]
+        if not refused:
+            return []
+        is_one = refused == 1
+        what = f"{plural(refused, 'place')} cannot be compacted as {'it is' if is_one else 'they are'}"
+        return [f"{what}: status has a finding{'' if is_one else ' for each'}"]
 
     def exit_status(self) -> int:
-        """Whether every place could be looked at."""
-        return EXIT_SOME_FAILED if self.failed else EXIT_DONE
+        """Whether anything failed that may go well the next time."""
+        return EXIT_SOME_FAILED if self.outcomes[Verdict.FAILED] else EXIT_DONE
 
 
 class CleaningTotals:

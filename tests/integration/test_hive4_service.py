@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judges.tables import Transaction, delta_name, inserts, write_dir
+from judges.tables import Transaction, delta_name, inserts, orc_bytes, write_dir
 from servers.fleet import Servers
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
@@ -23,9 +23,9 @@ from acidlib.model.requests import State
 from integration.children import Child
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, clean_up, only_line, wait_for
-from integration.hive4_model import ABORTED, COLUMNS, CRUD, Lake, Made, rows
+from integration.hive4_model import ABORTED, COLUMNS, CRUD, ROW, Lake, Made, rows
 from integration.hive4_proxy import Proxy
-from integration.metastore_writes import NewTable
+from integration.metastore_writes import INSERT_ONLY, NewTable
 
 pytestmark = pytest.mark.live
 MANY = 2000
@@ -386,6 +386,48 @@ def decided(service: Service, *arguments: str, table: str = "lake.*") -> dict[st
     return {entry["table"]: entry for entry in ran.document["decisions"]}
 
 
+def findings(service: Service, made: Made) -> list[dict[str, Any]]:
+    """What status finds of a table, without the requests of other tests."""
+    found: list[dict[str, Any]] = service("status", "--table", made.full, *LOW).document["findings"]
+    return [one for one in found if one["table"] == made.name]
+
+
+def test_what_no_run_can_compact_makes_none_fail_and_is_a_finding(lake: Lake, service: Service) -> None:
+    """A directory that is gone, a base above a mark that was reset, a file that is no ACID file, a sorted table."""
+    gone, reset, foreign = (lake.table(name) for name in ("gone", "reset", "foreign"))
+    fine = lake.table("fine")
+    shutil.rmtree(gone.location)
+    shutil.rmtree(reset.location)
+    write_dir(reset.location, "base_0000009_v0000001", COLUMNS, inserts(9, rows(1, 1)))
+    (foreign.location / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(orc_bytes(COLUMNS, [(1, "v")]))
+    is_sorted = NewTable(columns=ROW, properties=INSERT_ONLY, buckets=1, bucket_columns=["id"], sort_columns=["id"])
+    lake.writes.table("lake", "sorted", is_sorted)
+    ran = service.good("initiator", "--table", "lake.*", *LOW)
+    found = {entry["table"]: entry for entry in ran.document["decisions"]}
+    assert {name: entry["outcome"] for name, entry in found.items()} == {
+        "gone": "refused", "reset": "refused", "foreign": "refused", "fine": "due",
+    }  # fmt: skip
+    assert (found["foreign"]["type"], "has no ACID columns" in found["foreign"]["reason"]) == ("major", True)
+    totals = ran.document["totals"]
+    assert totals == {"looked_at": 4, "queued": 1, "refused": 3, "held_back": 0, "failed": 0}
+    assert "3 places cannot be compacted as they are: status has a finding for each" in ran.document["notes"]
+    status = service("status", "--table", "lake.*", *LOW).document
+    assert {(one["table"], one["trouble"]) for one in status["findings"] if one["database"] == "lake"} == {
+        ("gone", "missing"),
+        ("reset", "not judged"),
+        ("foreign", "cannot be compacted"),
+        ("sorted", "cannot be compacted"),
+    }
+    lake.hms.abort_compactions([found["fine"]["queued"]])
+    # where what is above the table is gone as well, a mount may be missing, and it may be there the next time
+    away = gone.location.parent.rename(gone.location.parent.with_name("away"))
+    ran = service("initiator", "--table", gone.full, *LOW)
+    away.rename(gone.location.parent)
+    (entry,) = ran.document["decisions"]
+    assert (ran.status, entry["outcome"]) == (3, "failed")
+    lake.check(fine)
+
+
 def test_thresholds_are_those_of_the_table(lake: Lake, service: Service) -> None:
     number = "compactorthreshold.hive.compactor.delta.num.threshold"
     ratio = "compactorthreshold.hive.compactor.delta.pct.threshold"
@@ -493,7 +535,9 @@ def test_what_was_refused_is_not_asked_for_again_until_it_changes(lake: Lake, se
     assert entry["queued"] is None
     since = f"request {request.id} was refused, and nothing has changed there since: {refused['reason']}"
     assert entry["reason"] == since
-    assert lake.states(made) == ["refused"]
+    assert (entry["outcome"], lake.states(made)) == ("refused", ["refused"])
+    (finding,) = findings(service, made)
+    assert (finding["trouble"], finding["reason"].partition("; it is due")[0]) == ("cannot be compacted", since)
     file.write_bytes(whole)
     assert decided(service, *LOW)["refused"]["queued"]
     assert service.good("major_compact").states == ["ready for cleaning"]

@@ -152,6 +152,20 @@ def test_a_table_without_a_line_fails_and_the_others_are_queued(jobs: Jobs, ware
     assert ran.document["totals"]["queued"] == 5
 
 
+def test_a_base_above_what_is_committed_makes_no_run_fail(jobs: Jobs, warehouse: Warehouse) -> None:
+    for path in warehouse["db.crud"].iterdir():
+        shutil.rmtree(path)
+    (warehouse["db.crud"] / "base_0000009").mkdir()
+    (warehouse["db.crud"] / "base_0000009" / "bucket_00000").write_bytes(b"")
+    ran = initiate(jobs, warehouse)
+    assert ran.status == 0
+    (refused,) = [entry for entry in ran.document["decisions"] if entry["outcome"] == "refused"]
+    assert (refused["table"], refused["failed"]) == ("crud", False)
+    assert "may use none of its bases" in refused["reason"]
+    totals = ran.document["totals"]
+    assert (totals["queued"], totals["refused"], totals["failed"]) == (5, 1, 0)
+
+
 @pytest.mark.parametrize("gone", ["the place", "with the directory above it, as a mount"])
 def test_a_place_that_goes_between_selecting_and_listing(
     jobs: Jobs, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, gone: str
@@ -404,7 +418,8 @@ def test_where_all_was_rolled_back_and_cleaned_there_is_nothing_to_do(jobs: Jobs
         ran = jobs.good("major_compact", *asked, *more)
         assert set(ran.states) == {"already compact"}
         assert all("there is nothing to merge" in entry["reason"] for entry in ran.compactions)
-    assert jobs.good("initiator", *asked).document["totals"] == {"looked_at": len(ran.states), "queued": 0, "failed": 0}
+    totals = jobs.good("initiator", *asked).document["totals"]
+    assert totals == {"looked_at": len(ran.states), "queued": 0, "refused": 0, "held_back": 0, "failed": 0}
 
 
 def test_a_named_location_that_is_empty_and_not_known_is_an_error(jobs: Jobs, tmp_path: Path) -> None:

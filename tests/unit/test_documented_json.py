@@ -24,7 +24,14 @@ from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Tro
 from acidlib.planning.health_summary import status_of
 from acidlib.report.cancel import Cancellation, CancelState, cancellations_document
 from acidlib.report.checks import checks_document, unchecked
-from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.decisions import (
+    CleaningResult,
+    CleaningTotals,
+    InitiatorResult,
+    InitiatorTotals,
+    RemovedPath,
+    Verdict,
+)
 from acidlib.report.places import ShownPart, ShownPlace, places_document
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, Verification, result_document
 from acidlib.report.run_report import JsonForm, RunFacts, SetValue
@@ -60,7 +67,7 @@ def compaction() -> dict[str, Any]:
 
 
 def initiator() -> dict[str, Any]:
-    decision = InitiatorResult(**PLACE, type=None, queued=None, reason="nothing to do")
+    decision = InitiatorResult(**PLACE, type=None, queued=None, reason="nothing to do", outcome=Verdict.LEFT_ALONE)
     entry = InitiatorResult.document
     form = JsonForm(job="initiator", **RUN, entries="decisions", entry=entry, totals=InitiatorTotals())
     return document_of(form, decision)

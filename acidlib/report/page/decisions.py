@@ -38,6 +38,7 @@ class InitiatorFold:
 
     def __init__(self) -> None:
         self._bad: Largest[_Row] = Largest(_MOST_BAD)
+        self._refused: Largest[_Row] = Largest(_MOST_BAD)
         self._due: Largest[Entry] = Largest(_MOST_SHOWN)
         self._left, self._thresholds = Reasons(), Reasons()
         self._counts: Counter[str] = Counter()
@@ -46,12 +47,12 @@ class InitiatorFold:
 
     def add(self, entry: Entry) -> None:
         """One more decision."""
-        is_due = entry["type"] is not None
-        if entry["failed"]:
-            self._counts["failed"] += 1
+        outcome = entry["outcome"]
+        is_due = outcome == "due"
+        self._counts[entry["type"] if is_due else outcome] += 1
+        if outcome == "failed":
             self._bad.add(0, _row(entry))
             return
-        self._counts[entry["type"] or "left alone"] += 1
         self._counts["queued"] += entry["queued"] is not None
         if entry["deltas"] is not None:
             self._deltas[is_due][entry["deltas"]] += 1
@@ -61,8 +62,10 @@ class InitiatorFold:
             self._due.add(entry["deltas"] or 0, entry)
             key = entry["threshold_key"]
             self._thresholds.add(entry["reason"] if key is None else key, entry)
-        else:
+        elif outcome == "left alone":
             self._left.add(entry["reason"], entry)
+        else:
+            self._refused.add(outcome == "held back", _row(entry))
 
     def page(self, head: Entry) -> Page:
         """The page; `head` is the document without its entries."""
@@ -73,9 +76,17 @@ class InitiatorFold:
             headline = "No table was found"
         elif totals["queued"]:
             headline += f", {plural(totals['queued'], 'request')} queued"
-        if totals["failed"]:
-            headline += f", {totals['failed']:,} could not be looked at"
-        tones = {"major": Tone.FIRST, "minor": Tone.SECOND, "left alone": Tone.QUIET, "failed": Tone.BAD}
+        for name, words in (("refused", "refused"), ("held_back", "held back"), ("failed", "failed")):
+            if totals[name]:
+                headline += f", {totals[name]:,} {words}"
+        tones = {
+            "major": Tone.FIRST,
+            "minor": Tone.SECOND,
+            "left alone": Tone.QUIET,
+            "refused": Tone.WARNING,
+            "held back": Tone.WARNING,
+            "failed": Tone.BAD,
+        }
         segments = tuple(
             Segment(label=kind, value=f"{counts[kind]:,}", amount=counts[kind], tone=tone)
             for kind, tone in tones.items()
@@ -88,7 +99,10 @@ class InitiatorFold:
             lead=when(head),
             outcome=Figure(label="Places by decision", parts=segments) if segments else None,
             remarks=remarks(head),
-            attention=_failed(self._bad, "Places that could not be looked at"),
+            attention=(
+                *_failed(self._bad, "Places that could not be looked at or queued"),
+                *_failed(self._refused, "Places that cannot be compacted as they are, or failed too often"),
+            ),
             figures=self._figures(),
             charts=self._charts(),
             listings=tuple(self._listings()),

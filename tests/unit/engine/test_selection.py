@@ -223,7 +223,7 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     errors = [type(one.error) for one in found if isinstance(one, Unlisted)]
     assert errors[0] is CorruptError
     assert errors[1] in (CorruptError, RefusedError)
-    assert errors[2] is RefusedError
+    assert errors[2] is UsageError
     assert found[2].target is unstated
 
 

@@ -77,6 +77,7 @@ PLACES: dict[Trouble, dict[str, Any]] = {
     Trouble.MUCH_TO_CLEAN: {"obsolete_bytes": 2 << 30},
     Trouble.ABORTED_ON_DISK: {"aborted": 1, "idle": 25.0 * HOUR},
     Trouble.DUE: {"due": "11 delta directories are more than 10", "idle": 2.0 * HOUR},
+    Trouble.NOT_COMPACTABLE: {"due": "11 delta directories are more than 10", "refused": "its columns disagree"},
     Trouble.SWITCHED_OFF: {"due": "11 delta directories are more than 10", "switched_off": "NO_AUTO_COMPACTION is set"},
     Trouble.CLEANING_FORBIDDEN: {"obsolete": 1, "cleaning_forbidden": "NO_CLEANUP is set on the table"},
     **{

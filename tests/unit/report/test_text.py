@@ -11,7 +11,14 @@ from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.report.checks import checks_text, failed
 from acidlib.report.compaction_text import CompactionsText
 from acidlib.report.decision_text import CleanerText, InitiatorText
-from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.decisions import (
+    CleaningResult,
+    CleaningTotals,
+    InitiatorResult,
+    InitiatorTotals,
+    RemovedPath,
+    Verdict,
+)
 from acidlib.report.places import ShownPart, ShownPlace, places_text
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome
 from acidlib.report.run_report import RunReport
@@ -283,7 +290,7 @@ def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(st
 @pytest.mark.parametrize("count", [21, 10_000])
 def test_the_initiator_too(count: int) -> None:
     many = [replace(one, partition=f"p={number}") for number in range(count) for one in (LEFT, LOOKED_AT)]
-    failed = replace(LEFT, failed=True, reason="Cannot list it: because of the test")
+    failed = replace(LEFT, outcome=Verdict.FAILED, reason="Cannot list it: because of the test")
     text = initiator_text([*many, *[failed] * count])
     for one, kind in ((LEFT, "left alone"), (LOOKED_AT, f"for a {LOOKED_AT.type} compaction")):
         assert text.count(one.reason) == (20 if count > 21 else count)
@@ -315,14 +322,24 @@ LOOKED_AT = InitiatorResult(
     threshold=10,
     threshold_key="hive.compactor.delta.num.threshold",
     threshold_source="table property",
+    outcome=Verdict.DUE,
 )
 LEFT = InitiatorResult(
-    database="sales", table="x", partition=None, location="/x", type=None, queued=None, reason="it is switched off"
+    database="sales",
+    table="x",
+    partition=None,
+    location="/x",
+    type=None,
+    queued=None,
+    reason="it is switched off",
+    outcome=Verdict.LEFT_ALONE,
 )
 
 
 def test_the_initiator_tells_figures_threshold_and_source() -> None:
-    failed = replace(LEFT, table="y", location="/data/y", reason="Cannot list it: because of the disk", failed=True)
+    failed = replace(
+        LEFT, table="y", location="/data/y", reason="Cannot list it: because of the disk", outcome=Verdict.FAILED
+    )
     assert initiator_text([LOOKED_AT, LEFT, failed]).splitlines() == [
         "3 places looked at: 1 minor, 1 left alone, 1 failed; 1 request queued",
         "",
@@ -340,6 +357,22 @@ def test_the_initiator_tells_figures_threshold_and_source() -> None:
         "    it is switched off",
     ]
     assert "(/data/y)" not in initiator_text([replace(failed, reason="Cannot list /data/y")])
+
+
+def test_what_a_worker_would_refuse_is_no_decision_for_a_compaction() -> None:
+    refused = replace(LOOKED_AT, queued=None, reason="its columns disagree", outcome=Verdict.REFUSED)
+    held_back = replace(refused, reason="the last 2 compactions failed", outcome=Verdict.HELD_BACK)
+    lines = initiator_text([LOOKED_AT, refused, refused, held_back, LEFT]).splitlines()
+    summary = " ".join(line.strip() for line in lines[:2])
+    assert summary == "5 places looked at: 1 minor, 1 left alone, 2 refused, 1 held back; 1 request queued"
+    assert [line.split()[0] for line in lines if line.startswith("  ")].count("refused") == 2
+    assert any(line.startswith("  held back") for line in lines)
+    totals = InitiatorTotals()
+    for result in (LOOKED_AT, refused, refused):
+        totals.add(result)
+    assert totals.document() == {"looked_at": 3, "queued": 1, "refused": 2, "held_back": 0, "failed": 0}
+    assert totals.notes() == ["2 places cannot be compacted as they are: status has a finding for each"]
+    assert totals.exit_status() == 0
 
 
 def test_a_table_that_fits_has_a_line_for_each_place() -> None:

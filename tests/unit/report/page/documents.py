@@ -12,7 +12,14 @@ from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Waits
 from acidlib.planning.health_summary import status_of
-from acidlib.report.decisions import CleaningResult, CleaningTotals, InitiatorResult, InitiatorTotals, RemovedPath
+from acidlib.report.decisions import (
+    CleaningResult,
+    CleaningTotals,
+    InitiatorResult,
+    InitiatorTotals,
+    RemovedPath,
+    Verdict,
+)
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
 from acidlib.report.run_report import JsonForm, PageForm, RunFacts, RunReport, SetValue
 from acidlib.report.status import status_document
@@ -82,9 +89,11 @@ DUE = InitiatorResult(
     threshold=10.0,
     threshold_key="hive.compactor.delta.num.threshold",
     threshold_source="hive-site.xml",
+    outcome=Verdict.DUE,
 )
-LEFT = replace(DUE, type=None, queued=None, reason="it is below all thresholds", deltas=2)
-UNSEEN = replace(LEFT, partition="ds=8", reason="it cannot be listed", deltas=None, failed=True)
+LEFT = replace(DUE, type=None, queued=None, reason="it is below all thresholds", deltas=2, outcome=Verdict.LEFT_ALONE)
+UNSEEN = replace(LEFT, partition="ds=8", reason="it cannot be listed", deltas=None, outcome=Verdict.FAILED)
+REFUSED_AT_ONCE = replace(DUE, partition="ds=6", queued=None, reason="its columns disagree", outcome=Verdict.REFUSED)
 CLEANED = CleaningResult(
     id=5,
     **PLACE,
@@ -155,7 +164,7 @@ def status_of_tables() -> dict[str, Any]:
 
 DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
     "major_compact": lambda: document_of("major_compact", [DONE, FAILED, REFUSED]),
-    "initiator": lambda: document_of("initiator", [DUE, LEFT, UNSEEN]),
+    "initiator": lambda: document_of("initiator", [DUE, LEFT, UNSEEN, REFUSED_AT_ONCE]),
     "cleaner": lambda: document_of("cleaner", [CLEANED, WAITS, UNCLEANED]),
     "status": status_of_tables,
 }

@@ -95,7 +95,8 @@ def test_nothing_is_fetched_and_nothing_runs(job: str) -> None:
         (
             "initiator",
             [
-                "1 of 3 places to compact, 1 request queued, 1 could not be looked at", "it cannot be listed",
+                "1 of 4 places to compact, 1 request queued, 1 refused, 1 failed", "it cannot be listed",
+                "Places that cannot be compacted as they are, or failed too often", "its columns disagree",
                 "22 deltas are too many", "hive.compactor.delta.num.threshold = 10, hive-site.xml", "request 31",
                 "it is below all thresholds", "0.15", "6.0 MiB", "40.0 MiB", *NOTES,
             ],
