@@ -283,6 +283,7 @@ def _acid_view(services: Services, done: Compacted, about: dict[str, frozenset[i
             columns=target.row_type(),
             schema=done.schema,
             matching=target.matching(services.settings, place.generation),
+            generation=place.generation,
         )
 
     return view

@@ -5,10 +5,10 @@ name (ORC `SchemaEvolution`, the same in 1.5.8 of Hive 3.1 and 1.8.5 of Hive 4.0
 positional). What the file lacks is null, and what only the file has goes.
 
 Columns whose type was changed (ALTER TABLE ... CHANGE COLUMN) are in one of four cases, by what Java's ORC reader makes
-of them in both generations of Hive (ConvertTreeReaderFactory of ORC 1.5.8 in Hive 3.1 and 1.8.5 in Hive 4.0): their
-streams may be copied, they are the same numbers in another encoding, their values are converted (`conversion`), or the
-change is refused. Only changes from whose result every old value can be recovered, and which both readers make alike,
-are converted.
+of them in Hive of the table's generation (ConvertTreeReaderFactory of ORC 1.5.8 in Hive 3.1 and 1.8.5 in Hive 4.0):
+their streams may be copied, they are the same numbers in another encoding, their values are converted (`conversion`),
+or the change is refused. Only changes from whose result every old value can be recovered, and which all readers of that
+Hive make alike, row by row and in batches, in any zone and on any Java, are converted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from itertools import zip_longest
 from acidlib.errors import RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.units import ColumnMatching
+from acidlib.orc.column import STRING_KINDS
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
 
@@ -37,6 +38,12 @@ _EXACT_REALS = {
     Kind.DOUBLE: frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INT}),
 }
 """The integers of which a FLOAT (24 bits) or DOUBLE (53 bits) holds every one."""
+
+_DATE_CHARACTERS = 10
+"""Of `0001-01-01` to `9999-12-31`: readers disagree on the text of any other date."""
+
+_REAL_CHARACTERS = {Kind.FLOAT: 15, Kind.DOUBLE: 24}
+"""Characters of the longest text, `-1.17549435E-38` and `-2.2250738585072014E-308`."""
 
 _LONGEST_CHAR, _MOST_DIGITS = 255, 38
 """Of Hive's CHAR and DECIMAL. A footer may claim more, and would then have every value padded to that."""
@@ -60,7 +67,7 @@ class Alignment:
     path       the names that lead to it, as `row.a.b`; elements of other nested types have their number
     source     the input's node, or None when the file has no such column: every value is null
     copyable   the subtree's streams and statistics may stand in the output as they are, and there are no others
-    converted  the node's own values have to be converted
+    converted  the Hive as which the node's own values have to be converted, None where they stay
     """
 
     path: str
@@ -68,7 +75,7 @@ class Alignment:
     source: TypeNode | None
     children: tuple[Alignment, ...]
     copyable: bool
-    converted: bool = False
+    converted: Generation | None = None
 
     def walk(self) -> Iterator[Alignment]:
         """This node and all below it, in column order."""
@@ -175,7 +182,7 @@ class _Aligner:
             source=source,
             children=children,
             copyable=change is Change.COPY and all(c.copyable for c in children),
-            converted=change is Change.CONVERT,
+            converted=self.generation if change is Change.CONVERT else None,
         )
 
     def _by_name(self, target: TypeNode, source: TypeNode) -> Sequence[TypeNode | None]:
@@ -199,11 +206,9 @@ class _Aligner:
         )
 
     def _refuse(self, target: TypeNode, source: TypeNode, path: str) -> RefusedError:
-        reason = "and no lossless conversion is known"
-        if (target.kind, source.kind) == (Kind.DOUBLE, Kind.FLOAT):
-            reason = "which Hive 3.1 converts by way of a text, to another number than other readers"
         return RefusedError(
-            f"Cannot compact {self.where}: because its column {path} is {source} and the table's is {target}, {reason}"
+            f"Cannot compact {self.where}: because its column {path} is {source} and the table's is {target}, and no "
+            "lossless conversion is known"
         )
 
 
@@ -213,7 +218,10 @@ def _absent(target: TypeNode, path: str) -> Alignment:
 
 
 def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> Change | None:
-    """What becomes of a column of the source's type in a table that has the target's, children aside; None: refused."""
+    """Return what becomes of a column of the source's type in a table that has the target's, children aside.
+
+    None: the change is refused.
+    """
     if target.kind in _INTEGER_WIDTH and source.kind in _INTEGER_WIDTH:
         if _INTEGER_WIDTH[target.kind] < _INTEGER_WIDTH[source.kind]:
             return None
@@ -222,9 +230,10 @@ def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> C
         return Change.CONVERT if _holds_every_integer(target, source) else None
     if source.kind in (Kind.CHAR, Kind.VARCHAR):
         return _text_change(target, source)
+    if target.kind in STRING_KINDS and (longest := _longest_text(source, generation)):
+        return Change.CONVERT if _has_room(target, longest) else None
     if target.kind is Kind.DOUBLE and source.kind is Kind.FLOAT:
-        # ORC 1.5 reads 74.72 as the DOUBLE nearest to that text (DoubleFromFloatTreeReader), later ones as the FLOAT is
-        return Change.CONVERT if generation is Generation.HIVE4 else None
+        return Change.CONVERT
     if target.kind is not source.kind:
         return None
     return _decimal_change(target, source) if target.kind is Kind.DECIMAL else Change.COPY
@@ -233,13 +242,34 @@ def type_change(target: TypeNode, source: TypeNode, generation: Generation) -> C
 def _holds_every_integer(target: TypeNode, source: TypeNode) -> bool:
     if target.kind is Kind.DECIMAL:
         return target.precision - target.scale >= _DIGITS[source.kind]
-    if target.kind is Kind.VARCHAR:
-        return target.maximum_length >= _CHARACTERS[source.kind]
-    if target.kind is Kind.CHAR:
-        return _CHARACTERS[source.kind] <= target.maximum_length <= _LONGEST_CHAR
+    if target.kind in STRING_KINDS:
+        return _has_room(target, _CHARACTERS[source.kind])
     if target.kind in _EXACT_REALS:
         return source.kind in _EXACT_REALS[target.kind]
-    return target.kind is Kind.STRING or (source.kind is Kind.BOOLEAN and target.kind in _INTEGER_WIDTH)
+    return source.kind is Kind.BOOLEAN and target.kind in _INTEGER_WIDTH
+
+
+def _has_room(target: TypeNode, characters: int) -> bool:
+    """Return whether every text of so many characters is one of a STRING, VARCHAR or CHAR."""
+    if target.kind is Kind.CHAR:
+        return characters <= target.maximum_length <= _LONGEST_CHAR
+    return target.kind is Kind.STRING or target.maximum_length >= characters
+
+
+def _longest_text(source: TypeNode, generation: Generation) -> int:
+    """Return the characters of the longest text of a date, decimal or floating point number; 0 for any other type."""
+    if source.kind is Kind.DATE:
+        return _DATE_CHARACTERS
+    if source.kind is Kind.DECIMAL and _is_known(source):
+        whole = max(source.precision - source.scale, 1)
+        return 1 + whole + (1 + source.scale if source.scale else 0)
+    if source.kind is Kind.FLOAT and generation is Generation.HIVE4:
+        return _REAL_CHARACTERS[Kind.DOUBLE]  # which it is made first
+    return _REAL_CHARACTERS.get(source.kind, 0)
+
+
+def _is_known(source: TypeNode) -> bool:
+    return 1 <= source.precision <= _MOST_DIGITS and source.scale <= source.precision
 
 
 def _text_change(target: TypeNode, source: TypeNode) -> Change | None:
@@ -259,6 +289,5 @@ def _decimal_change(target: TypeNode, source: TypeNode) -> Change | None:
         return None  # without one (Hive 0.11) each value has a scale of its own, which readers then round
     if target.scale == source.scale:
         return Change.COPY if target.precision >= source.precision else None
-    known = 1 <= source.precision <= _MOST_DIGITS and source.scale <= source.precision
     more_digits = target.precision - target.scale >= source.precision - source.scale
-    return Change.CONVERT if known and target.scale > source.scale and more_digits else None
+    return Change.CONVERT if _is_known(source) and target.scale > source.scale and more_digits else None

@@ -190,14 +190,14 @@ class StripeReader:
             ) from None
 
     def aligned(self, alignment: Alignment, slots: int) -> Column:
-        """One column with all below it, converted, widened and padded to the output's type."""
+        """Return one column with all below it, converted, widened and padded to the output's type."""
         if alignment.source is None:
             return null_column(alignment.target, slots)
         column = self.column(alignment.source, slots)
         try:
-            return under_target(column, alignment, alignment.source)
-        except CorruptError as error:
-            raise CorruptError(f"Cannot convert column {alignment.source.column} in {self.where}: {error}") from None
+            return under_target(column, alignment, alignment.source, calendar=self.tail.calendar)
+        except (CorruptError, RefusedError) as error:
+            raise type(error)(f"Cannot convert {self.where}: {error}") from None
 
     def _column(self, node: TypeNode, slots: int) -> Column:
         if slots > MAX_SLOTS:
@@ -316,14 +316,18 @@ def empty_column(node: TypeNode) -> Column:
     return Column(kind=node.kind, slots=0, values=values, children=tuple(map(empty_column, node.children)))
 
 
-def under_target(column: Column, alignment: Alignment, source: TypeNode) -> Column:
-    """A column of the source's type under the output's: converted, integers widened, fields in its order or null.
+def under_target(column: Column, alignment: Alignment, source: TypeNode, *, calendar: int) -> Column:
+    """Return a column of the source's type under the output's: converted, integers widened, fields in order or null.
 
-    Raises CorruptError for values to convert that are none of the input's type.
+    Raises CorruptError for values to convert that are none of the input's type, RefusedError for those that readers
+    do not convert alike. `calendar`: that of the file, for dates.
     """
     target = alignment.target
-    if alignment.converted:
-        return convert(column, target, source)
+    if alignment.converted is not None:
+        try:
+            return convert(column, target, source, generation=alignment.converted, calendar=calendar)
+        except (CorruptError, RefusedError) as error:
+            raise type(error)(f"its column {alignment.path} is {source} and the table's is {target}: {error}") from None
     if column.kind is Kind.BYTE and target.kind is not Kind.BYTE:
         column.values = column.values.view(np.int8).astype(np.int64)
     column.kind = target.kind
@@ -332,7 +336,7 @@ def under_target(column: Column, alignment: Alignment, source: TypeNode) -> Colu
     column.children = tuple(
         null_column(part.target, count)
         if part.source is None
-        else under_target(below[part.source.column], part, part.source)
+        else under_target(below[part.source.column], part, part.source, calendar=calendar)
         for part in alignment.children
     )
     return column

@@ -7,9 +7,12 @@ It writes a small file with a column of each kind, in memory, and reads it back;
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from acidlib.errors import DefectError
+from acidlib.model.generation import Generation
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.column import Column, Dictionary
 from acidlib.orc.conversion import convert
@@ -119,15 +122,20 @@ def main() -> None:
 
 
 def _convert() -> None:
-    """Numbers as padded texts, those without their padding, and decimals with more digits."""
+    """Convert numbers to padded texts, these without their padding, and decimals, dates and real numbers to texts."""
     number, char, text = (TypeNode(column=1, kind=k, maximum_length=20) for k in (Kind.LONG, Kind.CHAR, Kind.VARCHAR))
     decimal, wider = (TypeNode(column=1, kind=Kind.DECIMAL, precision=p, scale=p - 28) for p in (30, 38))
     before = _column(number, 3)
-    after = as_direct(convert(convert(before, char, number), text, char))
+    as_hive = functools.partial(convert, generation=Generation.HIVE4, calendar=0)
+    after = as_direct(as_hive(as_hive(before, char, number), text, char))
     texts = b"" if after.data is None else after.data.tobytes()
     if before.values is None or texts.decode() != "".join(map(str, before.values.tolist())):
         raise DefectError("Cannot use the compiled kernels: because numbers are not written as they are")
-    convert(_column(decimal, 1), wider, decimal)
+    as_hive(_column(decimal, 1), wider, decimal)
+    for kind in (Kind.DATE, Kind.DOUBLE):
+        node = TypeNode(column=1, kind=kind)
+        as_hive(_column(node, 1), text, node)
+    as_hive(_column(decimal, 1), text, decimal)
 
 
 def _others() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidlib.errors import CorruptError
+from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.units import ColumnMatching, DataFile
 from acidlib.model.writeids import ValidWriteIdList
@@ -42,6 +43,7 @@ class BucketView:
     columns: str | None
     schema: DataFile | None
     matching: ColumnMatching
+    generation: Generation
     renumbered: bool = False
 
     @property
@@ -84,7 +86,7 @@ def tally_of(view: BucketView, files: Files, clock: Callable[[], float]) -> Tall
             continue
         is_valid = everything if file.directory in view.results else valid
         for one in opened(files, view.location, file):
-            read = row_reader(one.row, table, view.matching)
+            read = row_reader(one.row, table, view.matching, view.generation)
             if one.has_ids:
                 found = _events(one, file, is_valid)
             else:

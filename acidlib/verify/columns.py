@@ -6,10 +6,15 @@ The rules are those of `docs/types.md`, written a second time: a row that is rea
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from acidlib.errors import CorruptError
+from acidlib.model.generation import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.verify.types import ColumnType
 
@@ -18,16 +23,36 @@ Values = Callable[[Any], Any]
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _TEXTS = ("string", "varchar", "char")
+_REALS = {"float": 24, "double": 53}
+"""Bits of the numbers."""
+
+_INFINITE, _MOST_WHOLE = float("inf"), 2.0**62
+_CALENDARS_AGREE, _DAYS_BEFORE_1970 = -141_427, 719_163
+_MONTHS_FROM_MARCH = tuple(
+    zip((3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 2), (0, 31, 61, 92, 122, 153, 184, 214, 245, 275, 306, 337), strict=True)
+)
 _UNNAMED = re.compile(r"_col\d+")
 
 
-def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching) -> Values | None:
-    """Makes rows of a table of those of a file; None where they are the same. CorruptError where Hive cannot."""
+@dataclass(frozen=True, slots=True)
+class _Readers:
+    """What the table's readers are: of which Hive, and whether names that differ in case are other names to them."""
+
+    generation: Generation
+    case_sensitive: bool
+
+
+def row_reader(file: ColumnType, table: ColumnType, matching: ColumnMatching, generation: Generation) -> Values | None:
+    """Return what makes rows of a table of those of a file; None where they are the same.
+
+    Raises CorruptError where the table's Hive cannot.
+    """
     by_position = matching.by_position or all(_UNNAMED.fullmatch(name) for name in file.names)
-    return _struct(file, table, by_position=by_position, case_sensitive=matching.case_sensitive)
+    return _struct(file, table, _Readers(generation, matching.case_sensitive), by_position=by_position)
 
 
-def _struct(file: ColumnType, table: ColumnType, *, by_position: bool, case_sensitive: bool) -> Values | None:
+def _struct(file: ColumnType, table: ColumnType, readers: _Readers, *, by_position: bool) -> Values | None:
+    case_sensitive = readers.case_sensitive
     places: dict[str, int] = {}
     for place, name in enumerate(file.names):
         places.setdefault(name if case_sensitive else name.lower(), place)
@@ -37,7 +62,7 @@ def _struct(file: ColumnType, table: ColumnType, *, by_position: bool, case_sens
             source = place if place < len(file.inner) else None
         else:
             source = places.get(name if case_sensitive else name.lower())
-        taken.append((source, None if source is None else _value(file.inner[source], kind, case_sensitive)))
+        taken.append((source, None if source is None else _value(file.inner[source], kind, readers)))
     if [source for source, _ in taken] == list(range(len(file.inner))) and all(change is None for _, change in taken):
         return None
 
@@ -54,29 +79,21 @@ def _struct(file: ColumnType, table: ColumnType, *, by_position: bool, case_sens
     return row
 
 
-def _value(
-    file: ColumnType,
-    table: ColumnType,
-    case_sensitive: bool,  # noqa: FBT001 - private, and passed on
-) -> Values | None:
+def _value(file: ColumnType, table: ColumnType, readers: _Readers) -> Values | None:
     if file.kind == table.kind:
         match table.kind:
             case "struct":
-                return _struct(file, table, by_position=False, case_sensitive=case_sensitive)
+                return _struct(file, table, readers, by_position=False)
             case "array":
-                item = _value(file.inner[0], table.inner[0], case_sensitive)
+                item = _value(file.inner[0], table.inner[0], readers)
                 return None if item is None else lambda values: [_given(item, one) for one in values]
             case "map":
-                key, value = (
-                    _value(old, new, case_sensitive) for old, new in zip(file.inner, table.inner, strict=True)
-                )
+                key, value = (_value(old, new, readers) for old, new in zip(file.inner, table.inner, strict=True))
                 if key is None and value is None:
                     return None
                 return lambda pairs: {_given(key, one): _given(value, other) for one, other in pairs.items()}
             case "uniontype":
-                if all(
-                    _value(old, new, case_sensitive) is None for old, new in zip(file.inner, table.inner, strict=True)
-                ):
+                if all(_value(old, new, readers) is None for old, new in zip(file.inner, table.inner, strict=True)):
                     return None
                 raise _no_way(file, table)
             case "decimal":
@@ -84,14 +101,14 @@ def _value(
             case "char" if file.numbers != table.numbers:
                 return _padded(table)
         return None
-    return _converted(file, table)
+    return _converted(file, table, readers.generation)
 
 
 def _given(change: Values | None, value: Any) -> Any:
     return value if change is None or value is None else change(value)
 
 
-def _converted(file: ColumnType, table: ColumnType) -> Values | None:
+def _converted(file: ColumnType, table: ColumnType, generation: Generation) -> Values | None:
     old, new = file.kind, table.kind
     if old == "boolean":
         if new in _INTEGERS:
@@ -113,8 +130,16 @@ def _converted(file: ColumnType, table: ColumnType) -> Values | None:
         if new in _TEXTS:
             pad = _padded(table)
             return lambda value: pad(str(value))
-    if old == "float" and new == "double":
-        return None
+    if old in _REALS and new in (*_TEXTS, "double"):
+        bits = _REALS["double" if generation is Generation.HIVE4 else old]
+        if new == "double":
+            return None if bits == _REALS["double"] else lambda value: float(_real_text(value, bits))
+        pad = _padded(table)
+        return lambda value: pad(_real_text(value, bits))
+    if old in ("date", "decimal") and new in _TEXTS:
+        text = _date_text if old == "date" else _trimmed
+        pad = _padded(table)
+        return lambda value: pad(text(value))
     if old == "varchar" and new in ("string", "varchar"):
         return None
     if old == "char" and new in _TEXTS:
@@ -138,6 +163,60 @@ def _decimal(value: int, table: ColumnType) -> str:
     return f"{value}.{'0' * _scale(table)}" if _scale(table) else str(value)
 
 
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _date_text(day: int) -> str:
+    """Return a day as Hive writes it in files of its usual calendar, which is another one before 1582-10-15."""
+    if day >= _CALENDARS_AGREE:
+        return date.fromordinal(day + _DAYS_BEFORE_1970).isoformat()
+    # the Julian year has a leap day in every fourth; 0000-03-01 of it is day -719470
+    era, rest = divmod(day + 719_470, 1461)
+    of_era = min(rest // 365, 3)
+    of_year = rest - 365 * of_era
+    month, of_month = next(
+        (number, of_year - start) for number, start in reversed(_MONTHS_FROM_MARCH) if of_year >= start
+    )
+    return f"{4 * era + of_era + (month < 3):04d}-{month:02d}-{of_month + 1:02d}"
+
+
+def _real_text(value: float, bits: int) -> str:
+    """Return a number of so many bits as Java 8 writes it (`Float.toString`, `Double.toString`)."""
+    if value != value or value in (_INFINITE, -_INFINITE):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    size = abs(value)
+    if 2.0**bits <= size < _MOST_WHOLE:
+        # as many digits as the power of two that the last bit of a whole number stands for
+        whole = int(size)
+        unsure = whole.bit_length() - bits - 2
+        unit = 10 ** (len(str(1 << unsure)) - 1) if unsure > 1 else 1
+        shown = str((whole + unit // 2) // unit * unit)
+    elif bits == _REALS["double"]:
+        shown = repr(size)
+    else:
+        shown = next(text for text in (f"{size:.{n}g}" for n in range(1, 10)) if _single(float(text)) == size)
+    _, digits, exponent = Decimal(shown).normalize().as_tuple()
+    power = len(digits) - 1 + int(exponent) if size else 0
+    sign = "-" if str(value).startswith("-") else ""
+    text = "".join(map(str, digits))
+    if not -3 <= power < 7:
+        return f"{sign}{text[0]}.{text[1:] or '0'}E{power}"
+    if power < 0:
+        return f"{sign}0.{'0' * (-power - 1)}{text}"
+    text = text.ljust(power + 1, "0")
+    return f"{sign}{text[: power + 1]}.{text[power + 1 :] or '0'}"
+
+
+def _single(value: float) -> float:
+    """Return the number of 24 bits that is nearest."""
+    try:
+        (found,) = struct.unpack("f", struct.pack("f", value))
+    except OverflowError:
+        return _INFINITE
+    return float(found)
+
+
 def _padded(table: ColumnType) -> Callable[[str], str]:
     """What was a CHAR loses its padding; what is one gets its own."""
     length = table.numbers[0] if table.kind == "char" else 0
@@ -145,4 +224,4 @@ def _padded(table: ColumnType) -> Callable[[str], str]:
 
 
 def _no_way(file: ColumnType, table: ColumnType) -> CorruptError:
-    return CorruptError(f"Cannot verify: because no {file.kind} is read as {table.kind}")
+    return CorruptError(f"Cannot verify: no {file.kind} is read as {table.kind}.")

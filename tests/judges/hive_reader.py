@@ -27,9 +27,10 @@ Row = tuple[int, int, int, tuple[Any, ...]]
 class HiveReader(JavaProcess):
     """The JVM of one release. Use as a context manager; every call raises JudgeError where Hive fails."""
 
-    def __init__(self, generation: int, *, timeout: float = 300.0) -> None:
+    def __init__(self, generation: int, *, zone: str = "UTC", timeout: float = 300.0) -> None:
         jars = hive_release(f"hive{generation}").jars
-        super().__init__("HiveJudge", timeout=timeout, sources="java_hive", jars=jars, options=OPENED)
+        options = (*OPENED, f"-Duser.timezone={zone}")
+        super().__init__("HiveJudge", timeout=timeout, sources="java_hive", jars=jars, options=options)
         self._generation = generation
 
     def rows(
@@ -63,8 +64,11 @@ class HiveReader(JavaProcess):
 
 
 @functools.cache
-def hive_reader(generation: int) -> HiveReader:
-    """The one JVM of this process for a generation (3 or 4), started by the first who asks, ended with the process."""
-    judge = HiveReader(generation)
+def hive_reader(generation: int, zone: str = "UTC") -> HiveReader:
+    """Return the one JVM of this process for a generation (3 or 4) and a zone, started by the first call.
+
+    It ends with the process.
+    """
+    judge = HiveReader(generation, zone=zone)
     atexit.register(judge.close)
     return judge

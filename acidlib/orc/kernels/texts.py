@@ -1,12 +1,17 @@
-"""Texts of numbers, texts without their padding, and whether decimals have no more digits than their type."""
+"""Texts of numbers and dates, texts without their padding, and whether decimals have no more digits than their type."""
 
 import numpy as np
 import numpy.typing as npt
 
-from acidlib.orc.kernels.jit import Bytes, Longs, bit_length, kernel, kernel_bytes, kernel_longs, magnitude
+from acidlib.orc.kernels.jit import Bytes, Longs, bit_length, byte_at, kernel, kernel_bytes, kernel_longs, magnitude
 
-_BLANK, _MINUS, _ZERO = 32, 45, 48
-_HUNDRED = np.uint64(100)
+_BLANK, _MINUS, _POINT, _ZERO = 32, 45, 46, 48
+_HUNDRED, _BILLION = np.uint64(100), np.uint64(10**9)
+_HALF, _LOW_HALF = np.uint64(32), np.uint64(2**32 - 1)
+_DIGITS_ROOM = 48
+_REAL_ROOM = 24
+_EXPONENT, _JAVA_EXPONENT, _OF_INFINITY = 101, 69, 105
+_INFINITY = np.frombuffer(b"Infinity", dtype=np.uint8)
 _MOST_DIGITS = 38
 _LOW_POWERS = np.array([10**n & (2**64 - 1) for n in range(_MOST_DIGITS + 1)], dtype=np.uint64)
 _HIGH_POWERS = np.array([10**n >> 64 for n in range(_MOST_DIGITS + 1)], dtype=np.uint64)
@@ -22,6 +27,45 @@ def integer_texts(values: Longs, width: int) -> tuple[Bytes, Longs]:
     out = np.empty(_integer_sizes(numbers, width, lengths), dtype=np.uint8)
     _write_integers(numbers, lengths, out)
     return out, lengths
+
+
+def date_texts(days: Longs, width: int) -> tuple[Bytes, Longs]:
+    """Return the text of each day, `1582-10-04`, blanks behind it up to `width` bytes; as `integer_texts`.
+
+    Days are counted from 1970-01-01, from 0001-01-01 to 9999-12-31 in the calendar that changes from 1582-10-04 to
+    1582-10-15 (java.util.GregorianCalendar). The caller has checked that.
+    """
+    numbers = kernel_longs(days)
+    size = max(10, width)
+    out = np.full(len(numbers) * size, _BLANK, dtype=np.uint8)
+    _write_dates(numbers, size, out)
+    return out, np.full(len(numbers), size, dtype=np.int64)
+
+
+def decimal_texts(low: Longs, high: Longs | None, scales: Longs, width: int) -> tuple[Bytes, Longs]:
+    """Return the text of each number without zeros at the end of its fraction (`HiveDecimal.toString`), as above.
+
+    Numbers are as `decode_varints` has them, each with the digits behind its point in `scales`, of 38 digits at most.
+    """
+    lower = kernel_longs(low)
+    upper = lower >> 63 if high is None else kernel_longs(high)
+    lengths = np.empty(len(lower), dtype=np.int64)
+    fractions = kernel_longs(scales)
+    out = np.full(_decimal_sizes(lower, upper, fractions, width, lengths), _BLANK, dtype=np.uint8)
+    _write_decimals(lower, upper, fractions, lengths, out)
+    return out, lengths
+
+
+def real_texts(numbers: Bytes, size: int, width: int) -> tuple[Bytes, Longs]:
+    """Return each number in Java's form (`Double.toString`): `0.001`, `1.0E7`, `-Infinity`; blanks as above.
+
+    `numbers` has texts in any other form, each of `size` bytes, zeros behind it: `1e+07`, `-inf`, `16777216`.
+    """
+    count = len(numbers) // size
+    out = np.full(count * max(_REAL_ROOM, width), _BLANK, dtype=np.uint8)
+    lengths = np.empty(count, dtype=np.int64)
+    end = _write_reals(kernel_bytes(numbers), size, width, lengths, out)
+    return out[:end].copy(), lengths
 
 
 def repadded(data: Bytes, lengths: Longs, width: int) -> tuple[Bytes, Longs, int]:
@@ -148,3 +192,208 @@ def _first_too_long(
         if top > high_powers[digits] or (top == high_powers[digits] and bottom >= low_powers[digits]):
             return i
     return -1
+
+
+@kernel
+def _write_dates(days: Longs, size: int, out: Bytes) -> None:
+    for i in range(len(days)):
+        # of eras of 400 years, which begin with March; there were more leap days before 1582-10-15
+        day = days[i] + 719_468
+        if days[i] >= -141_427:
+            era = day // 146_097
+            rest = day - era * 146_097
+            year = (rest - rest // 1460 + rest // 36_524 - rest // 146_096) // 365
+            of_year = rest - (365 * year + year // 4 - year // 100)
+            year += era * 400
+        else:
+            day += 2
+            era = day // 1461
+            rest = day - era * 1461
+            year = (rest - rest // 1460) // 365
+            of_year = rest - 365 * year
+            year += era * 4
+        month = (5 * of_year + 2) // 153
+        of_month = of_year - (153 * month + 2) // 5 + 1
+        month += 3
+        if month > 12:
+            month -= 12
+            year += 1
+        at = i * size
+        for place in range(4):
+            out[at + 3 - place] = _ZERO + year % 10
+            year //= 10
+        out[at + 4] = out[at + 7] = _MINUS
+        out[at + 5] = _ZERO + month // 10
+        out[at + 6] = _ZERO + month % 10
+        out[at + 8] = _ZERO + of_month // 10
+        out[at + 9] = _ZERO + of_month % 10
+
+
+@kernel
+def _decimal_digits(low: int, high: int, digits: Bytes) -> int:
+    """Write the digits of a number's absolute value, the last one first, and return how many there are."""
+    bottom, top = np.uint64(low), np.uint64(high)
+    if high < 0:
+        bottom = ~bottom + np.uint64(1)
+        top = ~top + np.uint64(bottom == np.uint64(0))
+    count = 0
+    while top != np.uint64(0):
+        # by nine digits, 32 bits at a time
+        carried = np.uint64(0)
+        parts = (top >> _HALF, top & _LOW_HALF, bottom >> _HALF, bottom & _LOW_HALF)
+        top = bottom = np.uint64(0)
+        for place in range(4):
+            part = (carried << _HALF) | parts[place]
+            whole = part // _BILLION
+            carried = part - whole * _BILLION
+            if place < 2:
+                top = (top << _HALF) | whole
+            else:
+                bottom = (bottom << _HALF) | whole
+        for _ in range(9):
+            rest = carried // np.uint64(10)
+            digits[count] = _ZERO + int(carried - rest * np.uint64(10))
+            carried = rest
+            count += 1
+    while bottom != np.uint64(0):
+        rest = bottom // np.uint64(10)
+        digits[count] = _ZERO + int(bottom - rest * np.uint64(10))
+        bottom = rest
+        count += 1
+    # of nine digits the first ones may have been zeros
+    while count > 0 and digits[count - 1] == _ZERO:
+        count -= 1
+    return count
+
+
+@kernel
+def _decimal_sizes(low: Longs, high: Longs, scales: Longs, width: int, lengths: Longs) -> int:
+    digits = np.empty(_DIGITS_ROOM, np.uint8)
+    total = 0
+    for i in range(len(low)):
+        count = _decimal_digits(low[i], high[i], digits)
+        size = 1
+        if count > 0:
+            scale = scales[i]
+            first = 0
+            while first < scale and (first >= count or digits[first] == _ZERO):
+                first += 1
+            size = int(high[i] < 0) + max(count - scale, 1)
+            if first < scale:
+                size += 1 + scale - first
+        lengths[i] = max(size, width)
+        total += lengths[i]
+    return total
+
+
+@kernel
+def _write_decimals(low: Longs, high: Longs, scales: Longs, lengths: Longs, out: Bytes) -> None:
+    """Writes each text; the array is blank before."""
+    digits = np.empty(_DIGITS_ROOM, np.uint8)
+    start = 0
+    for i in range(len(low)):
+        pos = start
+        start += lengths[i]
+        count = _decimal_digits(low[i], high[i], digits)
+        if count == 0:
+            out[pos] = _ZERO
+            continue
+        scale = scales[i]
+        if high[i] < 0:
+            out[pos] = _MINUS
+            pos += 1
+        if count <= scale:
+            out[pos] = _ZERO
+            pos += 1
+        for at in range(count - 1, scale - 1, -1):
+            out[pos] = digits[at]
+            pos += 1
+        first = 0
+        while first < scale and (first >= count or digits[first] == _ZERO):
+            first += 1
+        if first < scale:
+            out[pos] = _POINT
+            pos += 1
+            for at in range(scale - 1, first - 1, -1):
+                out[pos] = digits[at] if at < count else _ZERO
+                pos += 1
+
+
+@kernel
+def _write_reals(numbers: Bytes, size: int, width: int, lengths: Longs, out: Bytes) -> int:
+    """Writes each text; the array is blank before. Returns where the last one ends."""
+    digits = np.empty(_DIGITS_ROOM, np.uint8)
+    pos = 0
+    for i in range(len(lengths)):
+        at, end = i * size, i * size + size
+        start = pos
+        if numbers[at] == _MINUS:
+            out[pos] = _MINUS
+            pos += 1
+            at += 1
+        if numbers[at] == _OF_INFINITY:
+            for place in range(len(_INFINITY)):
+                out[pos + place] = _INFINITY[place]
+            pos += len(_INFINITY)
+        else:
+            # the digits from the first that is no zero on, and the power of ten of that
+            count, power, behind = 0, -1, False
+            while at < end and numbers[at] != 0 and numbers[at] != _EXPONENT:
+                if numbers[at] == _POINT:
+                    behind = True
+                else:
+                    if count > 0 or numbers[at] != _ZERO:
+                        digits[count] = numbers[at]
+                        count += 1
+                        power += int(not behind)
+                    else:
+                        power -= int(behind)
+                at += 1
+            if at < end and numbers[at] == _EXPONENT:
+                below = numbers[at + 1] == _MINUS
+                exponent = 0
+                at += 2
+                while at < end and numbers[at] != 0:
+                    exponent = exponent * 10 + byte_at(numbers, at) - _ZERO
+                    at += 1
+                power += -exponent if below else exponent
+            while count > 0 and digits[count - 1] == _ZERO:
+                count -= 1
+            if count == 0:
+                power = 0
+            pos = _write_real(digits, count, power, out, pos)
+        lengths[i] = max(pos - start, width)
+        pos = start + lengths[i]
+    return pos
+
+
+@kernel
+def _write_real(digits: Bytes, count: int, power: int, out: Bytes, pos: int) -> int:
+    """Write one number, the first of its digits being that of 10 ** power, and return where it ends."""
+    is_plain = -3 <= power < 7
+    first = power if is_plain else 0
+    if first < 0:
+        out[pos], out[pos + 1] = _ZERO, _POINT
+        pos += 2
+        for _ in range(-first - 1):
+            out[pos] = _ZERO
+            pos += 1
+    for place in range(max(count, first + 2, 1)):
+        if place == first + 1 and first >= 0:
+            out[pos] = _POINT
+            pos += 1
+        out[pos] = digits[place] if place < count else _ZERO
+        pos += 1
+    if is_plain:
+        return pos
+    out[pos] = _JAVA_EXPONENT
+    pos += 1
+    if power < 0:
+        out[pos] = _MINUS
+        pos += 1
+        power = -power
+    for unit in (100, 10, 1):
+        if power >= unit or unit == 1:
+            out[pos] = _ZERO + power // unit % 10
+            pos += 1
+    return pos

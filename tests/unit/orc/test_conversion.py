@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from judges import tables
 from orc_memory import stripe_reader, tree
 
-from acidlib.errors import CorruptError
+from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.generation import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import align
@@ -18,7 +19,9 @@ from acidlib.orc.conversion import convert
 from acidlib.orc.transform import as_direct
 
 
-def converted(old: str, new: str, values: list[Any], *, dictionary: float = 0.0) -> Column:
+def converted(
+    old: str, new: str, values: list[Any], *, dictionary: float = 0.0, generation: Generation = Generation.HIVE4
+) -> Column:
     """The column a of a file, under another type."""
     data = tables.orc_bytes(f"struct<a:{old}>", [(v,) for v in values], tables.Layout(dictionary=dictionary))
     reader = stripe_reader(data)
@@ -26,7 +29,7 @@ def converted(old: str, new: str, values: list[Any], *, dictionary: float = 0.0)
         tree(f"struct<a:{new}>"),
         reader.tail.root,
         where="f",
-        generation=Generation.HIVE4,
+        generation=generation,
         matching=ColumnMatching(by_position=False),
     )
     column = reader.aligned(alignment, len(values)).children[0]
@@ -111,8 +114,10 @@ def test_booleans_as_integers() -> None:
 
 
 def test_all_null_and_no_rows() -> None:
-    for old, new in (("int", "string"), ("char(3)", "string"), ("decimal(5,2)", "decimal(9,4)"), ("float", "double")):
-        assert converted(old, new, [None, None]).count == 0
+    changes = (("int", "string"), ("char(3)", "string"), ("decimal(5,2)", "decimal(9,4)"), ("float", "double"))
+    more = (("date", "string"), ("decimal(5,2)", "char(9)"), ("float", "string"), ("double", "string"))
+    for (old, new), generation in product((*changes, *more), Generation):
+        assert converted(old, new, [None, None], generation=generation).count == 0
     assert texts(converted("boolean", "string", [None])) == [None]
 
 
@@ -130,24 +135,109 @@ def test_decimals_stay_as_they_are_stored() -> None:
     ]
 
 
+def test_dates_are_a_dictionary_of_texts() -> None:
+    column = converted("date", "string", [0, None, 2_932_896, 0, -141_427, -141_428, -719_164])
+    assert column.dictionary is not None
+    assert column.dictionary.entries == 5
+    expected = ["1970-01-01", None, "9999-12-31", "1970-01-01", "1582-10-15", "1582-10-04", "0001-01-01"]
+    assert texts(column) == expected
+    padded = texts(converted("date", "char(12)", [-1, None]))
+    assert padded == ["1969-12-31  ", None]
+
+
+def test_decimals_lose_the_zeros_at_their_end() -> None:
+    values = ["1.50", None, "-0.01", "0", "100", "-99999999.99"]
+    expected = ["1.5", None, "-0.01", "0", "100", "-99999999.99"]
+    assert texts(converted("decimal(10,2)", "varchar(12)", values)) == expected
+    assert texts(converted("decimal(38,20)", "string", ["123456789012345678." + "1" * 20])) == [
+        "123456789012345678." + "1" * 20
+    ]
+
+
+def test_real_numbers_as_texts() -> None:
+    values = [0.1, None, 1e7, -0.0, 74.72, float("inf")]
+    assert texts(converted("double", "string", values)) == ["0.1", None, "1.0E7", "-0.0", "74.72", "Infinity"]
+    assert texts(converted("double", "char(24)", [1.5])) == ["1.5".ljust(24)]
+    floats = ["0.10000000149011612", None, "1.0E7", "-0.0", "74.72000122070312", "Infinity"]
+    assert texts(converted("float", "string", values)) == floats
+    by_text = converted("float", "varchar(15)", values, generation=Generation.HIVE3)
+    assert texts(by_text) == ["0.1", None, "1.0E7", "-0.0", "74.72", "Infinity"]
+
+
+def test_floats_as_doubles_are_those_of_the_tables_hive() -> None:
+    values = [0.1, 74.72, 2.0**33, -1.5, float("nan"), 3.0]
+    exact = converted("float", "double", values).values.view(np.float64).tolist()
+    assert exact[:4] == [0.10000000149011612, 74.72000122070312, 8589934592.0, -1.5]
+    by_text = converted("float", "double", values, generation=Generation.HIVE3).values
+    # 2 ** 33 as Java 8 writes it
+    assert by_text.view(np.float64).tolist()[:4] == [0.1, 74.72, 8589934600.0, -1.5]
+    assert (int(by_text[4]), by_text.dtype) == (0x7FF8000000000000, np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value", "generation", "said"),
+    [
+        ("date", "string", -719_165, 4, "day -719165 is not from 0001-01-01 to 9999-12-31"),
+        ("date", "string", 2_932_897, 3, "day 2932897 is not from 0001-01-01 to 9999-12-31"),
+        ("double", "string", float("nan"), 4, "its value NaN is read as null"),
+        ("float", "string", float("nan"), 3, "its value NaN is read as null"),
+        (
+            "double",
+            "string",
+            2.0**-44,
+            4,
+            "its value 5.684341886080802e-14 becomes another one in some versions of Java",
+        ),
+        ("double", "string", 2e23, 3, r"its value 2e\+23 becomes another one"),
+        ("double", "string", 5e-324, 3, "its value 5e-324 becomes another one"),
+        ("double", "string", 2.0**59, 4, r"its value 5.76460752303423\d+e\+17 becomes another one"),
+        ("float", "double", 1e30, 3, "its value 1e\\+30 becomes another one"),
+    ],
+)
+def test_values_that_readers_convert_each_in_their_own_way_are_refused(
+    old: str, new: str, value: Any, generation: int, said: str
+) -> None:
+    expected = rf"Cannot convert stripe 0 of .*: its column row.a is {old} and the table's is {new}: {said}"
+    with pytest.raises(RefusedError, match=expected):
+        converted(old, new, [value, value], generation=Generation(generation))
+
+
+def test_whole_numbers_of_more_bits_are_those_of_java_8_for_hive_3() -> None:
+    assert texts(converted("double", "string", [2.0**59], generation=Generation.HIVE3)) == ["5.7646075230342349E17"]
+    assert texts(converted("double", "string", [2.0**53, 2.0**54])) == ["9.007199254740992E15", "1.8014398509481984E16"]
+
+
+def test_dates_before_1582_of_another_calendar_are_refused() -> None:
+    source, target = (tree(f"struct<a:{text}>").children[0] for text in ("date", "string"))
+
+    def converted_in(calendar: int, day: int) -> Column:
+        column = Column(kind=source.kind, slots=1, values=np.array([day], dtype=np.int64))
+        return convert(column, target, source, generation=Generation.HIVE4, calendar=calendar)
+
+    assert texts(converted_in(2, -141_427)) == ["1582-10-15"]
+    assert texts(converted_in(1, -141_428)) == ["1582-10-04"]
+    with pytest.raises(RefusedError, match="day -141428 is before 1582-10-15"):
+        converted_in(2, -141_428)
+
+
 # --- values that no type has ------------------------------------------------------------------------------------------
 
 
 def refused(old: str, new: str, **arrays: Any) -> str:
     source, target = (tree(f"struct<a:{text}>").children[0] for text in (old, new))
     with pytest.raises(CorruptError) as caught:
-        convert(Column(kind=source.kind, slots=2, **arrays), target, source)
+        convert(Column(kind=source.kind, slots=2, **arrays), target, source, generation=Generation.HIVE4, calendar=0)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("value", [32768, -32769])
 def test_numbers_out_of_range_are_damage(value: int) -> None:
     values = np.array([0, value], dtype=np.int64)
-    assert refused("smallint", "varchar(6)", values=values) == f"because its value {value} is no short"
+    assert refused("smallint", "varchar(6)", values=values) == f"its value {value} is no short"
 
 
 def test_a_char_that_is_too_long_is_damage() -> None:
-    said = "because a value of 4 characters is no char(3)"
+    said = "a value of 4 characters is no char(3)"
     data = np.frombuffer(b"a b   abcd", dtype=np.uint8)
     assert refused("char(3)", "string", data=data, lengths=np.array([6, 4])) == said
     entries = Dictionary(offsets=np.array([0, 6, 10]), data=data)
@@ -158,9 +248,9 @@ def test_a_decimal_that_is_too_long_is_damage() -> None:
     scales = np.array([2, 1])
     values = np.array([99999, -10000])
     assert refused("decimal(5,2)", "decimal(9,3)", values=values, secondary=scales) == (
-        "because its value -10000 of scale 1 is no decimal(5,2)"
+        "its value -10000 of scale 1 is no decimal(5,2)"
     )
     high = np.array([1, 0])
     assert refused("decimal(5,2)", "decimal(9,3)", values=values, high=high, secondary=scales) == (
-        f"because its value {2**64 + 99999} of scale 2 is no decimal(5,2)"
+        f"its value {2**64 + 99999} of scale 2 is no decimal(5,2)"
     )

@@ -175,7 +175,7 @@ def test_widening_a_tinyint_does_not_touch_one_that_stays() -> None:
     source = tree("struct<a:tinyint>")
     column = Column(kind=Kind.STRUCT, slots=1, children=(Column(kind=Kind.BYTE, slots=1, values=octets(b"\xff")),))
     same = align(source, source, where="f", generation=Generation.HIVE3, matching=ColumnMatching(by_position=False))
-    assert items(under_target(column, same, source).children[0].values) == [255]
+    assert items(under_target(column, same, source, calendar=0).children[0].values) == [255]
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------

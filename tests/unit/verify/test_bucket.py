@@ -12,6 +12,7 @@ from judges import tables
 from located import at
 
 from acidlib.errors import CorruptError
+from acidlib.model.generation import Generation
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.model.writeids import ValidWriteIdList
 from acidlib.storage.datafiles import LocalDataFiles
@@ -30,6 +31,7 @@ def tally(
     table: str | None = None,
     raw: bool = False,
     matching: ColumnMatching | None = None,
+    generation: Generation = Generation.HIVE4,
     writer: int = 0,
     renumbered: bool = False,
 ) -> Tally:
@@ -57,6 +59,7 @@ def tally(
         columns=table,
         schema=file,
         matching=matching or ColumnMatching(by_position=False),
+        generation=generation,
         renumbered=renumbered,
     )
     return tally_of(view, LocalDataFiles(), lambda: 0.0)
@@ -117,6 +120,12 @@ def test_values_that_differ_have_other_sums(kind: str, one: Any, other: Any, tmp
         ("a:decimal(4,0)", "a:decimal(10,2)", [("15",)], [("15.00",)]),
         ("a:boolean", "a:decimal(3,2)", [(True,)], [("1.00",)]),
         ("a:char(3)", "a:string", [("ab ",)], [("ab",)]),
+        ("a:decimal(5,2)", "a:string", [("1.50",), ("-7",), ("0",), (None,)], [("1.5",), ("-7",), ("0",), (None,)]),
+        ("a:date", "a:char(11)", [(0,), (-719_164,)], [("1970-01-01 ",), ("0001-01-01 ",)]),
+        ("a:date", "a:string", [(-141_428,), (2_932_896,)], [("1582-10-04",), ("9999-12-31",)]),
+        ("a:double", "a:string", [(0.001,), (1e7,), (-0.0,)], [("0.001",), ("1.0E7",), ("-0.0",)]),
+        ("a:float", "a:double", [(74.72,)], [(74.72000122070312,)]),
+        ("a:float", "a:string", [(74.72,), (float("-inf"),)], [("74.72000122070312",), ("-Infinity",)]),
         ("a:char(3)", "a:char(5)", [("ab ",)], [("ab   ",)]),
         ("a:struct<x:int,y:int>", "a:struct<y:bigint,z:int>", [((1, 2),), (None,)], [((2, None),), (None,)]),
         ("a:map<int,array<int>>", "a:map<string,array<double>>", [({1: [2, None]},)], [({"1": [2.0, None]},)]),
@@ -126,6 +135,17 @@ def test_columns_are_those_of_the_table(old: str, new: str, values: Any, read: A
     table = f"struct<{new}>"
     expected = tally(tmp_path, table, read, table=table)
     assert tally(tmp_path, f"struct<{old}>", values, table=table) == expected
+
+
+@pytest.mark.parametrize(
+    ("new", "read"),
+    [("double", [74.72, 8589934600.0, -0.0]), ("string", ["74.72", "8.5899346E9", "-0.0"])],
+)
+def test_a_float_is_read_by_its_text_by_hive_3(new: str, read: list[Any], tmp_path: Path) -> None:
+    table = f"struct<a:{new}>"
+    expected = tally(tmp_path, table, [(value,) for value in read], table=table)
+    old = [(74.72,), (2.0**33,), (-0.0,)]
+    assert tally(tmp_path, "struct<a:float>", old, table=table, generation=Generation.HIVE3) == expected
 
 
 def test_columns_go_by_position_or_whatever_their_case(tmp_path: Path) -> None:

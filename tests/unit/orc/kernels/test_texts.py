@@ -1,7 +1,9 @@
-"""Kernels of conversions: texts of numbers, padding, digits of decimals; the oracle is Python."""
+"""Kernels of conversions: texts of numbers and dates, padding, digits of decimals; the oracle is Python."""
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Context
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acidlib.orc.kernels.texts import first_too_long, integer_texts, repadded
+from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded
 
 LEAST, MOST = -(2**63), 2**63 - 1
 EDGES = [0, 1, -1, 9, 10, -9, -10, 99, 100, 2**31, -(2**31), LEAST, LEAST + 1, MOST]
@@ -92,3 +94,69 @@ def test_decimals_of_64_bits() -> None:
     assert first_too_long(longs([10**9 - 1, 1 - 10**9, 0]), None, scales, 9, 2) is None
     assert first_too_long(longs([0, -(10**9), 0]), None, scales, 9, 2) == 1
     assert first_too_long(longs([LEAST, 0, 0]), None, scales, 38, 2) is None
+
+
+# --- decimals, dates and real numbers as texts ------------------------------------------------------------------------
+
+
+def plain(number: int, scale: int) -> str:
+    """A decimal without zeros at the end of its fraction."""
+    text = f"{Context(prec=80).scaleb(number, -scale):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def test_decimals_of_64_bits_as_texts() -> None:
+    found = decimal_texts(longs([LEAST, MOST, -150, 0, 100]), None, longs([3, 0, 2, 5, 3]), 0)
+    assert split(*found) == [b"-9223372036854775.808", b"9223372036854775807", b"-1.5", b"0", b"0.1"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(
+                st.integers(1 - 10**38, 10**38 - 1), st.integers(0, 38).map(lambda n: 10**n), st.integers(-99, 99)
+            ),
+            st.integers(0, 38),
+        ),
+        max_size=20,
+    ),
+    st.integers(0, 50),
+)
+def test_decimals_as_texts(numbers: list[tuple[int, int]], width: int) -> None:
+    low, high = ([halves(number)[side] for number, _ in numbers] for side in (0, 1))
+    found = decimal_texts(longs(low), longs(high), longs([scale for _, scale in numbers]), width)
+    assert split(*found) == [plain(*one).ljust(width).encode() for one in numbers]
+
+
+def test_dates_before_the_gregorian_calendar_as_texts() -> None:
+    """As java.util.GregorianCalendar has them: the Julian year has a leap day in every fourth."""
+    found = [text.decode() for text in split(*date_texts(np.arange(-719_164, -141_426), 0))]
+    assert (found[0], found[-2:]) == ("0001-01-01", ["1582-10-04", "1582-10-15"])
+    assert (found[58], found[59]) == ("0001-02-28", "0001-03-01")
+    leap = [text for text in found if text.endswith("-02-29")]
+    assert leap == [f"{year:04d}-02-29" for year in range(4, 1582, 4)]
+    assert found == sorted(set(found))
+    assert len(found) == 1581 * 365 + len(leap) + 31 + 28 + 31 + 30 + 31 + 30 + 31 + 31 + 30 + 4 + 1
+
+
+@given(st.lists(st.dates(min_value=date(1582, 10, 15)), max_size=30), st.integers(0, 20))
+def test_dates_as_texts(days: list[date], width: int) -> None:
+    found = date_texts(longs([day.toordinal() - 719_163 for day in days]), width)
+    assert split(*found) == [day.isoformat().ljust(width).encode() for day in days]
+
+
+@pytest.mark.parametrize("width", [0, 9, 30])
+@pytest.mark.parametrize(
+    ("given_", "java"),
+    [
+        ("0.0", "0.0"), ("-0.0", "-0.0"), ("1.0", "1.0"), ("100.0", "100.0"), ("-12.5", "-12.5"), ("0.001", "0.001"),
+        ("9999999.5", "9999999.5"), ("10000000.0", "1.0E7"), ("1e+07", "1.0E7"), ("16777216", "1.6777216E7"),
+        ("0.0009765625", "9.765625E-4"), ("1.5e-05", "1.5E-5"), ("2.2250738585072014e-308", "2.2250738585072014E-308"),
+        ("1e+100", "1.0E100"), ("inf", "Infinity"), ("-inf", "-Infinity"), ("123456.789", "123456.789"),
+        ("0.0123", "0.0123"), ("1230000000000000000", "1.23E18"),
+    ],
+)  # fmt: skip
+def test_real_numbers_in_javas_form(given_: str, java: str, width: int) -> None:
+    forms = np.array([given_, "7.0"], dtype="S32")
+    found = real_texts(forms.view(np.uint8), 32, width)
+    assert split(*found) == [java.ljust(width).encode(), b"7.0".ljust(width)]
