@@ -13,6 +13,7 @@ from acidlib.errors import RefusedError
 from acidlib.metastore.failover import Calls
 from acidlib.metastore.idl import missing_field
 from acidlib.metastore.values import Accepted, OtherRequest, ShownRequest, ShownRequests
+from acidlib.model.request_facts import RequestFacts, split_properties
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.stringable import format_map, parse_map
 
@@ -23,8 +24,8 @@ class CompactionCalls(Calls):
     def compact(self, request: CompactionRequest, *, initiator_version: str | None = None) -> Accepted:
         """Puts a request for a table or partition in the queue, unless there is one already: see `Accepted`.
 
-        Of `request` the names, the type, the properties and `run_as` count, on Hive 4 also `initiator_id`, `pool`, and
-        of a rebalance `bucket_count` and `order_by`.
+        Of `request` the names, the type, the properties, `run_as` and why an initiator queued it count, on Hive 4 also
+        `initiator_id`, `pool`, and of a rebalance `bucket_count` and `order_by`.
         Raises UnknownOutcomeError when the answer is lost: look at the queue.
         """
         call = "compact2"
@@ -34,7 +35,7 @@ class CompactionCalls(Calls):
             partitionname=request.partition,
             type=_TYPE_NUMBERS[request.type.name],
             runas=request.run_as,
-            properties=dict(request.properties) or None,
+            properties=dict(request.properties) | _told(request.facts) or None,
         )
         if self._is_hive4:
             asked.initiatorId = request.initiator_id
@@ -157,6 +158,14 @@ class CompactionCalls(Calls):
         self._client.call(action, call, _compaction_info(request, self._types))
 
 
+def _told(facts: RequestFacts) -> dict[str, str]:
+    """Return what is told of a request with its properties, of which Hive reads only names that begin otherwise.
+
+    That is why an initiator queued it. Nothing else: the name `location` means to Hive's cleaner what was dropped.
+    """
+    return RequestFacts(reason=facts.reason, deltas=facts.deltas, bytes=facts.bytes).properties()
+
+
 _TYPE_NUMBERS = {"MINOR": 1, "MAJOR": 2, "REBALANCE": 3, "ABORT_TXN_CLEANUP": 4, "SMART_OPTIMIZE": 5}
 _TYPE_NAMES = {number: name for name, number in _TYPE_NUMBERS.items()}
 
@@ -216,6 +225,9 @@ def _claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | Oth
             kind=_type_name(info.type),
             state="working",
         )
+    properties = dict(_properties(info.properties, call))
+    facts, _ = split_properties(properties)
+    told = _told(facts)
     return ShownRequest(
         id=info.id,
         database=info.dbname,
@@ -223,7 +235,8 @@ def _claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | Oth
         partition=info.partitionname,
         type=kind,
         state=State.WORKING,
-        properties=_properties(info.properties, call),
+        properties=tuple((name, value) for name, value in properties.items() if name not in told),
+        facts=RequestFacts(reason=facts.reason, deltas=facts.deltas, bytes=facts.bytes),
         worker_id=info.workerId or worker_id,
         start_ms=info.start or None,
         enqueue_ms=info.enqueueTime or None,

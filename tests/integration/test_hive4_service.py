@@ -539,8 +539,10 @@ def test_what_was_refused_is_not_asked_for_again_until_it_changes(lake: Lake, se
     (finding,) = findings(service, made)
     assert (finding["trouble"], finding["reason"].partition("; it is due")[0]) == ("cannot be compacted", since)
     file.write_bytes(whole)
-    assert decided(service, *LOW)["refused"]["queued"]
-    assert service.good("major_compact").states == ["ready for cleaning"]
+    entry = decided(service, *LOW)["refused"]
+    assert entry["queued"]
+    (done,) = service.good("major_compact").compactions
+    assert (done["state"], done["reason"]) == ("ready for cleaning", entry["reason"])
     lake.check(made)
 
 

@@ -163,12 +163,14 @@ class Hive4Backend:
 
     def enqueue(self, decided: Sequence[Decided]) -> list[int | AcidError]:
         """Queue each decision by compact2, which refuses duplicates by itself."""
-        return [self._queued(one.place.target, one.kind) for one in decided]
+        return [self._queued(one) for one in decided]
 
-    def _queued(self, target: Target, kind: CompactionType) -> int | AcidError:
+    def _queued(self, decided: Decided) -> int | AcidError:
+        target = decided.place.target
         pool = self._metastore.into_pool or target.settings(self._services.settings).text(POOL) or None
         try:
-            answer = self._hms.compact(self._request(target, kind, initiator=self._services.initiator_id, pool=pool))
+            request = self._request(target, decided.kind, initiator=self._services.initiator_id, pool=pool)
+            answer = self._hms.compact(replace(request, facts=decided.figures))
         except AcidError as error:
             return error
         return answer.id if answer.accepted else not_accepted(answer.reason)

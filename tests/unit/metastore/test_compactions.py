@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, recorded
+from located import at
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.values import (
@@ -13,7 +14,9 @@ from acidlib.metastore.values import (
     ShownRequest,
 )
 from acidlib.model.generation import Generation
+from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.stringable import format_map
 
 REQUEST = CompactionRequest(id=7, database="d", table="t", type=CompactionType.MINOR)
 
@@ -65,6 +68,7 @@ def test_what_is_asked_for(generation: int, extra: tuple[object, ...]) -> None:
     request = CompactionRequest(
         id=0, database="D", table="T", partition="p=A", type=CompactionType.MAJOR, properties=(("k", "v"),),
         run_as="joe", initiator_id="me", pool="pool",
+        facts=RequestFacts(reason="12 deltas: too many", deltas=12, bytes=7, location=at("/w/t"), process="p 1"),
     )  # fmt: skip
     with FakeMetastore(Generation(generation)) as server, connected(server) as found:
         answer = TYPES.CompactionResponse(id=4, state="initiated", accepted=True)
@@ -73,7 +77,8 @@ def test_what_is_asked_for(generation: int, extra: tuple[object, ...]) -> None:
     assert (accepted.id, accepted.accepted, accepted.state, accepted.reason) == (4, True, State.INITIATED, None)
     (sent,) = asked
     assert (sent.dbname, sent.tablename, sent.partitionname, sent.type) == ("d", "t", "p=A", 2)
-    assert (sent.runas, sent.properties) == ("joe", {"k": "v"})
+    told = {"acidlib.reason": "12 deltas: too many", "acidlib.deltas": "12", "acidlib.bytes": "7"}
+    assert (sent.runas, sent.properties) == ("joe", {"k": "v"} | told)
     assert (sent.initiatorId, sent.initiatorVersion, sent.poolName) == extra
 
 
@@ -84,13 +89,16 @@ def info(**changes: object) -> Any:
 
 def test_what_a_worker_is_given(hive4: FakeMetastore) -> None:
     asked: list[Any] = []
-    given = info(properties="1:1:k1:v", poolname="p", numberOfBuckets=0, highestWriteId=0, start=0)
+    properties = {"k": "v", "acidlib.reason": "12 deltas: too many", "acidlib.bytes": "7", "acidlib.deltas": "many"}
+    properties |= {"location": "/dropped"}
+    given = info(properties=format_map(properties), poolname="p", numberOfBuckets=0, highestWriteId=0, start=0)
     hive4.answers["find_next_compact2"] = recorded(asked, TYPES.OptionalCompactionInfoStruct(ci=given))
     with connected(hive4) as found:
         request = found.find_next_compaction("worker", "0.1", "p")
         assert request == ShownRequest(
             id=1, database="d", table="t", type=CompactionType.MINOR, state=State.WORKING, worker_id="worker",
-            properties=(("k", "v"),), pool="p",
+            properties=(("k", "v"), ("acidlib.deltas", "many"), ("location", "/dropped")), pool="p",
+            facts=RequestFacts(reason="12 deltas: too many", bytes=7),
         )  # fmt: skip
         hive4.answers["find_next_compact2"] = recorded(asked, TYPES.OptionalCompactionInfoStruct())
         assert found.find_next_compaction("worker", "0.1", None) is None
