@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from judges.tables import Transaction, delta_name, inserts, orc_bytes, write_dir
+from long_runs import amount
 from servers.fleet import Servers
 from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
@@ -91,6 +92,34 @@ def test_a_request_by_alter_table_goes_through_all_states(
     assert {entry["path"] for entry in cleaned["removed"]} == set(old)
     assert made.place.directories() == new
     assert [row["state"] for row in shown(sql, made)] == ["succeeded"]
+    lake.check(made)
+
+
+@pytest.mark.parametrize("kind", amount(["major"], long=["major", "minor"]))
+def test_a_result_that_is_doubted_is_moved_aside_and_made_anew(
+    lake: Lake, service: Service, sql: Session, kind: str
+) -> None:
+    """The steps of the runbook for a metastore of Hive 4, whose compactions cannot be undone."""
+    made = lake.table("doubted", ABORTED)
+    inputs = made.place.directories()
+    service.compact(made, kind)
+    sql.run(f"alter table {made.full} set tblproperties ('NO_CLEANUP'='true', 'NO_AUTO_COMPACTION'='true')")
+    (kept,) = service.clean("--table", made.full)
+    assert (kept["state"], kept["removed"]) == ("ready for cleaning", [])
+    for name in set(made.place.directories()) - set(inputs):
+        (made.place.location / name).rename(made.place.location / f"_doubted_{name}")
+    assert made.place.directories() == inputs
+    lake.check(made)
+    # the metastore takes no request for a place to which nothing was written since the last one
+    (refused,) = service.compact(made, kind).compactions
+    assert (refused["state"], "Nothing was written" in refused["reason"]) == ("refused", True)
+    made = lake.add(made, [Transaction(inserts=rows(301, 3))], first_id=6)
+    (again,) = service.compact(made, kind).compactions
+    assert again["state"] == "ready for cleaning", again["reason"]
+    lake.check(made)
+    sql.run(f"alter table {made.full} set tblproperties ('NO_CLEANUP'='false', 'NO_AUTO_COMPACTION'='false')")
+    clean_up(lake, service, made)
+    assert not set(inputs) & set(made.place.directories())
     lake.check(made)
 
 

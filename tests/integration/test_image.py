@@ -132,6 +132,13 @@ def test_a_container_is_no_root_and_has_compiled_kernels(image: Image) -> None:
     assert "compiling" not in ran.stderr
 
 
+def test_what_the_extras_bring_is_there(image: Image) -> None:
+    modules = "boto3, gssapi, jinja2, kazoo, prometheus_client, psycopg, pymysql, pyorc, venv_pack"
+    ran = image.start("/opt/acidlib/bin/python", "-c", f"import {modules}")
+    assert ran.returncode == 0, ran.stderr
+    assert image.start("sh", "-c", "! command -v gcc").returncode == 0
+
+
 def test_a_driver_is_started_as_spark_says(image: Image) -> None:
     job = next(image.root.glob("opt/acidlib/lib/python3*/site-packages/acidlib/launch/entry/acidlib_job.py"))
     words = ("--master", "local[1]", f"local:///{job.relative_to(image.root)}", "major-compact")
