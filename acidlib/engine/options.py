@@ -148,11 +148,7 @@ def selection_options(*, everything: bool) -> Callable[[_Command], _Command]:
         @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
         @click.option("--idle", type=Duration(), help="Only what has not changed for so long, e.g. 1d.")
         @if_exists_option
-        @click.option("--write-ids", metavar="TEXT", help="Which write ids are committed, in Hive's format.")
-        @click.option(
-            "--write-ids-file", type=click.Path(path_type=Path, readable=False), help="The same, a line per table."
-        )
-        @click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted.")
+        @write_ids_options
         @click.option(
             "--hive-version",
             type=click.Choice(["auto", "3", "4"]),
@@ -201,6 +197,19 @@ def place_argument(function: _Command) -> _Command:
         return function(**options)
 
     return wrapped
+
+
+def write_ids_options(function: _Command) -> _Command:
+    """--write-ids, --write-ids-file, --all-committed: what is committed in directories; see `stated_of`."""
+    for option in (
+        click.option("--all-committed", is_flag=True, help="Nobody writes, nothing is open, nothing was aborted."),
+        click.option(
+            "--write-ids-file", type=click.Path(path_type=Path, readable=False), help="The same, a line per table."
+        ),
+        click.option("--write-ids", metavar="TEXT", help="Which write ids are committed, in Hive's format."),
+    ):
+        function = option(function)
+    return function
 
 
 def if_exists_option(function: _Command) -> _Command:
@@ -269,16 +278,12 @@ def _interpretation(options: dict[str, Any], selection: Selection, *, has_metast
     version = options.pop("hive_version")
     given += ["--hive-version"] if version != "auto" else []
     if given and has_metastore:
-        raise click.UsageError(f"{given[0]} is for directories: here the metastore knows")
-    stated = _stated(options.pop("write_ids"), options.pop("write_ids_file"), everything=options.pop("all_committed"))
+        raise _metastore_knows(given[0])
+    stated = stated_of(options, selection, has_metastore=has_metastore)
     names_something = selection.location is not None or selection.warehouse is not None
     if stated is None and names_something:
         raise click.UsageError(
             "what is committed cannot be known from files: give --write-ids, --write-ids-file or --all-committed"
-        )
-    if stated is not None and stated.single is not None and selection.location is None:
-        raise click.UsageError(
-            "--write-ids is for one table: give --location, or --write-ids-file with a line per table"
         )
     if given and not names_something:
         raise click.UsageError(f"{given[0]} goes with --location or --warehouse: what is queued was stated before")
@@ -289,6 +294,23 @@ def _interpretation(options: dict[str, Any], selection: Selection, *, has_metast
         columns=_row_type(options.pop("columns"), selection),
         visibility_txn=options.pop("visibility_txn"),
     )
+
+
+def stated_of(options: dict[str, Any], selection: Selection, *, has_metastore: bool) -> StatedWriteIds | None:
+    """Take the options of `write_ids_options` out of all of them; return what they state, None where they do not."""
+    given = [name for name in _STATED[:3] if options[name] not in (None, False)]
+    if given and has_metastore:
+        raise _metastore_knows(f"--{given[0].replace('_', '-')}")
+    stated = _stated(options.pop("write_ids"), options.pop("write_ids_file"), everything=options.pop("all_committed"))
+    if stated is not None and stated.single is not None and selection.location is None:
+        raise click.UsageError(
+            "--write-ids is for one table: give --location, or --write-ids-file with a line per table"
+        )
+    return stated
+
+
+def _metastore_knows(option: str) -> click.UsageError:
+    return click.UsageError(f"{option} is for directories: here the metastore knows")
 
 
 def _row_type(columns: str | None, selection: Selection) -> str | None:

@@ -7,7 +7,14 @@ import click
 from acidlib import __version__
 from acidlib.engine.command import JobCommand, print_result, run_facts, services, tell, words_are_right
 from acidlib.engine.environment import Environment
-from acidlib.engine.options import checked_filters, common_options, located, report_option
+from acidlib.engine.options import (
+    checked_filters,
+    common_options,
+    located,
+    report_option,
+    stated_of,
+    write_ids_options,
+)
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
 from acidlib.planning.health import Level
@@ -27,6 +34,7 @@ from acidlib.report.text import json_text
 @click.option("--table", "tables", multiple=True, metavar="DB.NAME", help="Only these; globs; repeatable.")
 @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
 @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
+@write_ids_options
 @click.option(
     "--places",
     type=click.IntRange(min=0),
@@ -55,6 +63,7 @@ def main(
     fail_on: str,
     metrics_file: str | None,
     push_gateway: str | None,
+    **stated: Any,
 ) -> Any:
     """Look once."""
     if location is not None or warehouse is not None:
@@ -74,12 +83,13 @@ def main(
         partitions=partitions,
         if_exists=True,
     )
+    write_ids = stated_of(stated, selection, has_metastore=bool(environment.metastore))
     words_are_right()
     from acidlib.engine.health import look
     from acidlib.report.metrics import Run, push, registry_of, write_file
 
     with services(environment, job="status", about="status") as found:
-        seen = look(environment, found, selection, Interpretation(), most_places=places)
+        seen = look(environment, found, selection, Interpretation(write_ids=write_ids), most_places=places)
     status = status_of(seen.lake, seen.limits)
     if metrics_file is not None or push_gateway is not None:
         run = Run(

@@ -60,6 +60,15 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
 
     ran = jobs("status", "--warehouse", root)
     assert (ran.status, ran.document["level"]) == (5, "error")
+    assert ran.document["notes"] == ["what is committed is not stated: figures of places take everything as committed"]
+    stated = jobs("status", "--warehouse", root, ALL)
+    assert (stated.document["findings"], stated.document["notes"]) == (ran.document["findings"], [])
+    for words, problem in (
+        (("--warehouse", root, "--write-ids", "db.many:2:9223372036854775807::"), "--write-ids is for one table"),
+        (("--metastore-uri", "thrift://nowhere:1", ALL), "--all-committed is for directories"),
+    ):
+        wrong = jobs("status", *words)
+        assert (wrong.status, problem in wrong.error["message"]) == (2, True)
     assert found(ran) == {
         ("damaged", Trouble.DAMAGED.value),
         ("claimed", Trouble.CLAIM_LEFT.value),
@@ -91,6 +100,9 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     }
     assert (later.status, later.document["totals"]["looked_at"]) == (5, None)
     assert round(requests(later)["initiated"]["oldest_age"] / DAY) == 2
+    some = jobs("status", "--location", tables / "many", "--write-ids", "db.many:2:9223372036854775807::")
+    (most,) = some.document["totals"]["most_deltas"]
+    assert (most["deltas"], some.document["notes"]) == (2, []), "those of the two that are committed"
     due = jobs("status", "--location", tables / "many", *low)
     assert (due.status, found(due)) == (4, {("many", Trouble.DUE.value)})
     assert jobs("status", "--location", tables / "many", *low, "--fail-on", "error").status == 0

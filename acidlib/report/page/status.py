@@ -24,7 +24,14 @@ from acidlib.wording import age_words, plural
 
 _MOST_FINDINGS, _MOST_TABLES, _MOST_BLOCKERS = 20, 30, 20
 _TONES = {"ok": Tone.GOOD, "warning": Tone.WARNING, "error": Tone.BAD}
-_STATES = (Tone.FIRST, Tone.SECOND, Tone.WARNING, Tone.BAD, Tone.QUIET, Tone.PLAIN, Tone.GOOD)
+_STATES = {
+    "initiated": Tone.FIRST,
+    "working": Tone.SECOND,
+    "ready for cleaning": Tone.WARNING,
+    "failed": Tone.BAD,
+    "succeeded": Tone.GOOD,
+    "refused": Tone.QUIET,
+}
 
 
 class StatusFold:
@@ -45,6 +52,9 @@ class StatusFold:
         counts = Counter(one["level"] for one in head["findings"])
         wrong = " and ".join(plural(counts[level], level) for level in ("error", "warning") if counts[level])
         headline = f"{wrong or 'Nothing is wrong'} in {plural(self._count, 'table')}"
+        failed = next(one["count"] for one in head["totals"]["requests"] if one["state"] == "failed")
+        if failed:
+            headline += f", {plural(failed, 'request')} failed"
         blockers = head["blockers"] or ()
         waits = _blockers(blockers)
         found = (*_worst_places(head["totals"]), self._listing())
@@ -146,8 +156,13 @@ def _holder(one: Entry | None) -> str:
 
 def _requests(totals: Entry) -> tuple[Figure, ...]:
     segments = tuple(
-        Segment(label=_state(one), value=f"{one['count']:,}", amount=one["count"], tone=tone)
-        for one, tone in zip(totals["requests"], _STATES, strict=False)
+        Segment(
+            label=_state(one),
+            value=f"{one['count']:,}",
+            amount=one["count"],
+            tone=_STATES.get(one["state"], Tone.PLAIN),
+        )
+        for one in totals["requests"]
         if one["count"]
     )
     count = f"{sum(one['count'] for one in totals['requests']):,}"

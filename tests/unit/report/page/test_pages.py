@@ -272,6 +272,25 @@ def test_until_when_something_waits_makes_no_reason_of_its_own() -> None:
     assert "the retention of 1 d has not passed for example sales.orders.ds=1 2" in text
 
 
+def test_requests_of_each_state_have_their_colour_and_what_failed_is_in_the_headline() -> None:
+    head = documents.status_of_tables()
+    for one in head["totals"]["requests"]:
+        one["count"] = 2
+    page = page_of(head)
+    assert page.headline.endswith(" in 1 table, 2 requests failed")
+    (requests,) = [figure for figure in page.figures if figure.label == "Requests by state"]
+    assert {part.label: part.tone for part in requests.parts} == {
+        "initiated": Tone.FIRST,
+        "working": Tone.SECOND,
+        "ready for cleaning": Tone.WARNING,
+        "failed": Tone.BAD,
+        "succeeded": Tone.GOOD,
+        "did not initiate": Tone.PLAIN,
+        "refused": Tone.QUIET,
+        "aborted": Tone.PLAIN,
+    }
+
+
 def test_a_dry_clean_says_what_would_go() -> None:
     text = drawn(document_of("cleaner", [replace(CLEANED, state="planned")])).text
     assert "11.0 MiB would go at 1 place" in text
