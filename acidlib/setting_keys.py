@@ -33,7 +33,8 @@ KEYS: tuple[Key, ...] = (
         kind=Kind.COUNT,
         default="1000",
         meaning="More aborted write ids that have a directory in a place than this make a major "
-        "compaction (Hive 4: only where `metastore.compactor.clean.aborts.using.cleaner` is false).",
+        "compaction. Hive 4, unless `metastore.compactor.clean.aborts.using.cleaner` is false: a place with more notes "
+        "of rolled back transactions than this, by the settings of the run alone, is cleaned after them.",
         spelling=Spelling.COMPACTOR,
         is_threshold=True,
     ),
@@ -41,10 +42,10 @@ KEYS: tuple[Key, ...] = (
         name="hive.compactor.aborted.txn.time.threshold",
         kind=Kind.DURATION,
         default="12h",
-        meaning="no client can find out which transaction a write id is of.",
+        meaning="Hive 4: a place is cleaned after rolled back transactions once one of them was begun so long ago; a "
+        "negative time: by their number alone.",
         unit="h",
         least=None,
-        inert=True,
     ),
     Key(
         name="hive.compactor.max.num.delta",
@@ -97,7 +98,8 @@ KEYS: tuple[Key, ...] = (
         name="metastore.compactor.clean.aborts.using.cleaner",
         kind=Kind.FLAG,
         default="true",
-        meaning="Hive 4: whether aborted transactions are left to Hive's cleaner and start no compaction.",
+        meaning="Hive 4: whether aborted transactions are left to the cleaner, Hive's or this one, and start no "
+        "compaction.",
     ),
     Key(
         name="hive.compactor.cleaner.on",

@@ -125,6 +125,29 @@ class Catalog:
             raise found
         return found
 
+    def table_itself(self, database: str, name: str) -> Target | None:
+        """Return a table with its own directory, whether it has partitions or not; None where there is none.
+
+        Raises RefusedError, too, for a table that a compactor must not touch.
+        """
+        table = self._hms.table(database, name)
+        if table is None:
+            return None
+        other = self._hms.of_other_catalogs(database, [name]).get(name.lower())
+        owner = self._database(table.database) or Database(name=table.database)
+        reason = self._of_two_catalogs(table.full_name, other, is_here=True) if other else None
+        reason = reason or self._why_not(table, owner, automatic=False)
+        if reason is not None:
+            raise RefusedError(reason)
+        return self._target(owner, table, None, None)
+
+    def partitions_of(self, table: Target) -> list[Target]:
+        """Return the partitions of a table; RefusedError where one of them must not be touched."""
+        assert table.facts is not None
+        names = self._hms.partition_names(table.database, table.table)
+        found = self._hms.partitions(table.facts.table, names)
+        return [self._target(table.facts.database, table.facts.table, name, one) for name, one in found.items()]
+
     def is_dropped(self, target: Target) -> bool:
         """Whether a table or partition of a selection does not exist any more."""
         found = self._of_table(

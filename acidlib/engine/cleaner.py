@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from acidlib.admission import THREADS
-from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, NotOursError, ReplacedError, recorded_mark
+from acidlib.engine.cleaning import (
+    CleanerOptions,
+    Cleaning,
+    Further,
+    ListedRequest,
+    NotOursError,
+    ReplacedError,
+    recorded_mark,
+)
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.removals import Pace, litter_at, litter_of, remove_litter, remove_named, would_go
 from acidlib.engine.runner import as_done
@@ -23,6 +31,7 @@ from acidlib.errors import AcidError, BusyError, ConflictError, RefusedError, Re
 from acidlib.model.location import LOCAL, Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, left_over
+from acidlib.planning.rolled_back import DueCleaning
 from acidlib.planning.verification import holding, shows, why_held
 from acidlib.points import Point, passing
 from acidlib.report.decisions import CleaningResult, RemovedPath
@@ -43,7 +52,8 @@ _FILES_TOGETHER = 4096
 def run_cleaner(
     services: Services, cleaning: Cleaning, options: CleanerOptions, tell: Callable[[CleaningResult], None]
 ) -> None:
-    """Clean every request that is ready for it; then, wherever else a place is known, what dead runs left there.
+    """Clean every request that is ready for it; then after rolled back transactions, where that is due; then, wherever
+    else a place is known, what dead runs left there.
 
     Many places are cleaned at a time, the requests of one place in their order; `tell` gets each result as it
     comes.
@@ -52,6 +62,7 @@ def run_cleaner(
         for line in cleaning.requests.recover():
             services.progress.note(line)
     pace = Pace(services)
+    due = [] if cleaning.further is None else cleaning.further.due()
 
     def told(result: CleaningResult) -> None:
         # where no place is named, what another run has is that run's, and waits here for the next
@@ -83,6 +94,9 @@ def run_cleaner(
         # another one of this run may have been in its way: two names, which only a metastore knows, may be of one place
         again = len(names[result.location]) > 1
         told(_clean_together(services, cleaning, [request], options, pace)[0] if again else result)
+    if cleaning.further is not None:
+        for result in _after_rolled_back(services, cleaning.further, due, pace):
+            told(result)
     others: dict[str, tuple[CompactionRequest, Location]] = {}
     for request in cleaning.known_places():
         place = request.facts.location
@@ -97,6 +111,19 @@ def run_cleaner(
     ):
         if left is not None:
             tell(left)
+
+
+def _after_rolled_back(
+    services: Services, further: Further, due: Sequence[Sequence[DueCleaning]], pace: Pace
+) -> Iterator[CleaningResult]:
+    """Clean what is due, many tables at a time."""
+
+    def clean(tables: Sequence[Sequence[DueCleaning]]) -> list[list[CleaningResult]]:
+        return [[further.clean(one, pace) for one in places] for places in tables]
+
+    for results in _at_places(services, "cleaning after rolled back transactions at", clean, due, pace, together=1):
+        yield from results
+    further.end_retries()
 
 
 def _at_places(

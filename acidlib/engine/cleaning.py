@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from acidlib.engine.removals import Pace
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, RefusedError
@@ -17,6 +18,8 @@ from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan
+from acidlib.planning.rolled_back import DueCleaning
+from acidlib.report.decisions import CleaningResult
 
 Found = TypeVar("Found")
 
@@ -100,6 +103,19 @@ class History(Protocol):
         """End the request, for its place or result does not exist any more; what was aborted is not forgotten."""
 
 
+class Further(Protocol):
+    """What is to be cleaned after rolled back transactions, of which no request says so (Hive 4)."""
+
+    def due(self) -> list[list[DueCleaning]]:
+        """Return what is due now, by table: the places of one table are cleaned one after the other."""
+
+    def clean(self, due: DueCleaning, pace: Pace) -> CleaningResult:
+        """Return what came of one, whatever goes wrong there."""
+
+    def end_retries(self) -> None:
+        """End what others queued for the same and is done."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:
     """What one run of the cleaner works on.
@@ -113,6 +129,7 @@ class Cleaning:
     without_readers  around the completion of a publication that an earlier run began at the place of a request
     known_places     a request for each place that is known, to look for what dead runs left there
     why_nothing      notes about the location that the run is about, where no request of it awaits cleaning
+    further          what else is to be cleaned, of which no request says so
     together         places that a thread has claimed at a time, so that the queue is asked once about all of them
     """
 
@@ -126,6 +143,7 @@ class Cleaning:
     without_readers: Callable[[CompactionRequest], AbstractContextManager[object]] = lambda _: nullcontext()
     known_places: Callable[[], list[CompactionRequest]] = list
     why_nothing: Callable[[], list[str]] = list
+    further: Further | None = None
     together: int = 1
 
 

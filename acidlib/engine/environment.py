@@ -36,6 +36,7 @@ from acidlib.storage.jvm.secrets import JavaSecrets, about_providers
 if TYPE_CHECKING:  # databases and thrift take long to load, and what only looks at words needs neither
     from acidlib.metastore.hms import Hms
     from acidlib.queue.min_history import MinHistory
+    from acidlib.queue.noted_writes import NotedWrites
     from acidlib.queue.sql import SqlQueue
 
 _WITH_TICKET = KerberosLogin()
@@ -122,6 +123,14 @@ class Environment:
         from acidlib.queue.min_history import MinHistory
 
         return MinHistory(self._whole_queue_url())
+
+    def noted_writes(self) -> NotedWrites | None:
+        """Return what is noted of writes in the database that was chosen for the queue; None where nobody chose one."""
+        if not self.is_queue_named:
+            return None
+        from acidlib.queue.noted_writes import NotedWrites
+
+        return NotedWrites(self._whole_queue_url())
 
     def _whole_queue_url(self) -> str:
         """With the password, wherever that is kept."""

@@ -67,10 +67,11 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
             with ExitStack() as stack:
-                history = where.min_history()
-                if history is not None:
-                    stack.callback(history.close)
-                yield hive4_cleaning(services, hms, options, history)
+                history, notes = where.min_history(), where.noted_writes()
+                for opened in (history, notes):
+                    if opened is not None:
+                        stack.callback(opened.close)
+                yield hive4_cleaning(services, hms, options, history, notes)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
             with hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):

@@ -56,8 +56,8 @@ class TransactionCalls(Calls):
             found.update(self._valid_write_ids(batch, text))
         return found
 
-    def open_txn(self, kind: TxnType, agent: str) -> int:
-        """Opens a transaction and gives its id; `agent` is shown by SHOW TRANSACTIONS.
+    def open_txn(self, kind: TxnType, agent: str, host: str | None = None) -> int:
+        """Opens a transaction and gives its id; SHOW TRANSACTIONS shows its host, this one unless another is given.
 
         Raises UnknownOutcomeError when the answer is lost: a transaction of this user and host may then be open, and
         the server aborts it when it gets no heartbeats.
@@ -66,7 +66,7 @@ class TransactionCalls(Calls):
         request = self._types.OpenTxnRequest(
             num_txns=1,
             user=self._client.user,
-            hostname=self._client.host,
+            hostname=host or self._client.host,
             agentInfo=agent,
             txn_type=kind.value if self._is_hive4 else None,
         )

@@ -15,6 +15,8 @@ BUSY_SECONDS = 60.0
 _DEADLOCKS = frozenset({"40001", "40P01", 1213})
 # PostgreSQL: lock not available; MySQL: lock wait timeout
 _BUSY = frozenset({"55P03", 1205})
+# PostgreSQL: insufficient privilege; MySQL: a command on a table, or a column of it, that this user may not use
+_DENIED = frozenset({"42501", 1142, 1143})
 
 
 def connect_arguments(dialect: str, query: frozenset[str]) -> dict[str, object]:
@@ -74,6 +76,11 @@ def is_deadlock(error: DBAPIError) -> bool:
 def is_busy(error: DBAPIError) -> bool:
     """Whether a row was locked by somebody else for longer than `wait_for_locks` allows."""
     return not _BUSY.isdisjoint(_codes(error))
+
+
+def is_denied(error: DBAPIError) -> bool:
+    """Return whether the user lacks a right."""
+    return not _DENIED.isdisjoint(_codes(error))
 
 
 def _codes(error: DBAPIError) -> tuple[object, ...]:

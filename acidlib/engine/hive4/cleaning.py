@@ -19,7 +19,8 @@ from acidlib.engine.catalog import Catalog, Entity
 from acidlib.engine.cleaning import CleanerOptions, Cleaning, ListedRequest, each_alone, recorded_mark
 from acidlib.engine.hive4.readers import MIN_HISTORY, Readers, Registered, SeenFirst, Unseen, Watermark
 from acidlib.engine.hive4.recovery import recover
-from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of, why_not_forgotten
+from acidlib.engine.hive4.rolled_back import NOTHING_FORGOTTEN, RolledBack
+from acidlib.engine.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
@@ -30,15 +31,22 @@ from acidlib.model.names import parse_directory
 from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
 from acidlib.planning.clean import CleanPlan, aborted_present, cleanable
 from acidlib.queue.min_history import MinHistory
+from acidlib.queue.noted_writes import NotedWrites
 from acidlib.wording import retention_words
 
 CLEANER_ON = "metastore.compactor.cleaner.on"
 
 
 def hive4_cleaning(
-    services: Services, hms: Hms, options: CleanerOptions, history: MinHistory | None = None
+    services: Services,
+    hms: Hms,
+    options: CleanerOptions,
+    history: MinHistory | None = None,
+    notes: NotedWrites | None = None,
 ) -> Cleaning:
-    """The requests of a Hive 4 metastore that are ready for cleaning; `history` is in its database, if that is known.
+    """The requests of a Hive 4 metastore that are ready for cleaning, and what is due after rolled back transactions.
+
+    `history` and `notes` are in its database, if that is known.
 
     A cleaning that failed leaves its row as it is, for thrift has no way to note it; and places of which no request is
     at hand are not known without a look at all tables.
@@ -48,7 +56,9 @@ def hive4_cleaning(
     if not isinstance(readers, Unseen):
         refuse_beside_hives(hms, force=options.force)
     retention = retention_of(services.settings, options)
-    places = CleaningPlaces(Catalog(services, hms), readers.snapshot, lambda request_id: _find(hms, request_id))
+    catalog = Catalog(services, hms)
+    places = CleaningPlaces(catalog, readers.snapshot, lambda request_id: _find(hms, request_id))
+    rolled_back = None if notes is None else RolledBack(services, hms, catalog, notes, options)
 
     def check(request: CompactionRequest, target: Target) -> None:
         """The request is still there, and its table has the name by which readers were looked for."""
@@ -58,14 +68,24 @@ def hive4_cleaning(
         if readers.renamed_is_another and found.entity != request.entity:
             raise _renamed(request)
 
-    requests = Hive4ReadyRequests(services, hms, first, readers, options, retention, places)
+    requests = Hive4ReadyRequests(
+        services,
+        hms,
+        first,
+        readers,
+        options,
+        retention,
+        places,
+        lambda: rolled_back is not None and rolled_back.is_seen,
+    )
     return Cleaning(
         requests=requests,
         proof=WatermarkProof(services, places, retention, readers, requests.still_waiting),
-        history=Hive4History(hms),
+        history=Hive4History(hms, rolled_back),
         must_exist=True,
         check=check,
         unmoved=places.require_unmoved,
+        further=rolled_back,
     )
 
 
@@ -81,9 +101,12 @@ class Hive4ReadyRequests:
         options: CleanerOptions,
         retention: float,
         places: CleaningPlaces,
+        ends_retries: Callable[[], bool],
     ) -> None:
+        """`ends_retries` says whether this run sees itself to what Hive's cleaner queued after rolled back ones."""
         self._services = services
         self._hms = hms
+        self._ends_retries = ends_retries
         self._first = first
         self._readers = readers
         self._options = options
@@ -105,7 +128,9 @@ class Hive4ReadyRequests:
         rows = [
             self._with_bound(_with_mark(row), txns)
             for row in self._hms.show_compactions()
-            if row.state is State.READY_FOR_CLEANING and is_wanted(self._options, row)
+            if row.state is State.READY_FOR_CLEANING
+            and is_wanted(self._options, row)
+            and not (row.type is CompactionType.ABORT_TXN_CLEANUP and self._ends_retries())
         ]
         if rows:
             self._readers.look()
@@ -210,25 +235,33 @@ class WatermarkProof:
 class Hive4History:
     """The history of the metastore, which then forgets aborted write ids up to the mark that is stated."""
 
-    def __init__(self, hms: Hms) -> None:
+    def __init__(self, hms: Hms, rolled_back: RolledBack | None = None) -> None:
+        """`rolled_back` has forgotten what thrift cannot say."""
         self._hms = hms
+        self._rolled_back = rolled_back
 
     def cleaned(self, done: Sequence[ListedRequest]) -> list[str | AcidError | None]:
         """End the requests as succeeded."""
         return each_alone(self._cleaned, done)
 
     def _cleaned(self, done: ListedRequest) -> str | None:
-        """With nothing aborted left up to the mark.
+        """End a request; up to the mark the metastore forgets what no directory holds rows of.
+
+        Where a delta that is needed holds rows of aborted write ids, it forgets only what is below the lowest of them:
+        Hive's own cleaner has those forgotten that it removed (HIVE-24481), which thrift cannot say.
 
         The list may end below the recorded mark, when the metastore has forgotten all that committed: what lies above
         its end was not looked at, and must not be forgotten.
         """
-        request, listing = done.request, done.listing
-        mark, write_ids = recorded_mark(request), done.target.write_ids(listing)
-        stays = why_not_forgotten(aborted_present(listing, write_ids, generation=Generation.HIVE4, up_to=mark))
-        if stays is None:
-            self._hms.mark_cleaned(replace(request, highest_write_id=min(mark, write_ids.high_water_mark)))
-        return stays
+        request, listing, target = done.request, done.listing, done.target
+        write_ids = target.write_ids(listing)
+        mark = min(recorded_mark(request), write_ids.high_water_mark)
+        present = aborted_present(listing, write_ids, generation=Generation.HIVE4, up_to=mark)
+        forgotten = min([mark, *(write_id - 1 for write_id in present)])
+        self._hms.mark_cleaned(replace(request, highest_write_id=forgotten or NOTHING_FORGOTTEN))
+        if present and self._rolled_back is not None:
+            self._rolled_back.forget_what_is_gone(target, listing, mark)
+        return None
 
     def dropped(self, request: CompactionRequest) -> None:
         """End the request as refused."""
