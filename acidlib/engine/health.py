@@ -16,6 +16,8 @@ from acidlib.engine.catalog import Catalog
 from acidlib.engine.environment import Environment
 from acidlib.engine.health_limits import limits_of
 from acidlib.engine.health_places import figures_of
+from acidlib.engine.hive4.cleaning import CLEANER_ON
+from acidlib.engine.hive4.rolled_back import BY_CLEANER
 from acidlib.engine.leftovers import is_known_dead
 from acidlib.engine.open import TXN_TIMEOUT, Queued, open_queued
 from acidlib.engine.selection import PassedOver, Selection, look_in_portions
@@ -65,6 +67,7 @@ def look(
         silent = None if queued.hms is None else parse_duration(queued.hms.config_value(TXN_TIMEOUT, "300s")) / 1000
         waits = _waits(queued, requests, txns or (), now_ms)
         limits = limits_of(services.settings, silent_seconds=silent)
+        uncleaned = _uncleaned(where, services, queued)
         found = list(_found(queued))
         targets: list[Target] = []
         notes: list[str] = []
@@ -82,6 +85,7 @@ def look(
             transactions=None if txns is None else tuple(_transaction(one, now_ms) for one in txns),
             waits=waits,
             aborted=_aborted(targets),
+            uncleaned=uncleaned,
             places=tuple(_listed(services, chosen, requests, limits)) if most_places else None,
             known_places=len(targets) if most_places else None,
             found=tuple(found),
@@ -241,6 +245,27 @@ def _transaction(one: OpenTxn, now_ms: int) -> Transaction:
 
 def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
+
+
+def _uncleaned(where: Environment, services: Services, queued: Queued) -> str | None:
+    """Why no cleaner sees to rolled back transactions; None where one does, where none is on, or the initiator does."""
+    hms = queued.hms
+    if hms is None or hms.generation is not Generation.HIVE4 or not services.settings.flag(BY_CLEANER):
+        return None
+    if hms.config_value(CLEANER_ON, "unknown").strip().lower() != "false":
+        return None
+    off = "Hive's own cleaner is off, and thrift does not tell this one where they wrote"
+    notes = where.noted_writes()
+    if notes is None:
+        return f"{off}; give it --queue-url of the metastore's database"
+    try:
+        if notes.are_shown():
+            return None
+    except AcidError as error:
+        return f"{off}: {error}"
+    finally:
+        notes.close()
+    return f"{off}; {notes.shown} is no metastore's database, or shows its user no table TXN_COMPONENTS"
 
 
 def _aborted(targets: Iterable[Target]) -> dict[tuple[str, str], int]:

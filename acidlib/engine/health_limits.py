@@ -30,6 +30,10 @@ def limits_of(settings: Settings, *, silent_seconds: float | None = None) -> Lim
             "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
             "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
         ),
+        rolled_back=(
+            numbers("hive.compactor.abortedtxn.threshold"),
+            times("hive.compactor.aborted.txn.time.threshold"),
+        ),
         failure_ratio=numbers("metastore.compactor.failed.compaction.ratio.threshold"),
         failed_in_a_row=numbers(None, "metastore.compactor.initiator.failed.compacts.threshold"),
         refused_in_a_row=numbers("acidlib.status.refused.threshold"),

@@ -55,6 +55,7 @@ class Trouble(enum.Enum):
     OPEN_LONG = "open transaction"
     OPEN_SILENT = "silent transaction"
     ABORTED_LONG = "aborted transaction"
+    ABORTED_LEFT = "rolled back and not cleaned"
     ABORTED_IN_TABLE = "many aborted"
     ABORTED_IN_TABLES = "tables with many aborted"
     BLOCKED_BY_TXN = "blocked by a transaction"
@@ -134,6 +135,7 @@ class Limits:
     """All limits; see the settings they come from.
 
     failed_in_a_row  failures after which a place is no longer queued automatically
+    rolled_back      transactions that were rolled back, from when on a cleaner sees to them: how many, and how old
     table_aborted    aborted write ids of one table that are many
     small_share      of its base's bytes that a small delta has less than
     silent_seconds   without a sign of life of an open transaction, None where it is not known
@@ -144,6 +146,7 @@ class Limits:
     uncleaned: Limit = field(default_factory=Limit)
     open_txn: Limit = field(default_factory=Limit)
     aborted_txn: Limit = field(default_factory=Limit)
+    rolled_back: tuple[Limit, Limit] = field(default_factory=lambda: (Limit(), Limit()))
     failure_ratio: Limit = field(default_factory=Limit)
     failed_in_a_row: Limit = field(default_factory=Limit)
     refused_in_a_row: Limit = field(default_factory=Limit)
@@ -242,6 +245,7 @@ class Lake:
     gone          the requests that are worked on by a run that is known to have ended
     transactions  open and aborted, `waits` what they keep from being cleaned; both None without a metastore
     aborted       how many write ids of each table (database, table) are aborted
+    uncleaned     why no cleaner sees to transactions that were rolled back; None where one does
     places        that were listed, of so many `known_places`; both None where nothing was to be listed
     found         what the look itself found to be wrong
     by_location   places are distinguished by where they lie, not by their names
@@ -256,6 +260,7 @@ class Lake:
     transactions: tuple[Transaction, ...] | None = None
     waits: tuple[Waits, ...] | None = None
     aborted: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    uncleaned: str | None = None
     places: tuple[PlaceFigures, ...] | None = None
     known_places: int | None = None
     found: tuple[Finding, ...] = ()

@@ -183,6 +183,25 @@ def about_transactions(txns: Iterable[Transaction], limits: Limits) -> Iterator[
             yield Finding(level=Level.WARNING, trouble=Trouble.OPEN_SILENT, reason=reason)
 
 
+def about_rolled_back(
+    txns: Iterable[Transaction], aborted: Mapping[tuple[str, str], int], uncleaned: str | None, limits: Limits
+) -> Iterator[Finding]:
+    """About what waits for a cleaner that does not come, by the limits from which on one would."""
+    left = [] if uncleaned is None else [one for one in txns if not one.is_open]
+    oldest = max((one.age or 0 for one in left), default=0)
+    number, time = limits.rolled_back
+    passed = next((limit for limit, value in ((number, len(left)), (time, oldest)) if limit.level(value)), None)
+    if passed is None:
+        return
+    tables = [count for count in aborted.values() if count]
+    wrote = f", with {plural(sum(tables), 'write id')} in {plural(len(tables), 'table')}" if tables else ""
+    reason = (
+        f"{plural(len(left), 'rolled back transaction waits', 'rolled back transactions wait')} to be cleaned after"
+        f"{wrote}, the oldest begun {age_words(oldest)} ago: {uncleaned}"
+    )
+    yield Finding(level=Level.WARNING, trouble=Trouble.ABORTED_LEFT, reason=reason, setting=passed.warning_key)
+
+
 def about_aborted(aborted: Mapping[tuple[str, str], int], limits: Limits) -> Iterator[Finding]:
     """About the number of aborted write ids of each table (database, table)."""
     many = 0

@@ -17,6 +17,7 @@ from acidlib.planning.health_rules import (
     about_hosts,
     about_place,
     about_requests,
+    about_rolled_back,
     about_transactions,
     age_of,
     in_a_row,
@@ -62,6 +63,7 @@ def _findings(lake: Lake, limits: Limits, histories: Sequence[Sequence[Compactio
     yield from about_failures((rows[0].state for rows in histories), limits)
     yield from about_hosts(lake.hosts, lake.versions)
     yield from about_transactions(lake.transactions or (), limits)
+    yield from about_rolled_back(lake.transactions or (), lake.aborted, lake.uncleaned, limits)
     yield from about_aborted(lake.aborted, limits)
     yield from about_blockers(lake.waits or (), limits)
     for place in lake.places or ():

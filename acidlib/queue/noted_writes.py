@@ -7,8 +7,9 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy import BigInteger, Column, ColumnElement, Connection, MetaData, String, Table, and_, delete, select
 from sqlalchemy.exc import DBAPIError
@@ -19,6 +20,8 @@ from acidlib.queue.cleaned import CHUNK
 from acidlib.queue.database import Database
 from acidlib.queue.dialects import SQLITE, database_now_ms, equals, is_denied
 from acidlib.queue.tables import find_table
+
+T = TypeVar("T")
 
 _OPEN, _ROLLED_BACK = "o", "a"
 _COMPACTS = "c"
@@ -96,20 +99,16 @@ class NotedWrites:
 
         Write ids are as they are noted. RefusedError where the user may not read them, RetryError without an answer.
         """
-        if self._database.dialect == SQLITE:
-            return None  # no metastore has its tables in SQLite
-        with self._database.reading("look for rolled back transactions in", one_moment=True) as connection:
-            if any(find_table(connection, self.shown, template) is None for template in (_TXNS, _TXN_COMPONENTS)):
-                return None
-            try:
-                return tuple(self._notes(connection, None)), database_now_ms(connection)
-            except DBAPIError as error:
-                if not is_denied(error):
-                    raise
-                raise RefusedError(
-                    f"Cannot clean after rolled back transactions: the user of {self.shown} may not read where they "
-                    "wrote; grant what docs/hive4.md lists"
-                ) from None
+        return self._if_shown(lambda connection: (tuple(self._notes(connection, None)), database_now_ms(connection)))
+
+    def are_shown(self) -> bool:
+        """Return whether `read` would return anything; it raises what that does."""
+
+        def look(connection: Connection) -> list[int]:
+            first = select(self._table(connection, _TXN_COMPONENTS).c["TC_TXNID"]).limit(1)
+            return list(connection.execute(first).scalars())
+
+        return self._if_shown(look) is not None
 
     def of_table(self, database: str, table: str) -> NotedAtTable:
         """Return what is noted of a table.
@@ -183,6 +182,23 @@ class NotedWrites:
                     )
 
         self._database.write("forget rolled back transactions in", work)
+
+    def _if_shown(self, work: Callable[[Connection], T]) -> T | None:
+        """Return what is read of the notes; None where there are none to be seen."""
+        if self._database.dialect == SQLITE:
+            return None  # no metastore has its tables in SQLite
+        with self._database.reading("look for rolled back transactions in", one_moment=True) as connection:
+            if any(find_table(connection, self.shown, template) is None for template in (_TXNS, _TXN_COMPONENTS)):
+                return None
+            try:
+                return work(connection)
+            except DBAPIError as error:
+                if not is_denied(error):
+                    raise
+                raise RefusedError(
+                    f"Cannot clean after rolled back transactions: the user of {self.shown} may not read where they "
+                    "wrote; grant what docs/hive4.md lists"
+                ) from None
 
     def _table(self, connection: Connection, template: Table) -> Table:
         """Return a table, found once; RefusedError where the database shows none to its user."""

@@ -29,6 +29,7 @@ from integration.metastore_writes import FULL_ACID, NewTable
 
 pytestmark = pytest.mark.live
 AT_ONCE = ("--set", "hive.compactor.abortedtxn.threshold=0")
+OLD = ("--set", "hive.compactor.aborted.txn.time.threshold=1ms")
 PARTED = NewTable(columns=ROW, partition_keys=(("p", "string"),), properties=FULL_ACID)
 READ = ("TXNS", "TXN_COMPONENTS", "TXN_TO_WRITE_ID", "NEXT_WRITE_ID", "DBS", "TBLS", "PARTITIONS")
 """What the user of the metastore's database may read, and no more; docs/hive4.md says so."""
@@ -312,6 +313,26 @@ def test_another_metastores_database_is_noticed(lake: Lake, service: Service, po
     assert ran.status == 1
     assert "not the database of this metastore, or a copy that is behind" in only_line(ran)
     assert made.place.directories() == before
+
+
+def test_the_status_counts_what_waits_where_no_cleaner_sees_it(
+    lake: Lake, service: Service, forgetful: Service
+) -> None:
+    made = lake.table("waits", ABORTED)
+
+    def findings(jobs: Service, *more: str) -> list[dict[str, Any]]:
+        found = jobs("status", "--table", made.full, *OLD, *more).document["findings"]
+        return [one for one in found if one["trouble"] == "rolled back and not cleaned"]
+
+    (found,) = findings(service)
+    assert "1 write id in 1 table" in found["reason"]
+    assert "Hive's own cleaner is off" in found["reason"]
+    assert "is no metastore's database" in found["reason"]
+    assert found["setting"] == "hive.compactor.aborted.txn.time.threshold"
+    assert findings(forgetful) == []
+    assert findings(service, "--set", "metastore.compactor.clean.aborts.using.cleaner=false") == []
+    assert [one["state"] for one in forgetful.clean("--table", made.full, *OLD)] == ["succeeded"]
+    assert noted(lake, made) == []
 
 
 def test_a_user_who_may_not_read_it_is_told_what_is_missing(

@@ -126,10 +126,36 @@ def planted() -> Lake:
         ),
         waits=(waits("transaction", "waits_for_txn"), waits("lock", "waits_for_lock")),
         aborted={("db", "many"): 1501},
+        uncleaned="Hive's own cleaner is off",
         places=tuple(healthy),
         known_places=1000,
         found=(Finding(level=Level.WARNING, trouble=Trouble.ANOTHER_METASTORE, reason="request 30 is for another"),),
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "hours", "is_found"), [(1000, 12, False), (1001, 1, True), (1, 13, True), (0, 0, False)]
+)
+def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, hours: int, is_found: bool) -> None:
+    txns = tuple(transaction(number, hours * HOUR, is_open=False) for number in range(count))
+    lake = Lake(
+        now_ms=NOW, transactions=txns, aborted={("db", "t"): count, ("db", "u"): 0}, uncleaned="no URL is given"
+    )
+    found = [one for one in status_of(lake, LIMITS).findings if one.trouble is Trouble.ABORTED_LEFT]
+    assert bool(found) == is_found
+    assert not any(
+        one.trouble is Trouble.ABORTED_LEFT for one in status_of(replace(lake, uncleaned=None), LIMITS).findings
+    )
+    if is_found:
+        noun = "transaction waits" if count == 1 else "transactions wait"
+        ids = "1 write id" if count == 1 else f"{count:,} write ids"
+        age = "1 h" if hours == 1 else "13 h"
+        assert found[0].reason == (
+            f"{count:,} rolled back {noun} to be cleaned after, with {ids} in 1 table, the oldest begun {age} ago: "
+            "no URL is given"
+        )
+        key = "hive.compactor.abortedtxn.threshold" if count > 1 else "hive.compactor.aborted.txn.time.threshold"
+        assert found[0].setting == key
 
 
 def test_each_kind_of_trouble_is_named_where_it_was_planted() -> None:
