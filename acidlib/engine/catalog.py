@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from acidlib.engine.backend import Selected
 from acidlib.engine.selection import PassedOver, Selection
@@ -24,7 +25,7 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.model.tables import Database, Partition, Table
 from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.eligible import why_not
+from acidlib.planning.eligible import not_acid, why_not
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer
 
@@ -43,18 +44,27 @@ class Catalog:
         self._hms = hms
         self._known_databases: dict[str, Database] = {}
 
-    def select(self, selection: Selection, *, automatic: bool, busy: Collection[Entity] = ()) -> Selected:
+    def select(
+        self,
+        selection: Selection,
+        *,
+        automatic: bool,
+        busy: Collection[Entity] = (),
+        known: Collection[Entity] = (),
+    ) -> Selected:
         """What is selected, as of one snapshot.
 
-        automatic: for the initiator, which passes over what must not be compacted automatically and what is `busy`
-        (a request for it waits or works already). Raises MissingError when a named table, or any partition that is
-        named, does not exist.
+        automatic  for the initiator, which passes over what must not be compacted automatically and what is `busy` (a
+                   request for it waits or works already)
+        known      to the queue: it may have been dropped since
+
+        Raises MissingError when a named table, or any partition that is named, does not exist, RefusedError when one is
+        no ACID table.
         """
         chosen: list[Target] = []
         passed_over: list[PassedOver] = []
         passed: Counter[str] = Counter()
-        tables = list(self._tables(selection))
-        notes = selection.absent(((table.database, table.name) for _, table in tables), "no table of the metastore")
+        tables, notes = self._named(selection, known)
         others = self._others(tables)
         for database, table in tables:
             never = self._why_not(table, database, automatic=False)
@@ -71,13 +81,39 @@ class Catalog:
                 passed[reason.replace(table.full_name, "…")] += 1
             else:
                 passed_over.append(_passed_over(database, table, None, reason, is_refused=never is not None))
-        if selection.partitions and tables and not chosen and not passed_over:
-            names = [table.full_name for _, table in tables]
-            notes.append(selection.note_of(selection.no_partition(names)))
+        if selection.partitions and tables and not (chosen or passed_over or known):
+            notes.append(self._no_partition(selection, tables))
         notes += [f"{count} tables are skipped: {reason}" for reason, count in sorted(passed.items())]
         notes += self._warnings(chosen)
         targets = tuple(target for target, _ in self._as_of_now(chosen))
         return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
+
+    def require_named(self, selection: Selection, known: Collection[Entity]) -> list[str]:
+        """Notes about what --table, and --partition beside it, name and does not exist; raises as `select` does."""
+        tables, notes = self._named(selection, known)
+        if selection.partitions and tables and not known and not any(map(partial(self._has, selection), tables)):
+            notes.append(self._no_partition(selection, tables))
+        return notes
+
+    def _named(self, selection: Selection, known: Collection[Entity]) -> tuple[list[tuple[Database, Table]], list[str]]:
+        """The tables that are selected, and notes about names that none has."""
+        tables = list(self._tables(selection))
+        for _, table in tables:
+            if selection.names_table(table.full_name) and (reason := not_acid(table)) is not None:
+                raise RefusedError(reason)
+        names = [(table.database, table.name) for _, table in tables] + [(one[0], one[1]) for one in known]
+        return tables, selection.absent(names, "no table of the metastore")
+
+    def _has(self, selection: Selection, found: tuple[Database, Table]) -> bool:
+        _, table = found
+        if not table.partition_keys:
+            return False
+        names = self._hms.partition_names(table.database, table.name)
+        return any(matches(PartitionName.parse(name), selection.partitions) for name in names)
+
+    @staticmethod
+    def _no_partition(selection: Selection, tables: Sequence[tuple[Database, Table]]) -> str:
+        return selection.note_of(selection.no_partition([table.full_name for _, table in tables]))
 
     def places(
         self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None

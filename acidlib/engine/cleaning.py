@@ -128,6 +128,7 @@ class Cleaning:
                      one than was looked at, or lies elsewhere
     without_readers  around the completion of a publication that an earlier run began at the place of a request
     known_places     a request for each place that is known, to look for what dead runs left there
+    notes            about what is named and does not exist
     why_nothing      notes about the location that the run is about, where no request of it awaits cleaning
     further          what else is to be cleaned, of which no request says so
     together         places that a thread has claimed at a time, so that the queue is asked once about all of them
@@ -142,6 +143,7 @@ class Cleaning:
     unmoved: Callable[[CompactionRequest, Target], None] = lambda *_: None
     without_readers: Callable[[CompactionRequest], AbstractContextManager[object]] = lambda _: nullcontext()
     known_places: Callable[[], list[CompactionRequest]] = list
+    notes: Sequence[str] = ()
     why_nothing: Callable[[], list[str]] = list
     further: Further | None = None
     together: int = 1

@@ -123,8 +123,9 @@ def _targets(
 
     With them notes, and a finding for each ACID table or partition of which no compaction can be made.
     """
+    asked = {row.entity for row in requests}
     if queued.hms is not None:
-        selected = Catalog(services, queued.hms).select(selection, automatic=False)
+        selected = Catalog(services, queued.hms).select(selection, automatic=False, known=asked)
         notes = [note for note in selected.notes if not note.startswith("table ")]
         refused = [_refused(one) for one in selected.passed_over if _is_acid(services, one)]
         return list(selected.targets), notes, refused
@@ -134,9 +135,11 @@ def _targets(
     )
     known: dict[Location, Target] = {}
     if selection.location is not None or selection.warehouse is not None:
-        found = select_targets(services, selection, stated, may_be_empty=True)
+        found = select_targets(services, selection, stated, may_be_empty=True, known=asked)
         known = {target.location: target for target in found.targets}
         notes = [*found.notes, *notes]
+    else:
+        notes += selection.absent([(database, table) for database, table, _ in asked], "no request of this queue")
     for row in requests:
         try:
             target = target_of(row)

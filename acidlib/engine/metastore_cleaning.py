@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from acidlib.engine.catalog import Catalog, Entity, GoneError, require_unchanged
 from acidlib.engine.cleaning import CleanerOptions, NotOursError
 from acidlib.engine.target import Target
-from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.partitions import PartitionName, matches
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.txnids import ValidTxnList
@@ -127,6 +128,25 @@ def retention_of(settings: Settings, options: CleanerOptions) -> float:
     if settings.flag("hive.compactor.delayed.cleanup.enabled"):
         return settings.integer("hive.compactor.cleaner.retention.time.seconds") / 1000
     return 0.0
+
+
+def about_named(
+    catalog: Catalog, options: CleanerOptions, requests: Callable[[], Iterable[CompactionRequest]]
+) -> list[str]:
+    """Notes about tables and partitions that are named and do not exist, unless a request is about them.
+
+    requests  all that the queue and its history have; asked for where something is missing
+
+    Raises MissingError without --if-exists, and RefusedError for what is no ACID table.
+    """
+    if not options.selection.tables:
+        return []
+    named = replace(options.selection, if_exists=False)
+    try:
+        return catalog.require_named(named, ())
+    except MissingError:
+        known = {row.entity for row in requests() if is_wanted(options, row)}
+        return catalog.require_named(options.selection, known)
 
 
 def is_wanted(options: CleanerOptions, request: CompactionRequest) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acidlib.engine.alone.backend import StandaloneBackend
 from acidlib.engine.alone.cleaning import standalone_cleaning
 from acidlib.engine.alone.undoing import StandaloneUndoing
 from acidlib.engine.backend import Backend
-from acidlib.engine.catalog import require_no_cleaner_of_another_catalog
+from acidlib.engine.catalog import Catalog, require_no_cleaner_of_another_catalog
 from acidlib.engine.cleaning import CleanerOptions, Cleaning
 from acidlib.engine.environment import Environment
 from acidlib.engine.hive3.backend import Hive3Backend
@@ -22,6 +22,7 @@ from acidlib.engine.hive4.backend import Hive4Backend
 from acidlib.engine.hive4.cleaning import hive4_cleaning
 from acidlib.engine.hive4.metastore import POOL, Hive4Metastore
 from acidlib.engine.hive4.readers import MIN_HISTORY
+from acidlib.engine.metastore_cleaning import about_named
 from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation
 from acidlib.engine.undo import Undoing
@@ -71,11 +72,13 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
                 for opened in (history, notes):
                     if opened is not None:
                         stack.callback(opened.close)
-                yield hive4_cleaning(services, hms, options, history, notes)
+                named = about_named(Catalog(services, hms), options, hms.show_compactions)
+                yield replace(hive4_cleaning(services, hms, options, history, notes), notes=named)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
             with hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):
-                yield hive3_cleaning(services, metastore, options)
+                named = about_named(Catalog(services, hms), options, metastore.queue.show)
+                yield replace(hive3_cleaning(services, metastore, options), notes=named)
 
 
 @contextmanager

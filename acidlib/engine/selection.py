@@ -48,6 +48,10 @@ class Selection:
         name = f"{database}.{table}"
         return not _any_matches(self.exclude, name) and (not self.tables or _any_matches(self.tables, name))
 
+    def names_table(self, full_name: str) -> bool:
+        """Return whether --table names it, and not by a glob that others may match as well."""
+        return any(name.lower() == full_name for name in self.tables if not set(name) & set("*?["))
+
     def absent(self, names: Iterable[tuple[str, str]], where: str) -> list[str]:
         """Notes about what --table names and none of the tables (database, name) that are left is; see `note_of`."""
         full = [f"{database}.{table}" for database, table in names]

@@ -57,8 +57,8 @@ def main(
         if environment.names_metastore:
             raise click.UsageError("--metastore-uri excludes --location and --warehouse")
         environment = environment.without_metastore()
-    if not orphans and (delete or if_exists or older_than is not None or warehouse is not None):
-        raise click.UsageError("--warehouse, --older-than, --delete and --if-exists go with --orphans")
+    if not orphans and (delete or older_than is not None or warehouse is not None):
+        raise click.UsageError("--warehouse, --older-than and --delete go with --orphans")
     if orphans and (retention is not None or force):
         raise click.UsageError("--orphans excludes --retention and --force: --older-than says how old an orphan is")
     checked_filters(tables, exclude, partitions)
@@ -106,13 +106,7 @@ def main(
             report.add(result)
 
         run_cleaner(found, cleaning, options, tell)
-        place = selection.location
-        notes = []
-        if not totals.states and place is not None and not found.fs(place).exists(str(place)):
-            # it may have been dropped, or its name be wrong
-            notes = [f"{place} does not exist, and no request of it awaits cleaning"]
-        elif not totals.states:
-            notes = cleaning.why_nothing()
+        notes = [*cleaning.notes, *(() if totals.states else cleaning.why_nothing())]
     print_report(environment, report, notes)
     raise SystemExit(totals.exit_status())
 

@@ -10,6 +10,7 @@ from acidlib.engine.environment import Environment
 from acidlib.engine.options import (
     checked_filters,
     common_options,
+    if_exists_option,
     located,
     report_option,
     stated_of,
@@ -35,6 +36,7 @@ from acidlib.report.text import json_text
 @click.option("--exclude", multiple=True, metavar="DB.NAME", help="Not these; globs; repeatable.")
 @click.option("--partition", "partitions", multiple=True, metavar="K=GLOB", help="Only these; repeatable.")
 @write_ids_options
+@if_exists_option
 @click.option(
     "--places",
     type=click.IntRange(min=0),
@@ -59,6 +61,7 @@ def main(
     tables: tuple[str, ...],
     exclude: tuple[str, ...],
     partitions: tuple[str, ...],
+    if_exists: bool,
     places: int,
     fail_on: str,
     metrics_file: str | None,
@@ -81,7 +84,7 @@ def main(
         tables=tables,
         exclude=exclude,
         partitions=partitions,
-        if_exists=True,
+        if_exists=if_exists,
     )
     write_ids = stated_of(stated, selection, has_metastore=bool(environment.metastore))
     words_are_right()

@@ -42,8 +42,8 @@ def why_not(
     )
 
 
-def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
-    """Return why a table is none that compactions are made of at all; None when it is one."""
+def not_acid(table: Table) -> str | None:
+    """Return why a table is no ACID table, as a whole sentence; None when it is one."""
     cannot = f"Cannot compact {table.full_name}: because"
     if table.kind == VIRTUAL_VIEW:
         return f"{cannot} it is a view"
@@ -51,6 +51,14 @@ def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
         return f"{cannot} it is an external table"
     if not table.is_transactional:
         return f"Only transactional tables can be compacted, {table.full_name} is not suitable for compaction!"
+    return None
+
+
+def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
+    """Return why a table is none that compactions are made of at all; None when it is one."""
+    reason = not_acid(table)
+    if reason is not None:
+        return reason
     if table.is_insert_only and not insert_only_enabled:
         return "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
     return None

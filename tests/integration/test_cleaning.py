@@ -358,12 +358,6 @@ def test_a_base_that_was_overwritten_while_its_inputs_await_cleaning_goes(jobs: 
     assert merge.read(place, strict=True) == rows
 
 
-def test_a_location_that_does_not_exist_and_that_nobody_compacted_is_told(jobs: Jobs, tmp_path: Path) -> None:
-    assert jobs.good("cleaner", "--location", tmp_path / "typo").document["notes"] == [
-        f"{tmp_path / 'typo'} does not exist, and no request of it awaits cleaning"
-    ]
-
-
 def test_where_another_queue_knows_the_compaction_the_queue_that_was_asked_is_named(
     jobs: Jobs, crud: Path, tmp_path: Path
 ) -> None:

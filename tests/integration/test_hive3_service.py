@@ -252,10 +252,14 @@ def test_what_is_not_compacted_is_named_with_the_reason(both: Site) -> None:
     writes.close()
     before = tree(sorted_table.location)
     told = {}
-    for name in ("in_order", "plain", "outside", "seen"):
-        ran = both.good("major_compact", "--table", f"{both.database}.{name}")
-        told[name] = " ".join([ran.err, *(entry["reason"] or "" for entry in ran.compactions)])
-        assert not any(entry["output_directories"] for entry in ran.compactions)
+    for name in ("plain", "outside", "seen"):
+        for job in ("major_compact", "initiator", "cleaner", "status", "show_place"):
+            ran = both(job, "--table", f"{both.database}.{name}", "--if-exists")
+            assert (ran.status, ran.error["kind"]) == (1, "refused")
+            told[name] = ran.error["message"]
+    (passed,) = both.good("major_compact", "--table", f"{both.database}.in_order").compactions
+    assert (passed["state"], passed["output_directories"]) == ("skipped", [])
+    told["in_order"] = passed["reason"]
     assert "sorted" in told["in_order"]
     assert "transactional" in told["plain"]
     assert "external" in told["outside"].lower()
@@ -1041,9 +1045,11 @@ def test_what_is_dropped_before_its_turn_is_refused(own: Site, what: str) -> Non
 
 @AT_OURS
 def test_a_named_table_that_does_not_exist_is_an_error(both: Site) -> None:
-    ran = both("major_compact", "--table", f"{both.database}.never_was")
-    assert ran.status == 1
-    assert "never_was" in ran.err
+    for job in ("major_compact", "initiator", "cleaner", "status", "show_place"):
+        ran = both(job, "--table", f"{both.database}.never_was")
+        assert (ran.status, ran.error["kind"]) == (1, "missing")
+        assert "never_was" in ran.err
+        both.good(job, "--table", f"{both.database}.never_was", "--if-exists")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation, ListedPlace, Target, target_of
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.listing import Listing
-from acidlib.model.location import Location
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, cleanable
@@ -47,26 +46,37 @@ def standalone_cleaning(services: Services, queue: SqlQueue, options: CleanerOpt
         must_exist=False,  # a directory that is missing was dropped
         note_failure=requests.note_failure,
         known_places=requests.known_places,
-        why_nothing=lambda: _why_nothing(services, queue, options.location, requests.known_places()),
+        why_nothing=lambda: _why_nothing(services, queue, options.selection, requests.known_places()),
         together=TOGETHER,
     )
 
 
 def _why_nothing(
-    services: Services, queue: SqlQueue, location: Location | None, known: Sequence[CompactionRequest]
+    services: Services, queue: SqlQueue, selection: Selection, known: Sequence[CompactionRequest]
 ) -> list[str]:
-    """Which queue was asked in vain, and what a cleaner could free at the location if it knew the compaction."""
+    """Which queue was asked in vain, and what a cleaner could free at the location if it knew the compaction.
+
+    Raises MissingError for a location that does not exist, RefusedError for one that is no ACID table, unless requests
+    are known about it.
+    """
+    location = selection.location
     if location is None:
         return []
     newest = max(known, key=lambda row: row.id, default=None)
     state = "" if newest is None else f"; its newest there, {newest.id}, is {newest.state.label}"
     note = f"the queue {queue.shown} has no request of {location} that awaits cleaning{state}"
     everything = Interpretation(write_ids=StatedWriteIds(everything=True))
+    named = {row.entity for row in known}
     try:
-        targets = select_targets(services, Selection(location=location), everything, may_be_empty=True).targets
-        looked, _ = look_at(services, targets, None)
-    except AcidError:
+        found = select_targets(services, selection, everything, may_be_empty=bool(known), known=named)
+        looked, _ = look_at(services, found.targets, None)
+    except AcidError as error:
+        if not known:
+            why = str(error).replace("Cannot compact", "Cannot clean", 1)
+            raise type(error)(f"{why}; {note}") from None
         return [note]  # what cannot be looked at cannot be cleaned either
+    if found.notes:
+        return [f"{one}; {note}" for one in found.notes]
     sizes = [size for one in looked if isinstance(one, ListedPlace) for size in one.obsolete.values()]
     if not sizes:
         return [f"{note}; nothing there is obsolete"]

@@ -135,6 +135,33 @@ def test_what_is_named_has_to_exist_unless_that_may_be(
     assert len(selected.targets) == taken
 
 
+@pytest.mark.parametrize("automatic", [False, True])
+def test_a_table_that_is_named_has_to_be_acid(tmp_path: Path, automatic: bool) -> None:
+    """One that a glob matches is passed over; that a name may not exist is no word for what does."""
+    hms = Metastore(table(tmp_path, kind="EXTERNAL_TABLE"))
+    for may_be in (False, True):
+        with pytest.raises(RefusedError, match=r"Cannot compact d\.t: because it is an external table") as caught:
+            catalog(hms).select(Selection(tables=("D.T",), if_exists=may_be), automatic=automatic)
+        assert not isinstance(caught.value, MissingError)
+        with pytest.raises(RefusedError, match="external"):
+            catalog(hms).require_named(Selection(tables=("d.t",), if_exists=may_be), ())
+    selected = catalog(hms).select(Selection(tables=("d.*",)), automatic=automatic)
+    assert (selected.targets, len(selected.passed_over) + len(selected.notes)) == ((), 1)
+
+
+def test_what_only_the_queue_knows_was_dropped_and_is_no_typo(tmp_path: Path) -> None:
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
+    named = Selection(tables=("d.t", "d.gone"))
+    with pytest.raises(MissingError, match=r"Cannot find d\.gone: "):
+        catalog(hms).require_named(named, ())
+    assert catalog(hms).require_named(named, {("d", "gone", None)}) == []
+    nowhere = Selection(tables=("d.t",), partitions=("p=9",))
+    with pytest.raises(MissingError, match=r"Cannot find partitions of d\.t: because none matches p=9"):
+        catalog(hms).require_named(nowhere, ())
+    assert catalog(hms).require_named(nowhere, {("d", "t", "p=9")}) == []
+    assert catalog(hms).require_named(Selection(tables=("d.t",), partitions=("p=1",)), ()) == []
+
+
 # --- whose cleaning it is ---------------------------------------------------------------------------------------------
 
 

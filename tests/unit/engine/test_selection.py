@@ -91,8 +91,14 @@ def test_an_exclusion_wins_over_the_same_name(services: Services, warehouse: Pat
 
 
 def test_names_that_match_nothing_are_refused(services: Services, warehouse: Path) -> None:
-    with pytest.raises(RefusedError, match=r"Cannot find default\.files, x\.y: because no ACID table"):
-        names(services, warehouse=at(warehouse), tables=("default.files", "x.y"))
+    with pytest.raises(MissingError, match=r"Cannot find default\.file\*, x\.y: because no ACID table"):
+        names(services, warehouse=at(warehouse), tables=("default.file*", "x.y"))
+    for if_exists in (False, True):  # it does
+        with pytest.raises(
+            RefusedError, match=r"Cannot compact default\.files: it holds original files only"
+        ) as caught:
+            names(services, warehouse=at(warehouse), tables=("default.files",), if_exists=if_exists)
+        assert not isinstance(caught.value, MissingError)
     with pytest.raises(RefusedError, match=r"partitions of default\.logs: because none matches ds=2027-\*"):
         names(services, warehouse=at(warehouse), tables=("default.logs",), partitions=("ds=2027-*",))
     with pytest.raises(RefusedError, match="'day' is no partition key"):
