@@ -10,6 +10,7 @@ from acidlib.engine.backend import Backend, Taken, Waiting
 from acidlib.engine.selection import (
     PORTION,
     Budget,
+    Doubts,
     ListingOutcome,
     Order,
     PassedOver,
@@ -107,6 +108,7 @@ def _turns(
     targets: Sequence[Target],
     asked: Asked,
     spending: Spending,
+    doubts: Doubts,
 ) -> Turns:
     return Turns(
         services,
@@ -117,6 +119,7 @@ def _turns(
         kind=run.kind,
         order=run.order,
         idle_seconds=run.selection.idle_seconds,
+        doubts=doubts,
     )
 
 
@@ -159,10 +162,13 @@ def _named_jobs(
         raise RefusedError("Cannot rebalance: because only a metastore of Hive 4 locks out who changes rows meanwhile")
     selected = backend.select(run.selection, automatic=False)
     notes += selected.notes
+    doubts = Doubts(services, run.selection, selected.targets)
+    if not run.dry_run:
+        doubts.require_vouched()
     named = _Named(run, tell)
     for one in selected.passed_over:
         named.pass_over(one)
-    turns = _turns(services, backend, run, selected.targets, named, spending)
+    turns = _turns(services, backend, run, selected.targets, named, spending, doubts)
     for turn in turns.within_the_budget(lambda: _begin(services, run, len(selected.targets))):
         place = turn.looked
         if isinstance(place, Unlisted):
@@ -235,8 +241,9 @@ def _chosen_jobs(
 ) -> Iterator[Job]:
     """What waits in the queue, in the order that was asked for. Not all of it is listed before the first is begun."""
     found = _understood(backend, backend.waiting(run.kind), run, tell)
+    nothing_stated = Doubts(services, run.selection, ())
     queued = _Queued(run, tell, {_place(one.target): one for one in found})
-    turns = _turns(services, backend, run, [one.target for one in found], queued, spending)
+    turns = _turns(services, backend, run, [one.target for one in found], queued, spending, nothing_stated)
     for turn in turns.within_the_budget(lambda: _begin(services, run, len(found))):
         waiting = queued.at(turn.looked.target)
         listed = turn.looked if isinstance(turn.looked, ListedPlace) else None

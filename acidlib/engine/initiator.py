@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from acidlib.engine.attempts import Attempts
 from acidlib.engine.backend import Backend, Decided
 from acidlib.engine.prepare import prepare
-from acidlib.engine.selection import ListingOutcome, PassedOver, Selection, Unlisted, look_in_portions
+from acidlib.engine.selection import Doubts, ListingOutcome, PassedOver, Selection, Unlisted, look_in_portions
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, RefusedError, UsageError
@@ -51,10 +51,14 @@ def run_initiator(
     if not dry_run:
         notes += backend.recover()
     selected = backend.select(selection, automatic=True)
+    doubts = Doubts(services, selection, selected.targets)
+    if not dry_run:
+        doubts.require_vouched()
     attempts = backend.attempts(selected.targets)
     for one in selected.passed_over:
         tell(_left_alone(one))
     for looked, passed_over in look_in_portions(services, selected.targets, selection.idle_seconds):
+        doubts.look(looked)
         for one in passed_over:
             tell(_left_alone(one))
         for start in range(0, len(looked), _BATCH):
@@ -64,6 +68,7 @@ def run_initiator(
             ]
             for result in _queued(services, backend, some):
                 tell(result)
+    doubts.end()
     return [*notes, *selected.notes]
 
 

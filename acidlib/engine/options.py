@@ -212,6 +212,22 @@ def write_ids_options(function: _Command) -> _Command:
     return function
 
 
+def yes_option(function: _Command) -> _Command:
+    """--yes; notes it in `interpretation`. Has to stand below `selection_options`."""
+
+    @click.option("--yes", is_flag=True, help="--all-committed is so of each table, where several are meant.")
+    @functools.wraps(function)
+    def wrapped(*, yes: bool, interpretation: Interpretation, **options: Any) -> Any:
+        if yes:
+            stated = interpretation.write_ids
+            if stated is None or not stated.everything:
+                raise click.UsageError("--yes goes with --all-committed: it says that of each of several tables")
+            interpretation = replace(interpretation, write_ids=replace(stated, of_each=True))
+        return function(interpretation=interpretation, **options)
+
+    return wrapped
+
+
 def if_exists_option(function: _Command) -> _Command:
     """--if-exists; passes `if_exists`."""
     words = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,6 +15,8 @@ from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, MissingError
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
+from acidlib.planning.stated_write_ids import directory_ids, require_said_of_each, side_files, signs_of_aborts
+from acidlib.report.log import WARNING
 from acidlib.settings import duration_text
 from acidlib.storage.listing import list_location
 from acidlib.wording import utc_words
@@ -107,6 +110,52 @@ class Unlisted:
 
 
 ListingOutcome = ListedPlace | Unlisted
+
+
+class Doubts:
+    """What hints at rolled back transactions in tables of which the caller says that all is committed.
+
+    A hint is no proof, and no hint is none: it is told as a warning, as soon as a table is listed.
+    """
+
+    def __init__(self, services: Services, selection: Selection, targets: Sequence[Target]) -> None:
+        stated = targets[0].interpretation.write_ids if targets else None  # of a run it is the same for all
+        vouched = targets if stated is not None and stated.everything else ()
+        self._progress = services.progress
+        self._is_of_each = stated is not None and stated.of_each
+        self._left = Counter((one.database, one.table) for one in vouched)
+        self._is_part = bool(selection.partitions) or any(
+            one.partition is not None and one.location == selection.location for one in vouched
+        )
+        self._ids: dict[tuple[str, str], set[tuple[int, int]]] = {}
+        self._streams: dict[tuple[str, str], list[str]] = {}
+
+    def require_vouched(self) -> None:
+        """Raise RefusedError where one word is to stand for several tables."""
+        if not self._is_of_each:
+            require_said_of_each(sorted(map(".".join, self._left)))
+
+    def look(self, looked: Iterable[ListingOutcome]) -> None:
+        """Look at places that are listed; tell of each table whose last one this was."""
+        for one in looked:
+            table = (one.target.database, one.target.table)
+            if self._left[table] and isinstance(one, ListedPlace):
+                below = f"{one.target.partition}/" if one.target.partition else ""
+                self._streams.setdefault(table, []).extend(below + path for path in side_files(one.listing))
+                self._ids.setdefault(table, set()).update(directory_ids(one.listing))
+                self._left[table] -= 1
+                if not self._left[table]:
+                    self._tell(table, () if self._is_part else self._ids.pop(table))
+
+    def end(self) -> None:
+        """Tell of tables of which not all was listed what is seen of them: what the rest has fills every gap."""
+        for table in list(self._streams):
+            self._tell(table, ())
+
+    def _tell(self, table: tuple[str, str], ids: Iterable[tuple[int, int]]) -> None:
+        if signs := signs_of_aborts(ids, self._streams.pop(table)):
+            text = f"--all-committed may not be so: {'; '.join(signs)}. If it is not, give --write-ids"
+            self._progress.note(text, level=WARNING, place=".".join(table))
 
 
 def look_at(

@@ -10,6 +10,7 @@ from typing import Protocol
 from acidlib.engine.attempts import Attempts
 from acidlib.engine.selection import (
     PORTION,
+    Doubts,
     ListingOutcome,
     Order,
     PassedOver,
@@ -70,6 +71,7 @@ class Turns:
     portions while others are compacted, and not at all once the budget is spent.
 
     idle_seconds  a place that has changed within them is passed over
+    doubts        look at what is listed
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class Turns:
         kind: CompactionType,
         order: Order,
         idle_seconds: float | None,
+        doubts: Doubts,
     ) -> None:
         self._services = services
+        self._doubts = doubts
         self._attempts = attempts
         self._targets = targets
         self._asked = asked
@@ -105,7 +109,8 @@ class Turns:
         )
 
     def left(self) -> list[str]:
-        """A note when, of many places, none was left that had not been done or tried before."""
+        """Return a note when, of many places, none was left that had not been done or tried before."""
+        self._doubts.end()
         if self._places < 2 or self._fresh:
             return []
         tried = f" but {self._tried} that could not be done before, and have not changed since" if self._tried else ""
@@ -134,6 +139,7 @@ class Turns:
             if len(targets) <= LISTINGS_KEPT:
                 looked = []
                 for found, passed_over in look_in_portions(self._services, targets, self._idle_seconds):
+                    self._doubts.look(found)
                     looked += found
                     self._pass_over(passed_over)
                 yield looked
@@ -146,6 +152,7 @@ class Turns:
                 return
             some = [target for _, target in ranked[start : start + PORTION]]
             found, passed_over = look_at(self._services, some, self._idle_seconds)
+            self._doubts.look(found)
             self._pass_over(passed_over)
             yield found
 
@@ -154,6 +161,7 @@ class Turns:
         figures: list[tuple[float, Target]] = []
         plain = {(target.name, target.location): target for target in self._targets}
         for found, passed_over in look_in_portions(self._services, self._targets, self._idle_seconds):
+            self._doubts.look(found)
             figures += [(urgency(self._order, one), plain[one.target.name, one.target.location]) for one in found]
             self._pass_over(passed_over)
         return sorted(figures, key=lambda one: (-one[0], one[1].name))

@@ -17,6 +17,7 @@ from acidlib.engine.options import (
     pool_option,
     report_option,
     selection_options,
+    yes_option,
 )
 from acidlib.engine.selection import Budget, Order, Selection
 from acidlib.engine.target import Interpretation
@@ -71,6 +72,7 @@ def compaction_command(kind: CompactionType, job: str) -> click.Command:
     @common_options
     @report_option
     @selection_options(everything=False)
+    @yes_option
     @pool_option
     @budget_options
     @click.option(

@@ -6,7 +6,7 @@ import click
 
 from acidlib.engine.command import JobCommand, print_report, report_of, services, words_are_right
 from acidlib.engine.environment import Environment
-from acidlib.engine.options import common_options, pool_option, report_option, selection_options
+from acidlib.engine.options import common_options, pool_option, report_option, selection_options, yes_option
 from acidlib.engine.selection import Selection
 from acidlib.engine.target import Interpretation
 from acidlib.report.decision_text import InitiatorText
@@ -18,6 +18,7 @@ from acidlib.report.log import ERROR
 @common_options
 @report_option
 @selection_options(everything=True)
+@yes_option
 @pool_option
 @click.option("--dry-run", is_flag=True, help="Show the decisions, queue nothing.")
 @click.option("--force", is_flag=True, help="Also what the failed-attempt rule holds back.")

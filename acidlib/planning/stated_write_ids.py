@@ -5,22 +5,30 @@ What is committed cannot be known from files: a delta of an open transaction loo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from acidlib.errors import RefusedError, UsageError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, highest_write_id
+from acidlib.model.names import BaseDir, SideFile, parse_directory, parse_file
 from acidlib.model.writeids import ValidWriteIdList, all_committed
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedWriteIds:
-    """What the caller stated: one list for the table at hand, a list per table, or that everything is committed."""
+    """What the caller stated: one list for the table at hand, a list per table, or that everything is committed.
+
+    of_each  that everything is, is said of each of several tables
+    """
 
     single: ValidWriteIdList | None = None
     by_table: Mapping[str, ValidWriteIdList] = field(default_factory=dict)
     everything: bool = False
+    of_each: bool = False
 
     def of(self, database: str, table: str, listing: Listing) -> ValidWriteIdList:
         """The list of a table, with a real high-water mark even when everything is committed.
@@ -36,7 +44,7 @@ class StatedWriteIds:
             # never 0: Hive takes a mark of 0 for "no mark"
             return all_committed(name, max(1, highest_write_id(listing, Generation.HIVE4)))
         raise UsageError(
-            f"Cannot work on {name}: because nothing says which of its transactions are committed; give --write-ids, "
+            f"Cannot work on {name}: nothing says which of its transactions are committed; give --write-ids, "
             "--write-ids-file or --all-committed"
         )
 
@@ -45,6 +53,61 @@ class StatedWriteIds:
         name = f"{database}.{table}"
         if self.single is not None and self.single.table not in (None, name, table):
             raise UsageError(f"Cannot use the write-id list of {self.single.table}: because the table is {name}")
+
+
+def require_said_of_each(tables: Sequence[str]) -> None:
+    """Raise RefusedError where all is stated to be committed in several tables by one word."""
+    if len(tables) > 1:
+        shown = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")
+        raise RefusedError(
+            f"Cannot take all as committed in {len(tables)} tables, {shown}: where a transaction was rolled back its "
+            "rows would come back; give --write-ids-file with a line for each table, or --yes where nothing was rolled "
+            "back in any of them (--dry-run names what hints at it)"
+        )
+
+
+def directory_ids(listing: Listing) -> Iterable[tuple[int, int]]:
+    """Return which write ids, from and to, each base and delta of a listing stands for."""
+    for path in listing.top_directories():
+        name = parse_directory(path, Generation.HIVE4)
+        if name is not None:
+            yield (1, name.write_id) if isinstance(name, BaseDir) else (name.min_write_id, name.max_write_id)
+
+
+def side_files(listing: Listing) -> list[str]:
+    """Return the paths of the files by which a streaming writer notes how much of another file may be read."""
+    return [file.path for file in listing.files if isinstance(parse_file(file.name), SideFile)]
+
+
+def signs_of_aborts(ids: Iterable[tuple[int, int]], notes_of_streams: Sequence[str]) -> list[str]:
+    """Return what hints at transactions of a table that were rolled back or are open.
+
+    ids               of all directories of the table, see `directory_ids`
+    notes_of_streams  paths of `side_files`
+
+    Where neither is there, nothing says that none was rolled back: a whole delta of one looks like any other.
+    """
+    found = []
+    gaps = list(islice(_gaps(ids), _SHOWN + 1))
+    if gaps:
+        shown = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in gaps[:_SHOWN])
+        more = " and more" if len(gaps) > _SHOWN else ""
+        found.append(f"no directory has write ids {shown}{more}, as after a transaction that was rolled back")
+    if notes_of_streams:
+        others = len(notes_of_streams) - 1
+        more = f", and {others} more," if others else ""
+        found.append(
+            f"{notes_of_streams[0]}{more} is of a writer that streams and may have been rolled back, or writes"
+        )
+    return found
+
+
+def _gaps(ids: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    end: int | None = None
+    for low, high in sorted(ids):
+        if end is not None and low > end + 1:
+            yield end + 1, low - 1
+        end = high if end is None else max(end, high)
 
 
 def stated_write_ids(*, text: str | None, file_text: str | None, everything: bool) -> StatedWriteIds | None:

@@ -41,7 +41,7 @@ def test_nothing_is_mailed_when_all_is_well_and_a_line_for_each_problem(jobs: Jo
     }
 
     def mailed() -> tuple[int, str, str]:
-        initiator = ("initiator", "--warehouse", tmp_path / "w", "--all-committed")
+        initiator = ("initiator", "--warehouse", tmp_path / "w", "--all-committed", "--yes")
         jobs.good(*initiator, "--set", "hive.compactor.delta.num.threshold=1")
         words = ["/bin/sh", "-c", line_of("major-compact", log)]
         ran = subprocess.run(words, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)

@@ -51,7 +51,7 @@ def test_compaction_jobs(jobs: Jobs, crud: Path, job: str) -> None:
     (damaged / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(b"ORC")
     compacted = fixture("hive3/a_crud", crud.parent / "compacted")
     jobs.good("major_compact", "--location", compacted, "--all-committed")
-    ran = jobs(job, "--warehouse", crud.parents[1], "--table", "db.*", "--all-committed")
+    ran = jobs(job, "--warehouse", crud.parents[1], "--table", "db.*", "--all-committed", "--yes")
     assert ran.status == 3
     document = ran.document
     assert {"job", "version", "run_id", "compactions", "totals"} <= set(document)

@@ -140,6 +140,56 @@ def test_tables_of_a_warehouse_by_name(jobs: Jobs, part: Path, crud: Path) -> No
     assert "no ACID table there has such a name" in missing.err
 
 
+def test_one_word_for_several_tables_has_to_be_said_of_each(jobs: Jobs, tmp_path: Path) -> None:
+    """One of them has rows that were rolled back, and nothing in its directories hints at that."""
+    root = tmp_path / "w"
+    for name in ("a_crud", "f_abort", "j_stream", "p_opentxn"):
+        fixture(f"hive3/{name}", root / "db.db" / name)
+    before, asked = tree(root), ("--warehouse", root, "--all-committed", "--table", "db.*")
+    for job in ("major_compact", "minor_compact", "initiator"):
+        ran = jobs(job, *asked)
+        assert (ran.status, ran.error["kind"]) == (1, "refused")
+        told = ran.error["message"]
+        assert told.startswith("Cannot take all as committed in 4 tables, db.a_crud, db.f_abort, db.j_stream, ")
+        assert "give --write-ids-file with a line for each table, or --yes" in told
+    lists = tmp_path / "lists"
+    lists.write_text("db.a_crud:9:9223372036854775807::\n")
+    assert jobs("major_compact", *asked[:2], "--write-ids-file", lists, "--table", "db.*", "--yes").status == 2
+    planned = jobs.good("major_compact", *asked, "--dry-run")
+    assert planned.states == ["planned"] * 4
+    warned = [line for line in planned.err.splitlines() if line.startswith("warning: ")]
+    assert warned == [
+        f"warning: db.{name}: --all-committed may not be so: {sign}. If it is not, give --write-ids"
+        for name, sign in (
+            ("j_stream", "delta_0000006_0000010/bucket_00000_flush_length is of a writer that streams and may have "
+             "been rolled back, or writes"),
+            ("p_opentxn", "no directory has write ids 4, as after a transaction that was rolled back"),
+        )
+    ]  # fmt: skip
+    assert (tree(root), jobs.shown()) == (before, {})
+    one = jobs.good("major_compact", *asked[:3], "--table", "db.a*")
+    assert (one.states, "warning: " in one.err) == (["ready for cleaning"], False)
+    ran = jobs("major_compact", *asked, "--yes")
+    assert [entry["state"] for entry in ran.compactions if entry["table"] != "a_crud"] == ["ready for cleaning"] * 3
+    assert [line for line in ran.err.splitlines() if line.startswith("warning: ")] == warned
+
+
+def test_what_hints_at_a_rolled_back_transaction_is_asked_of_a_whole_table(jobs: Jobs, part: Path) -> None:
+    """What one partition lacks another may have."""
+    asked = ("--all-committed", "--dry-run")
+    second = "delta_0000002_0000002_0000"
+    shutil.rmtree(part / PARTITIONS[0] / second)
+    for named in (part / PARTITIONS[0], part):
+        assert "warning: " not in jobs.good("major_compact", "--location", named, *asked).err
+    for name in PARTITIONS[1:]:
+        shutil.rmtree(part / name / second)
+    named = ("--location", part, "--partition", PARTITIONS[1])
+    assert "warning: " not in jobs.good("major_compact", *named, *asked).err
+    for job in ("major_compact", "initiator"):
+        told = jobs.good(job, "--location", part, *asked).err
+        assert "warning: db.b_part: --all-committed may not be so: no directory has write ids 2, as after" in told
+
+
 def test_idle_leaves_what_has_just_changed(jobs: Jobs, part: Path) -> None:
     """Only the middle partition has nothing younger than an hour."""
     for path in (part / PARTITIONS[1]).rglob("*"):

@@ -8,7 +8,7 @@ from located import at
 from acidlib.errors import RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
+from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, signs_of_aborts, stated_write_ids
 
 TEXT = "default.t:9:9223372036854775807::4"
 
@@ -26,8 +26,27 @@ def stated(*, text: str | None = None, file_text: str | None = None, everything:
 
 def test_nothing_stated_is_nothing_and_refuses_with_the_ways_out() -> None:
     assert stated_write_ids(text=None, file_text=None, everything=False) is None
-    with pytest.raises(RefusedError, match=r"Cannot work on default\.t: because .*--write-ids.*--all-committed"):
+    with pytest.raises(RefusedError, match=r"Cannot work on default\.t: .*--write-ids.*--all-committed"):
         StatedWriteIds().of("default", "t", listing("delta_1_1"))
+
+
+@pytest.mark.parametrize(
+    ("directories", "told"),
+    [
+        (("base_0000005", "delta_0000006_0000006_0000"), None),
+        (("delta_0000003_0000003", "delta_0000004_0000008", "delete_delta_0000009_0000009_0000"), None),
+        (("base_0000005_v0000009", "delta_0000002_0000002", "delta_0000007_0000007"), "6"),
+        (("delta_1_1", "delta_3_3", "delta_7_9", "delta_20_20"), "2, 4 to 6, 10 to 19"),
+        (tuple(f"delta_{number}_{number}" for number in range(1, 20, 2)), "2, 4, 6, 8, 10 and more"),
+        (("_tmp_1/delta_9_9", "delta_1_1"), None),
+    ],
+)
+def test_write_ids_that_are_nowhere_hint_at_what_was_rolled_back(
+    directories: tuple[str, ...], told: str | None
+) -> None:
+    found = signs_of_aborts(directory_ids(listing(*directories)), ())
+    expected = f"no directory has write ids {told}, as after a transaction that was rolled back"
+    assert found == ([] if told is None else [expected])
 
 
 def test_one_list_is_for_the_table_it_names_or_for_any() -> None:
@@ -44,7 +63,7 @@ def test_a_file_has_a_line_for_each_table() -> None:
     found = stated(file_text=f"# made by cron\n\n{TEXT}\n  default.u:7:9223372036854775807::\n")
     assert found.of("default", "t", listing()).high_water_mark == 9
     assert found.of("default", "u", listing()).high_water_mark == 7
-    with pytest.raises(RefusedError, match=r"Cannot work on default\.w: because nothing says"):
+    with pytest.raises(RefusedError, match=r"Cannot work on default\.w: nothing says"):
         found.of("default", "w", listing())
 
 
