@@ -8,7 +8,6 @@ from acidlib.engine.selection import ListingOutcome, Unlisted
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
-from acidlib.model.requests import CompactionType
 from acidlib.planning.decide import Decision, decide, switched_off
 from acidlib.planning.health import PlaceFigures, Trouble
 from acidlib.storage.removing import OUT_OF_SIGHT
@@ -40,11 +39,17 @@ def figures_of(
     is_alive, left_by, unfinished = _claim(services, looked)
     is_alone = not is_alive and not is_worked_on
     facts = target.facts
-    off = None
-    if facts is not None:
-        off = switched_off(facts.table.properties, facts.database.properties, looked.generation)
     decision = None if is_queued else _decided(services, looked)
-    kind = None if decision is None else decision.kind
+    due = refused = None
+    if decision is not None and decision.kind is not None:
+        due = decision.reason
+        refusal = refused_now(services, attempts, looked, decision.kind)
+        if refusal is None:
+            refused = attempts.refusal(looked, decision.kind)
+        elif refusal.already_compact:
+            due = None  # what is obsolete awaits cleaning
+        else:
+            refused = refusal.reason
     return PlaceFigures(
         database=target.database,
         table=target.table,
@@ -59,9 +64,11 @@ def figures_of(
         obsolete_bytes=sum(obsolete.values()),
         aborted=len(looked.state.aborted),
         idle=services.clock() - looked.modified if looked.modified else None,
-        due=None if decision is None or kind is None else decision.reason,
-        refused=None if off or kind is None else _refused(services, attempts, looked, kind),
-        switched_off=off,
+        due=due,
+        refused=refused,
+        switched_off=None
+        if facts is None
+        else switched_off(facts.table.properties, facts.database.properties, looked.generation),
         cleaning_forbidden=target.cleaning_forbidden(),
         unfinished=unfinished if not is_alive else 0,
         claim_left_by=left_by,
@@ -113,13 +120,6 @@ def _decided(services: Services, place: ListedPlace) -> Decision:
         properties={},
         insert_only=place.target.is_insert_only,
     )
-
-
-def _refused(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> str | None:
-    refusal = refused_now(services, attempts, place, kind)
-    if refusal is not None:
-        return None if refusal.already_compact else refusal.reason
-    return attempts.refusal(place, kind)
 
 
 def _claim(services: Services, place: ListedPlace) -> tuple[bool, str | None, int]:

@@ -265,10 +265,10 @@ def about_place(place: PlaceFigures, limits: Limits) -> Iterator[Finding]:
         held = plural(place.aborted, "directory holds", "directories hold")
         reason = f"{held} nothing but rows of aborted transactions"
         yield _at(place, Level.WARNING, Trouble.ABORTED_ON_DISK, reason)
-    if place.due and place.refused:
-        yield _at(place, Level.WARNING, Trouble.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}")
-    elif place.due and place.switched_off:
+    if place.due and place.switched_off:
         yield _at(place, Level.WARNING, Trouble.SWITCHED_OFF, f"{place.switched_off}, and {place.due}")
+    elif place.due and place.refused:
+        yield _at(place, Level.WARNING, Trouble.NOT_COMPACTABLE, f"{place.refused}; it is due, as {place.due}")
     elif place.due and limits.initiated.level(place.idle or 0) is not Level.OK:
         # what is being written now may well be queued by the next initiator
         yield _at(place, Level.WARNING, Trouble.DUE, f"no request for it waits, and {place.due}")

@@ -341,7 +341,9 @@ def test_several_results_of_one_place_in_a_row(jobs: Jobs, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("of", ["hive3/a_crud", "hive4/crud_table"])
-def test_a_base_that_was_overwritten_while_its_inputs_await_cleaning_goes(jobs: Jobs, tmp_path: Path, of: str) -> None:
+def test_a_base_that_was_overwritten_while_its_inputs_await_cleaning_goes(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
     place = fixture(of, tmp_path / "db.db" / "crud")
     compact = ("major_compact", "--location", place, *ALL)
     jobs.good(*compact)
@@ -350,9 +352,17 @@ def test_a_base_that_was_overwritten_while_its_inputs_await_cleaning_goes(jobs: 
     shutil.copytree(compacted, place / overwritten)
     (place / overwritten / "_metadata_acid").unlink(missing_ok=True)
     rows = merge.read(place)
-    (again,) = jobs.good(*compact).compactions
+    scan = ("initiator", "--location", place, *ALL)
+    (due,) = jobs.good(*scan).document["decisions"]
+    assert (due["outcome"], due["reason"]) == ("due", "an obsolete base is left to be cleaned")
+    (again,) = jobs.good("major_compact").compactions
     assert (again["state"], again["output_directories"]) == ("ready for cleaning", [])
-    assert jobs.good(*compact).states == ["already compact"], "what waits now reaches all of it"
+    # what waits now reaches all of it
+    assert jobs.good(*compact).states == ["already compact"]
+    assert [entry["outcome"] for entry in jobs.good(*scan).document["decisions"]] == ["left alone"]
+    with monkeypatch.context() as later:
+        at_time(later, DAY / 2)
+        assert jobs.good("status", "--location", place, *ALL).document["findings"] == []
     assert [entry["state"] for entry in jobs.good("cleaner", *NOW).document["cleanings"]] == ["succeeded"] * 2
     assert visible(place) == [overwritten]
     assert merge.read(place, strict=True) == rows

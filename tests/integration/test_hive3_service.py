@@ -467,7 +467,9 @@ def test_what_only_waits_to_be_cleaned_is_not_asked_for_twice(both: Site) -> Non
     write_id = laid.insert((100, "new"))
     overwritten = f"base_{write_id:07d}"
     (laid.location / tables.delta_name(write_id, write_id, 0)).rename(laid.location / overwritten)
-    assert both.good("major_compact", "--table", laid.full_name).states == ["ready for cleaning"]
+    (due,) = both.good("initiator", "--table", laid.full_name).document["decisions"]
+    assert (due["outcome"], due["reason"]) == ("due", "an obsolete base is left to be cleaned")
+    assert both.good("major_compact").states == ["ready for cleaning"]
     assert both.good("major_compact", "--table", laid.full_name).states == ["already compact"]
     both.clean()
     both.clean()

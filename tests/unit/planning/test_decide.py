@@ -121,12 +121,12 @@ def test_which_files_count() -> None:
     assert (four.base_bytes, four.delta_bytes) == (1000, 13)
 
 
-def test_obsolete_base_alone_makes_hive_4_compact() -> None:
+@pytest.mark.parametrize("generation", [HIVE3, HIVE4])
+def test_an_obsolete_base_alone_is_asked_for(generation: Generation) -> None:
     sizes = {"base_5": 10, "base_6": 10}
-    assert decision(sizes, HIVE4).kind is MAJOR
-    assert decision(sizes, HIVE4).reason == "an obsolete base is left to be cleaned"
-    assert decision(sizes, HIVE3).kind is None
-    assert decision({**sizes, "delta_7_7": 1}, HIVE4).kind is None
+    assert decision(sizes, generation).kind is MAJOR
+    assert decision(sizes, generation).reason == "an obsolete base is left to be cleaned"
+    assert decision({**sizes, "delta_7_7": 1}, generation).kind is None
 
 
 def test_insert_only() -> None:
