@@ -14,6 +14,7 @@ from servers.fleet import Servers
 from servers.hdfs import Hdfs
 from servers.hiveserver import HiveServer
 from servers.kdc import Kdc
+from servers.mariadb import MariaDb
 from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.s3 import S3Server
@@ -71,6 +72,21 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def postgres(servers: Servers) -> Postgres:
     """A PostgreSQL cluster."""
     return started(servers.postgres)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    """A MariaDB server; skipped where the machine has no such program."""
+    server = MariaDb()
+    try:
+        server.require_programs()
+    except ServerError as error:
+        pytest.skip(str(error))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,8 @@ from acidlib.model.requests import CompactionRequest
 from integration.conftest import started
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, wait_for
-from integration.hive4_model import Lake, Made, rows
+from integration.hive4_model import ABORTED, Lake, Made, rows
+from integration.test_hive4_rolled_back import AT_ONCE, forgotten, granted, noted
 
 pytestmark = pytest.mark.live
 LOW = ("--set", "hive.compactor.delta.num.threshold=1")
@@ -182,6 +183,22 @@ def test_from_the_request_to_the_cleaning(lake: Lake, service: Service, looker: 
     (left,) = made.place.directories()
     assert left.startswith("base_0000004_v")
     assert lake.states(made) == ["succeeded"] * 2
+    lake.check(made)
+
+
+def test_rolled_back_transactions_are_cleaned_after(
+    lake: Lake, service: Service, hive: Hive, postgres: Postgres, begin: Callable[[Made], Query]
+) -> None:
+    """While a query reads the table, for none looks at what was rolled back."""
+    made = lake.table("t", ABORTED)
+    query = begin(made)
+    forgetful = looking(service, granted(hive.metastore, postgres))
+    (result,) = forgetful.clean("--table", made.full, *AT_ONCE)
+    assert (result["state"], len(result["removed"])) == ("succeeded", 2)
+    assert noted(lake, made) == []
+    lake.check(made)
+    assert query.end() == counted(made)
+    forgotten(lake)
     lake.check(made)
 
 

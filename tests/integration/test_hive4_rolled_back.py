@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from judges.tables import delta_name, inserts, write_dir
 from servers.fleet import Servers
 from servers.jars import hive_release
+from servers.mariadb import MariaDb, MetastoreOnMariaDb
 from servers.metastore import Metastore
 from servers.postgres import Postgres
+from sqlalchemy import column, create_engine, select, table
 
 from acidlib.metastore.idl import interface
 from acidlib.metastore.values import TxnType
@@ -41,8 +42,8 @@ def granted(metastore: Metastore, postgres: Postgres) -> str:
     with postgres.connect(database) as connection:
         if not connection.execute("select 1 from pg_roles where rolname = 'forgetter'").fetchall():
             connection.execute("create role forgetter login")
-        for table in READ:
-            connection.execute(f'grant select on "{table}" to forgetter')
+        for name in (*READ, "MIN_HISTORY_WRITE_ID"):
+            connection.execute(f'grant select on "{name}" to forgetter')
         connection.execute('grant delete on "TXN_COMPONENTS" to forgetter')
     return metastore.database_url.replace("hive:hive@", "forgetter@")
 
@@ -55,13 +56,15 @@ def forgetful(service: Service, hive4_metastore: Metastore, postgres: Postgres) 
 
 def noted(lake: Lake, made: Made) -> list[tuple[Any, ...]]:
     """Transaction, partition, letter and write id of what is noted of a table."""
-    url = lake.metastore.database_url.replace("+psycopg", "")
-    with psycopg.connect(url) as connection:
-        return connection.execute(
-            'select "TC_TXNID", "TC_PARTITION", "TC_OPERATION_TYPE", "TC_WRITEID" from "TXN_COMPONENTS" '
-            'where "TC_DATABASE" = %s and "TC_TABLE" = %s order by 1, 2',
-            (made.database, made.name),
-        ).fetchall()
+    columns = [column(f"TC_{name}") for name in ("TXNID", "PARTITION", "OPERATION_TYPE", "WRITEID")]
+    there = table("TXN_COMPONENTS", *columns, column("TC_DATABASE"), column("TC_TABLE"))
+    wanted = (there.c["TC_DATABASE"] == made.database, there.c["TC_TABLE"] == made.name)
+    engine = create_engine(lake.metastore.database_url)
+    try:
+        with engine.connect() as connection:
+            return sorted(map(tuple, connection.execute(select(*columns).where(*wanted)).all()), key=str)
+    finally:
+        engine.dispose()
 
 
 def forgotten(lake: Lake) -> None:
@@ -400,4 +403,63 @@ def test_what_hives_cleaner_queued_for_a_second_try_is_ended(lake: Lake, forgetf
         assert (lake.states(made), noted(lake, made)) == ([], [])
     finally:
         lake.sql('delete from "COMPACTION_QUEUE" where "CQ_ID" = 900009')
+    lake.check(made)
+
+
+def test_in_a_database_of_mariadb(
+    service: Service, mariadb: MariaDb, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Which takes letters of either case for equal, where nothing is said: partitions are told apart all the same."""
+    directory = tmp_path_factory.mktemp("mariadb")
+    with MetastoreOnMariaDb(mariadb, postgres=postgres, directory=directory) as metastore:
+        metastore.start()
+        grants = mariadb.granted(metastore.database, "forgetter", select=READ, delete=("TXN_COMPONENTS",))
+        forgetful = Service(jobs=Jobs(queue_url=grants), uri=metastore.uri)
+        with Lake(metastore) as lake:
+            one, parts = lake.table("one", ABORTED), lake.table("parts", partitions=["a", "A"])
+            upper, lower = parts.places
+            txns = [write_to(lake, parts, place.location, partitions=[place.name])[0] for place in (upper, lower)]
+            roll_back(lake, txns[1])
+            dynamic = lake.table("dynamic", partitions=["1", "2"])
+            roll_back(lake, write_to(lake, dynamic, *(place.location for place in dynamic.places))[0])
+            found = cleaned(forgetful, one, parts, dynamic)
+            assert {name: one["state"] for name, one in found.items()} == dict.fromkeys(
+                ("one", "parts.p=a", "dynamic"), "succeeded"
+            )
+            assert [noted(lake, made) for made in (one, dynamic)] == [[], []]
+            assert [row[:2] for row in noted(lake, parts)] == [(txns[0], "p=A")]
+            roll_back(lake, txns[0])
+            assert set(cleaned(forgetful, parts)) == {"parts.p=A"}
+            assert noted(lake, parts) == []
+            forgotten(lake)
+            for made in (one, parts, dynamic):
+                lake.check(made)
+
+
+@pytest.mark.parametrize("sees", [True, False], ids=["with the database", "over thrift alone"])
+def test_a_request_ends_though_a_delta_holds_rolled_back_rows(
+    lake: Lake, service: Service, forgetful: Service, *, sees: bool
+) -> None:
+    """The lowest of all write ids was rolled back, so nothing may be forgotten by a mark; the highest lies alone."""
+    made = lake.table("lowest", ())
+    seen = inserts(2, rows(402, 2), first=2)
+    write_dir(made.location, delta_name(1, 2, None), COLUMNS, [*inserts(1, rows(300, 2)), *seen])
+    first, second = (write_to(lake, made)[0] for _ in range(2))
+    third, highest = write_to(lake, made, made.location)
+    roll_back(lake, first, third)
+    lake.hms.commit_txn(second, TxnType.DEFAULT)
+    made = with_rows(made, [(2, event[2], event[3], event[5]) for event in seen])
+    lake.check(made)
+    assert service.compact(made).states == ["ready for cleaning"]
+    (result,) = (forgetful if sees else service).clean("--table", made.full)
+    assert (result["state"], [one["path"] for one in result["removed"]]) == (
+        "succeeded",
+        [delta_name(highest, highest)],
+    )
+    assert lake.states(made) == ["succeeded"]
+    assert [txn for txn, *_ in noted(lake, made)] == ([first] if sees else [first, third])
+    assert made.place.directories() == [delta_name(1, 2, None)]
+    lake.check(made)
+    assert cleaned(forgetful, made)["lowest"]["state"] == "ready for cleaning"
+    assert [txn for txn, *_ in noted(lake, made)] == [first]
     lake.check(made)

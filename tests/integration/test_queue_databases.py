@@ -5,22 +5,17 @@ What a queue does in any database is stated once, for SQLite too.
 
 from __future__ import annotations
 
-import getpass
 import itertools
 import multiprocessing
 import os
-import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
 from claiming import claim_next
 from hive_queue_behaviour import Hive, HiveQueueBehaviour, left, near_now, request, write_rows, write_txns
@@ -30,12 +25,12 @@ from located import at
 from long_runs import amount, in_a_long_run
 from queue_behaviour import QueueBehaviour
 from servers.fleet import Servers
-from servers.guard import GUARD
 from servers.jars import hive_release
 from servers.java import java_home
+from servers.mariadb import MariaDb
 from servers.metastore import Metastore
 from servers.postgres import Postgres
-from servers.process import ServerProcess, free_port
+from servers.process import free_port
 from sqlalchemy import Connection, create_engine, event, text, update
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
@@ -57,107 +52,6 @@ HIVE_3 = "org.apache.hive:hive-standalone-metastore:3.1.3:tar.gz:bin"
 
 
 # --- servers ----------------------------------------------------------------------------------------------------------
-
-
-class MariaDb:
-    """A private server on a free port of 127.0.0.1; the user `hive` may do everything."""
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        self._home = Path(tempfile.mkdtemp(prefix="tests-mariadb-"))
-        GUARD.directory(str(self._home))
-        self._server: ServerProcess | None = None
-        self._number = 0
-
-    def start(self) -> None:
-        user = getpass.getuser() if os.geteuid() else "mysql"
-        if not os.geteuid():
-            shutil.chown(self._home, user)
-        data = self._home / "data"
-        install = [_program("mariadb-install-db", "mysql_install_db"), "--no-defaults", f"--datadir={data}"]
-        subprocess.run(
-            [*install, f"--user={user}", "--auth-root-authentication-method=normal", "--skip-test-db"],
-            capture_output=True,
-            check=True,
-        )
-        bootstrap = self._home / "init.sql"
-        bootstrap.write_text(  # a statement per line
-            "CREATE USER hive@'127.0.0.1' IDENTIFIED BY 'hive';\nGRANT ALL ON *.* TO hive@'127.0.0.1';\n"
-        )
-        bootstrap.chmod(0o644)
-        self._server = ServerProcess(
-            "MariaDB",
-            command=[
-                _program("mariadbd", "mysqld"),
-                "--no-defaults",
-                f"--datadir={data}",
-                f"--user={user}",
-                f"--port={self.port}",
-                "--bind-address=127.0.0.1",
-                f"--socket={self._home}/socket",
-                f"--init-file={bootstrap}",
-                "--innodb-flush-log-at-trx-commit=0",
-                "--innodb-buffer-pool-size=64M",
-                "--skip-name-resolve",
-            ],
-            log=self._home / "log",
-            ready=self._answers,
-            environment=dict(os.environ),
-            directory=self._home,
-        )
-        self._server.start()
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop()
-        shutil.rmtree(self._home, ignore_errors=True)
-
-    def url(self, database: str) -> str:
-        return f"mysql+pymysql://hive:hive@127.0.0.1:{self.port}/{database}"
-
-    def new_database(self, script: Path | None = None) -> str:
-        self._number += 1
-        name = f"test{self._number}"
-        with closing(self.connect()) as connection, connection.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE {name}")
-            if script is not None:
-                cursor.execute(f"USE {name}")
-                cursor.execute(script.read_text())
-                while cursor.nextset():
-                    pass
-        return name
-
-    def connect(self) -> pymysql.Connection:
-        flags = pymysql.constants.CLIENT.MULTI_STATEMENTS
-        return pymysql.connect(
-            host="127.0.0.1", port=self.port, user="hive", password="hive", client_flag=flags, autocommit=True
-        )
-
-    def _answers(self) -> bool:
-        try:
-            self.connect().close()
-        except pymysql.err.OperationalError:
-            return False
-        return True
-
-
-def _program(*names: str) -> str:
-    for name in names:
-        found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/libexec")
-        if found is not None:
-            return found
-    pytest.skip(f"there is no MariaDB on this machine: no program {' or '.join(names)}")
-
-
-@pytest.fixture(scope="module")
-def mariadb() -> Iterator[MariaDb]:
-    _program("mariadb-install-db", "mysql_install_db")
-    server = MariaDb()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="module")
