@@ -20,7 +20,8 @@ from acidlib.engine.hive4.cleaning import CLEANER_ON
 from acidlib.engine.hive4.rolled_back import BY_CLEANER
 from acidlib.engine.leftovers import is_known_dead
 from acidlib.engine.open import TXN_TIMEOUT, Queued, open_queued
-from acidlib.engine.selection import PassedOver, Selection, look_in_portions
+from acidlib.engine.runner import in_threads
+from acidlib.engine.selection import ListingOutcome, PassedOver, Selection, look_in_portions
 from acidlib.engine.services import Services
 from acidlib.engine.target import Interpretation, Target, target_of
 from acidlib.errors import AcidError
@@ -191,22 +192,28 @@ def _listed(
     for row in requests:
         states.setdefault(row.entity, set()).add(row.state)
     attempts = Attempts((row for row in requests if row.state in COUNTED), services.settings)
+
+    def figures(one: ListingOutcome) -> PlaceFigures | None:
+        target = one.target
+        known = states.get((target.database, target.table, target.partition), set())
+        found = figures_of(
+            services,
+            attempts,
+            one,
+            small_share=limits.small_share,
+            is_queued=not known.isdisjoint(_AT_WORK),
+            is_worked_on=State.WORKING in known,
+        )
+        is_missing = found.problem is not None and found.problem[0] is Trouble.MISSING
+        if is_missing and target.facts is None and known.isdisjoint(_QUEUED):
+            return None  # only the history knows it: it was dropped
+        return found
+
     for looked, _ in look_in_portions(services, targets, None):
-        for one in looked:
-            target = one.target
-            known = states.get((target.database, target.table, target.partition), set())
-            figures = figures_of(
-                services,
-                attempts,
-                one,
-                small_share=limits.small_share,
-                is_queued=not known.isdisjoint(_AT_WORK),
-                is_worked_on=State.WORKING in known,
-            )
-            is_missing = figures.problem is not None and figures.problem[0] is Trouble.MISSING
-            if is_missing and target.facts is None and known.isdisjoint(_QUEUED):
-                continue  # only the history knows it: it was dropped
-            yield figures
+        for done in in_threads(figures, looked, on_progress=lambda _: None):  # of what is due files are looked into
+            one = done.get()
+            if one is not None:
+                yield one
 
 
 def _waits(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from claim_directories import age_claim
+from judges.tables import orc_bytes
 
 from acidlib.model.location import local_location
 from acidlib.model.request_facts import RequestFacts
@@ -113,3 +114,17 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     jobs.good("cleaner", "--location", tables / "obsolete", "--retention", "0s")
     (tables / "obsolete").rename(root.parent / "dropped")
     assert "obsolete" not in {table for table, _ in found(jobs("status"))}, "only the history knows it"
+
+
+def test_what_a_worker_would_refuse_is_told_before_one_does(jobs: Jobs, tmp_path: Path) -> None:
+    place = fixture("hive3/a_crud", tmp_path / "db.db" / "t")
+    (file,) = (place / "delta_0000001_0000001_0000").glob("bucket_*")
+    file.write_bytes(orc_bytes("struct<id:int,value:string>", [(1, "no event")]))
+    low = ("--set", "hive.compactor.delta.num.threshold=1")
+    (decision,) = jobs.good("initiator", "--location", place, ALL, *low).document["decisions"]
+    assert (decision["outcome"], decision["type"], decision["queued"]) == ("refused", "major", None)
+    ran = jobs("status", "--location", place, ALL, *low)
+    (finding,) = ran.document["findings"]
+    assert (ran.status, finding["trouble"]) == (4, Trouble.NOT_COMPACTABLE.value)
+    assert finding["reason"].startswith(decision["reason"])
+    assert "has no ACID columns" in finding["reason"]
