@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from acidlib.report.decisions import (
     CleaningResult,
@@ -135,7 +136,8 @@ def _decision(result: InitiatorResult) -> str:
 def _why(result: InitiatorResult) -> str:
     if result.failed and result.location not in result.reason:
         return f"{result.reason} ({result.location})"
-    if result.threshold_key is None or result.threshold is None:
+    by_threshold = result.outcome in (Verdict.DUE, Verdict.LEFT_ALONE)
+    if result.threshold_key is None or result.threshold is None or not by_threshold:
         return result.reason
     limit = int(result.threshold) if float(result.threshold).is_integer() else result.threshold
     source = f", {result.threshold_source}" if result.threshold_source else ""
@@ -160,9 +162,16 @@ def _cleaning(result: CleaningResult, *, dry_run: bool, verbose: bool) -> list[s
         lines += field("moved", f"{what}, to {where}; they take space until that is emptied")
         lines += _removed(result.moved, result.location, verbose=verbose)
     blocked = list(result.blocked) if verbose else shortened(result.blocked, _PATHS_SHOWN)
-    for number, reason in enumerate(blocked):
-        lines += field("" if number else "blocked", reason)
+    for number, text in enumerate(_alike(blocked)):
+        lines += field("" if number else "blocked", text)
     return lines
+
+
+def _alike(blocked: Sequence[str]) -> Iterator[str]:
+    """Return the paths that stay for one and the same reason, and that; each text has its path first."""
+    for reason, texts in groupby(blocked, key=lambda text: text.partition(": ")[2]):
+        paths = ", ".join(text.partition(": ")[0] for text in texts)
+        yield f"{paths}: {reason}" if reason else paths
 
 
 def _removed(removed: Sequence[RemovedPath], location: str, *, verbose: bool) -> list[str]:
