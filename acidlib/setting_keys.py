@@ -75,6 +75,12 @@ KEYS: tuple[Key, ...] = (
         meaning="The YARN queue of the jobs.",
     ),
     Key(
+        name="hive.compactor.gather.stats",
+        kind=Kind.FLAG,
+        default="true",
+        meaning="With a metastore: whether the basic statistics of a place are updated after its compaction.",
+    ),
+    Key(
         name="hive.compactor.compact.insert.only",
         kind=Kind.FLAG,
         default="true",
@@ -276,7 +282,6 @@ _READ_BY_HIVES_SERVICES = frozenset(  # Hive's own services read these
         "check.interval",
         "request.queue",
         "crud.query.based",
-        "gather.stats",
         "wait.timeout",
         "enable.stats.compression",
         "history.reaper.interval",

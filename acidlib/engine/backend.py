@@ -21,7 +21,7 @@ from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.txnids import ValidTxnList
 from acidlib.planning.inputs import Publication
-from acidlib.report.results import Outcome
+from acidlib.report.results import Outcome, Statistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +123,12 @@ class HeldPlace(Protocol):
         """The results stand under their names: make them count, and have what they replace cleaned.
 
         ConflictError when they can never count, UnknownOutcomeError when it is not known whether they do.
+        """
+
+    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
+        """Once these results count: have the metastore say what readers find there; None where there is nothing to say.
+
+        rows  in them, where that is known. Whatever goes wrong is told by what is returned.
         """
 
 

@@ -159,9 +159,10 @@ class PlaceCompactor:
         if is_late:
             found.units, found.published = results, published
             yield from self._verified(found, held, plan, done, released.share)
-        return found.result(
+        result = found.result(
             Outcome.READY_FOR_CLEANING, why_so(found.job, plan.inputs), units=results, published=published
         )
+        return replace(result, statistics=held.update_statistics(published.directories, result.total("rows_out")))
 
     def _verified(self, found: SoFar, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> Part[None]:
         """Compare what is published with what was there, and only then let it count."""

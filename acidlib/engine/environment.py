@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # databases and thrift take long to load, and what only looks
     from acidlib.metastore.hms import Hms
     from acidlib.queue.min_history import MinHistory
     from acidlib.queue.noted_writes import NotedWrites
+    from acidlib.queue.parameters import MetastoreParameters
     from acidlib.queue.sql import SqlQueue
 
 _WITH_TICKET = KerberosLogin()
@@ -131,6 +132,14 @@ class Environment:
         from acidlib.queue.noted_writes import NotedWrites
 
         return NotedWrites(self._whole_queue_url())
+
+    def metastore_parameters(self) -> MetastoreParameters | None:
+        """What tables have as parameters in the database that was chosen for the queue; None where none was chosen."""
+        if not self.is_queue_named:
+            return None
+        from acidlib.queue.parameters import MetastoreParameters
+
+        return MetastoreParameters(self._whole_queue_url())
 
     def _whole_queue_url(self) -> str:
         """With the password, wherever that is kept."""

@@ -48,13 +48,17 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
         with where.queue() as queue:
             yield StandaloneBackend(services, queue, interpretation)
         return
-    with where.connect() as hms, _heartbeater(where, hms) as beats:
+    with where.connect() as hms, _heartbeater(where, hms) as beats, ExitStack() as stack:
         require_no_cleaner_of_another_catalog(hms)
+        parameters = where.metastore_parameters()
+        if parameters is not None:
+            stack.callback(parameters.close)
         if hms.generation is Generation.HIVE4:
-            yield Hive4Backend(services, hive4_metastore(where, services.settings, hms, beats))
+            metastore = hive4_metastore(where, services.settings, hms, beats)
+            yield Hive4Backend(services, replace(metastore, parameters=parameters))
         else:
-            with hive3_metastore(where, hms, beats) as metastore:
-                yield Hive3Backend(services, metastore)
+            with hive3_metastore(where, hms, beats) as of_hive3:
+                yield Hive3Backend(services, replace(of_hive3, parameters=parameters))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from acidlib.planning.inputs import Publication
 from acidlib.planning.verification import holding, shows
 from acidlib.points import Point, passing
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.results import Outcome
+from acidlib.report.results import Outcome, Statistics
 from acidlib.storage.held import Claim
 
 
@@ -156,6 +156,11 @@ class SqlHeldPlace:
                 f"Cannot note that {self.target.name} is compacted: because {error}; its results are visible "
                 "and right, and stay; clean it with a new compaction"
             ) from error
+
+    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
+        """Nothing: without a metastore there are none."""
+        del directories, rows
+        return None
 
     def _mark_compacted(self, directories: tuple[str, ...]) -> None:
         now_ms = self._services.now_ms()

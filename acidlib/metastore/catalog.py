@@ -1,4 +1,5 @@
-"""The calls that read databases, tables and partitions, and settings of the server, and the values of their answers.
+"""The calls that read databases, tables and partitions, and settings of the server, and the values of their answers;
+and the one that changes properties of a table.
 
 Hive 3.1 is asked through hmsclient, Hive 4 through our own interface with the calls that Hive's own client of 4.0 to
 4.2 uses (4.0.0 lacks `fetch_partition_names_req`, 4.0.1 dropped `get_table`).
@@ -10,7 +11,9 @@ databases and tables only: see `of_other_catalogs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
@@ -21,6 +24,7 @@ from acidlib.metastore.idl import required
 from acidlib.metastore.options import CATALOG
 from acidlib.model.partitions import PartitionName
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableColumn
+from acidlib.model.writeids import ValidWriteIdList
 
 _TABLES_PER_CALL = 300
 _PARTITIONS_PER_CALL = 500
@@ -29,6 +33,28 @@ _CAPABILITIES = [1, 2]
 _HIVE3_CAPABILITIES = hive3_types.ClientCapabilities(_CAPABILITIES)
 _NO_OBJECT = "NoSuchObjectException"
 _NO_DATABASE = "UnknownDBException"
+CHANGED = "transient_lastDdlTime"
+"""The property in which a table has the second of its last change. Hive's client, Spark's and Impala's have it renewed
+by every change; a metastore renews it where a client sends none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeTable:
+    """A table with all that has to be sent back for it to stay as it is.
+
+    write_id  of the transaction whose statistics it has; 0 where none is known
+    """
+
+    table: Table
+    write_id: int
+    row: Any
+    """As it travels."""
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether values have directories of their own, which cannot be sent back."""
+        skewed = self.row.sd.skewedInfo
+        return bool(self.row.sd.storedAsSubDirectories or (skewed is not None and skewed.skewedColNames))
 
 
 class CatalogCalls(Calls):
@@ -105,7 +131,44 @@ class CatalogCalls(Calls):
 
     def table(self, database: str, name: str) -> Table | None:
         """A table or view; None if there is none of this name."""
-        database, name = database.lower(), name.lower()
+        row = self._table_row(database.lower(), name.lower())
+        return None if row is None else _table_of(row, "get_table_req")
+
+    def whole_table(self, database: str, name: str) -> WholeTable | None:
+        """A table that is to be changed (Hive 4 only); None if there is none of this name."""
+        self._require_hive4(f"change properties of {database}.{name}")
+        row = self._table_row(database.lower(), name.lower())
+        return (
+            None
+            if row is None
+            else WholeTable(table=_table_of(row, "get_table_req"), write_id=row.writeId or 0, row=row)
+        )
+
+    def change_properties(self, found: WholeTable, changes: Mapping[str, str], write_ids: ValidWriteIdList) -> None:
+        """Change properties of a table, if nothing has changed it since it was read (Hive 4 only).
+
+        `changes` have a new value of `CHANGED`; by its old one the metastore compares and sets, in one transaction
+        (HIVE-26882). `write_ids` are from before the table was read: where statistics of a later transaction came
+        between by a client that keeps `CHANGED`, the metastore takes the claim back that they are accurate (Hive
+        `ObjectStore.alterTable`). RetryError where the table was changed meanwhile.
+        """
+        row = copy.copy(found.row)
+        row.parameters = dict(found.table.properties) | dict(changes)
+        row.writeId = found.write_id or write_ids.highest_valid
+        context = self._types.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})  # or it lists the files
+        request = self._types.AlterTableRequest(
+            catName=self.catalog,
+            dbName=found.table.database,
+            tableName=found.table.name,
+            table=row,
+            environmentContext=context,
+            validWriteIdList=write_ids.format() if row.writeId else None,
+            expectedParameterKey=CHANGED,
+            expectedParameterValue=found.table.properties[CHANGED],
+        )
+        self._client.call(f"change properties of {found.table.full_name}", "alter_table_req", request)
+
+    def _table_row(self, database: str, name: str) -> Any:
         action = f"read the table {database}.{name}"
         call = "get_table_req"
         if self._is_hive4 or self.catalog != CATALOG:
@@ -116,7 +179,7 @@ class CatalogCalls(Calls):
         else:
             request = hive3_types.GetTableRequest(database, name, _HIVE3_CAPABILITIES)
             answer = self._client.hive3_call(action, call, request, missing=_NO_OBJECT)
-        return None if answer is None else _table_of(required(answer.table, call, "table"), call)
+        return None if answer is None else required(answer.table, call, "table")
 
     def partition_names(self, database: str, table: str) -> tuple[str, ...]:
         """All partitions of a table as `k=v/k2=v2` with Hive's escaping, exactly as stored.

@@ -35,6 +35,7 @@ _CHANGES: Mapping[str, tuple[Effect, str]] = {
     "mark_cleaned": (Effect.NOT_IDEMPOTENT, "the request has left the queue by then"),
     "mark_failed": (Effect.NOT_IDEMPOTENT, "the request has left the queue by then"),
     "mark_refused": (Effect.NOT_IDEMPOTENT, "the request has left the queue by then"),
+    "alter_table_req": (Effect.NOT_IDEMPOTENT, "the second finds another value than the one that it expects"),
     "abort_Compactions": (Effect.NOT_IDEMPOTENT, "of the second the answer would be that they are not there"),
 }
 _READS = frozenset(

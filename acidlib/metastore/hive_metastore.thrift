@@ -23,27 +23,47 @@ struct Database {
   4: map<string, string> parameters
 }
 
+// of a table all that alter_table_req takes over: what it is not sent it would forget
+
 struct FieldSchema {
   1: string name
   2: string type
+  3: string comment
 }
 
 struct SerDeInfo {
+  1: string name
   2: string serializationLib
+  3: map<string, string> parameters
+  4: optional string description
+  5: optional string serializerClass
+  6: optional string deserializerClass
+  7: optional i32 serdeType
 }
 
 struct Order {
   1: string col
+  2: i32 order
+}
+
+struct SkewedInfo {
+  1: list<string> skewedColNames
+  2: list<list<string>> skewedColValues
 }
 
 struct StorageDescriptor {
   1: list<FieldSchema> cols
   2: string location
   3: string inputFormat
+  4: string outputFormat
+  5: bool compressed
   6: i32 numBuckets
   7: SerDeInfo serdeInfo
   8: list<string> bucketCols
   9: list<Order> sortCols
+  10: map<string, string> parameters
+  11: optional SkewedInfo skewedInfo
+  12: optional bool storedAsSubDirectories
 }
 
 struct Table {
@@ -51,11 +71,19 @@ struct Table {
   2: string dbName
   3: string owner
   4: i32 createTime
+  5: i32 lastAccessTime
+  6: i32 retention
   7: StorageDescriptor sd
   8: list<FieldSchema> partitionKeys
   9: map<string, string> parameters
+  10: string viewOriginalText
+  11: string viewExpandedText
   12: string tableType
-  25: optional i64 id                                   // 4
+  15: optional bool rewriteEnabled
+  17: optional string catName                           // 4, as all that follow
+  18: optional i32 ownerType
+  19: optional i64 writeId
+  25: optional i64 id
 }
 
 struct Partition {
@@ -87,6 +115,24 @@ struct GetTableRequest {
 
 struct GetTableResult {
   1: required Table table
+}
+
+struct EnvironmentContext {
+  1: map<string, string> properties
+}
+
+struct AlterTableRequest {
+  1: optional string catName
+  2: required string dbName
+  3: required string tableName
+  4: required Table table
+  5: optional EnvironmentContext environmentContext
+  7: optional string validWriteIdList
+  10: optional string expectedParameterKey
+  11: optional string expectedParameterValue
+}
+
+struct AlterTableResponse {
 }
 
 struct GetTablesRequest {
@@ -397,6 +443,8 @@ service Metastore {
   GetTableResult get_table_req(1: GetTableRequest req) throws (1: MetaException o1, 2: NoSuchObjectException o2)
   GetTablesResult get_table_objects_by_name_req(1: GetTablesRequest req)
       throws (1: MetaException o1, 2: InvalidOperationException o2, 3: UnknownDBException o3)
+  AlterTableResponse alter_table_req(1: AlterTableRequest req)
+      throws (1: InvalidOperationException o1, 2: MetaException o2)
   list<string> fetch_partition_names_req(1: PartitionsRequest partitionReq)
       throws (1: NoSuchObjectException o1, 2: MetaException o2)
   list<string> get_partition_names(1: string db_name, 2: string tbl_name, 3: i16 max_parts)

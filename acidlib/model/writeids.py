@@ -63,6 +63,14 @@ class ValidWriteIdList:
         """Whether rows of this write id are visible."""
         return write_id <= self.high_water_mark and self._exceptions_within(write_id, write_id) == 0
 
+    @property
+    def highest_valid(self) -> int:
+        """The highest write id whose rows are visible; 0 where there is none."""
+        found = self.high_water_mark
+        while found > 0 and not self.is_write_id_valid(found):
+            found -= 1
+        return max(found, 0)
+
     def is_write_id_aborted(self, write_id: int) -> bool:
         """Whether this write id is known to be aborted."""
         return _count(self.aborted_ids, write_id, write_id) > 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.report.results import FIGURES, CompactionResult, CompactionTotals, Outcome, Verification
+from acidlib.report.results import FIGURES, CompactionResult, CompactionTotals, Outcome, Statistics, Verification
 from acidlib.report.text import First, by_state, field, human_bytes, relative, shortened, with_summary, wrapped
 from acidlib.wording import plural
 
@@ -81,6 +81,8 @@ def _compaction(result: CompactionResult, *, dry_run: bool, verbose: bool) -> li
         lines += field("time", f"{result.seconds:.2f} s" + (f", {inside:.2f} s inside the tasks" if inside else ""))
     if result.verification is not None:
         lines += field("verified", _verified(result, result.verification))
+    if result.statistics is not None:
+        lines += field("statistics", _statistics(result.statistics))
     if result.units and (dry_run or verbose):
         lines += _files(result.units, result.location, verbose=verbose)
     return lines
@@ -128,6 +130,14 @@ def _verified(result: CompactionResult, found: Verification) -> str:
     times = "" if ratio is None else f", {ratio:.1f} times the rewriting"
     compared = f"{plural(found.rows, 'row')} and {plural(found.events, 'delete event')} as before"
     return f"{looked}: {compared}; {found.seconds:.2f} s inside the tasks{times}"
+
+
+def _statistics(found: Statistics) -> str:
+    if found.reason is not None:
+        return f"not updated: {found.reason}"
+    rows = "" if found.rows is None else f", {plural(found.rows, 'row')}"
+    told = f"{', '.join(found.written)} updated" if found.written else "right already"
+    return f"{plural(found.files or 0, 'file')}, {human_bytes(found.bytes or 0)}{rows}: {told}"
 
 
 def _files(units: Sequence[UnitResult], location: str, *, verbose: bool) -> list[str]:

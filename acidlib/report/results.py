@@ -44,6 +44,22 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What the metastore was told of a place's files once the result was there.
+
+    written  the parameters that were changed; none of them where all were right already
+    reason   why nothing was written, where that could not be
+    files, bytes, rows  that readers find there; rows where the compaction counted all of them
+    """
+
+    written: tuple[str, ...] = ()
+    reason: str | None = None
+    files: int | None = None
+    bytes: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
     """One partition or table, and what was done with it.
 
@@ -58,6 +74,7 @@ class CompactionResult:
     bytes_in     of all files of the inputs
     verification  what was compared; None where that was not asked for, or found a difference, which `reason` tells
     unverified   it was to be verified, and is not; or its place is held because an earlier result was not
+    statistics   what the metastore was told of the place; None where it was not to be told
     """
 
     id: int | None
@@ -83,6 +100,7 @@ class CompactionResult:
     bytes_in: int | None = None
     verification: Verification | None = None
     unverified: bool = False
+    statistics: Statistics | None = None
 
     @property
     def is_bad(self) -> bool:
@@ -172,6 +190,7 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
         "rewrite_seconds": _rounded(result.total("seconds")),
         "verification": _verification_document(result),
         "unverified": result.unverified,
+        "statistics": _statistics_document(result),
         "files": None if result.units is None else [_unit_document(unit) for unit in result.units],
     }
 
@@ -190,6 +209,19 @@ def _verification_document(result: CompactionResult) -> dict[str, Any] | None:
         "now": list(found.now),
         "seconds": _rounded(found.seconds),
         "ratio": _rounded(result.verification_ratio),
+    }
+
+
+def _statistics_document(result: CompactionResult) -> dict[str, Any] | None:
+    found = result.statistics
+    if found is None:
+        return None
+    return {
+        "written": list(found.written),
+        "reason": found.reason,
+        "files": found.files,
+        "bytes": found.bytes,
+        "rows": found.rows,
     }
 
 

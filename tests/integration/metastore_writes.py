@@ -67,6 +67,8 @@ _CAPABILITIES = [
 _FIRST_CLONE = 10_000_000
 
 ORC = "org.apache.hadoop.hive.ql.io.orc.Orc"
+LONG_AGO = {"transient_lastDdlTime": "1700000000"}
+"""When a table was changed last, as long as nothing else is said: nothing waits for a second to pass then."""
 FULL_ACID = {"transactional": "true", "transactional_properties": "default"}
 INSERT_ONLY = {"transactional": "true", "transactional_properties": "insert_only"}
 
@@ -126,8 +128,9 @@ class Writes:
         view = new.kind == "VIRTUAL_VIEW"
         table = _TYPES.Table(
             tableName=name, dbName=database, owner="tester", createTime=0, lastAccessTime=0, retention=0,
-            sd=_storage(new, None), partitionKeys=_fields(new.partition_keys), parameters=dict(new.properties),
-            tableType=new.kind, viewOriginalText=new.view_of, viewExpandedText=new.view_of if view else None,
+            sd=_storage(new, None), partitionKeys=_fields(new.partition_keys),
+            parameters=LONG_AGO | dict(new.properties), tableType=new.kind,
+            viewOriginalText=new.view_of, viewExpandedText=new.view_of if view else None,
             catName=self._catalog,
         )  # fmt: skip
         if self._generation == 3:

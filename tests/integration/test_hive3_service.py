@@ -190,6 +190,43 @@ def test_every_table_from_the_request_to_the_cleaning(both: Site, kind: str) -> 
     assert both.client.locks() == []
 
 
+OF_A_TABLE = 'select "TBL_ID" from "TBLS" join "DBS" using ("DB_ID") where "NAME" = %s'
+PARAMETERS = {
+    "table": ('"TABLE_PARAMS"', '"TBL_ID"', OF_A_TABLE),
+    "partition": (
+        '"PARTITION_PARAMS"', '"PART_ID"', f'select "PART_ID" from "PARTITIONS" where "TBL_ID" in ({OF_A_TABLE})'  # noqa: S608
+    ),
+}  # fmt: skip
+"""Where the metastore has the parameters of the only table or partition of a database."""
+
+
+@pytest.mark.parametrize(
+    ("both", "what"), [(METASTORES, "table"), (METASTORES, "partition"), (OWN, "partition")], indirect=["both"]
+)
+def test_statistics_are_written_where_the_database_is_named(both: Site, what: str) -> None:
+    """No call of Hive 3.1 changes single parameters: without its database they stay, and the result says so."""
+    laid = both.lay("a_crud", keys=("p",), values=[("1",)]) if what == "partition" else both.lay("a_crud")
+    table, key, of = PARAMETERS[what]
+    for name, value in (("numFiles", "77"), ("mine", "x")):
+        both.sql(f"insert into {table} select n.*, %s, %s from ({of}) n", name, value, both.database)  # noqa: S608
+
+    def told() -> dict[str, str]:
+        return dict(
+            both.sql(f'select "PARAM_KEY", "PARAM_VALUE" from {table} where {key} in ({of})', both.database)  # noqa: S608
+        )
+
+    before = told()
+    (done,) = both.good("major_compact", "--table", laid.full_name).compactions
+    (made,) = done["files"]
+    if both.hives_queue:
+        assert done["statistics"]["written"] == ["numFiles", "totalSize", "numRows"]
+        changed = {"numFiles": "1", "totalSize": str(made["bytes"]), "numRows": str(made["rows_out"])}
+        assert told() == {**before, **changed}
+    else:
+        assert "no call of Hive 3.1 leaves alone what others change" in done["statistics"]["reason"]
+        assert told() == before
+
+
 @AT_HIVES
 def test_the_initiator_asks_for_a_minor_beside_a_base(both: Site) -> None:
     laid, part = both.lay(), both.lay("b_part")

@@ -29,6 +29,8 @@ from integration.conftest import started
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, wait_for
 from integration.hive4_model import ABORTED, Lake, Made, rows
+from integration.hive4_proxy import Proxy
+from integration.hive4_statistics import GATHERING, gathered
 from integration.test_hive4_rolled_back import AT_ONCE, forgotten, granted, noted
 
 pytestmark = pytest.mark.live
@@ -89,6 +91,13 @@ def sql(hive: Hive) -> Iterator[DriverSession]:
 def lake(hive: Hive, sql: DriverSession) -> Iterator[Lake]:
     """A database that this Hive looks at, too."""
     with Lake(hive.metastore, sql) as made:
+        yield made
+
+
+@pytest.fixture
+def proxied(hive: Hive) -> Iterator[Proxy]:
+    """What stands between the jobs and this metastore."""
+    with Proxy(hive.metastore) as made:
         yield made
 
 
@@ -205,6 +214,25 @@ def test_rolled_back_transactions_are_cleaned_after(
 def looking(service: Service, url: str) -> Service:
     """The jobs with a URL of the metastore's database."""
     return replace(service, jobs=Jobs(queue_url=url))
+
+
+def test_statistics_are_those_of_the_result(lake: Lake, service: Service, hive: Hive, proxied: Proxy) -> None:
+    """What another changes meanwhile stays; of a partition it is done in the metastore's database."""
+    with hive.sessions.session(GATHERING) as session:
+        made = gathered(lake, session, "told")
+        changes = f"alter table {made.full} set tblproperties ('theirs'='y')"
+        proxied.before("alter_table_req", lambda: session.run(changes))
+        (done,) = service.good("major_compact", "--table", made.full, uri=proxied.uri).compactions
+        assert (done["statistics"]["reason"], proxied.calls["alter_table_req"]) == (None, 2)
+        assert (made.parameters()["mine"], made.parameters()["theirs"], made.told()) == ("x", "y", made.base())
+        assert made.count() == (4, True)
+        parts = gathered(lake, session, "parts", partitioned=True)
+        before = parts.parameters()
+        told = looking(service, hive.metastore.database_url)
+        assert told.good("major_compact", "--table", parts.full).compactions[0]["statistics"]["reason"] is None
+        files, size = parts.base()
+        assert parts.parameters() == {**before, "numFiles": files, "totalSize": size}
+        assert parts.count() == (4, True)
 
 
 @REGISTERING

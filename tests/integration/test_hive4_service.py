@@ -6,10 +6,12 @@ import re
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from judges.tables import Transaction, delta_name, inserts, orc_bytes, write_dir
 from long_runs import amount
@@ -18,14 +20,17 @@ from servers.hiveserver import HiveServer
 from servers.metastore import Metastore
 from servers.sql import Session
 
+from acidlib.metastore.catalog import CHANGED
 from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from acidlib.model.requests import State
-from integration.children import Child
+from acidlib.points import Point
+from integration.children import Child, killed_at
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, clean_up, only_line, wait_for
 from integration.hive4_model import ABORTED, COLUMNS, CRUD, ROW, Lake, Made, rows
 from integration.hive4_proxy import Proxy
+from integration.hive4_statistics import GATHERING, gathered
 from integration.metastore_writes import INSERT_ONLY, NewTable
 
 pytestmark = pytest.mark.live
@@ -894,3 +899,110 @@ def test_beside_hives_cleaner_ours_has_to_be_forced(jobs: Jobs, servers: Servers
         assert cleaned["state"] == "succeeded"
         assert len(made.place.directories()) == 1
         lake.check(made)
+
+
+# --- statistics -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gathering(hiveserver: HiveServer) -> Iterator[Session]:
+    """A session that keeps the statistics of what it writes."""
+    with hiveserver.hive.session(GATHERING) as session:
+        yield session
+
+
+def test_statistics_are_those_of_the_result(lake: Lake, service: Service, gathering: Session) -> None:
+    """What Hive claims of rows it claims as before, and answers by; what it does not claim is counted."""
+    made = gathered(lake, gathering, "told")
+    before = made.parameters()
+    assert made.count() == (4, True)
+    (done,) = service.good("minor_compact", "--table", made.full).compactions
+    size, at = made.parameters()["totalSize"], made.parameters()[CHANGED]
+    assert done["statistics"] == {
+        "written": ["numFiles", "totalSize"], "reason": None, "files": 1, "bytes": int(size), "rows": None
+    }  # fmt: skip
+    assert int(size) == done["bytes_out"]
+    assert made.parameters() == {**before, CHANGED: at, "numFiles": "1", "totalSize": size}
+    assert int(at) > int(before[CHANGED])
+    assert made.count() == (4, True)
+    made.insert(5)
+    gathering.run(f"alter table {made.full} set tblproperties ('numRows'='99', 'COLUMN_STATS_ACCURATE'='')")
+    (done,) = service.good("major_compact", "--table", made.full).compactions
+    files, size = made.base()
+    assert (done["statistics"]["reason"], done["statistics"]["rows"]) == (None, 5)
+    assert (*made.told(), made.parameters()["numRows"]) == (files, size, "5")
+    assert made.count() == (5, False), "nobody claims that it is right"
+    shown = {cell.strip() for row in gathering.run(f"describe formatted {made.full}") for cell in row if cell}
+    assert {"numFiles", files, "totalSize", size, "numRows", "5", "mine", "of a row"} <= shown
+
+
+@pytest.mark.parametrize("what", ["an alter", "an insert"])
+def test_what_others_change_between_reading_and_writing_is_kept(
+    lake: Lake, service: Service, proxy: Proxy, gathering: Session, what: str
+) -> None:
+    made = gathered(lake, gathering, "raced")
+
+    def between() -> None:
+        if what == "an alter":
+            gathering.run(f"alter table {made.full} set tblproperties ('theirs'='y')")
+        else:
+            made.insert(5)
+
+    proxy.before("alter_table_req", between)
+    (done,) = service.good("major_compact", "--table", made.full, uri=proxy.uri).compactions
+    assert proxy.happened == ["before alter_table_req"]
+    assert proxy.calls["alter_table_req"] == (2 if what == "an alter" else 1), "after the insert all is right"
+    assert done["statistics"]["reason"] is None
+    found = made.parameters()
+    if what == "an alter":
+        assert (found["mine"], found["theirs"], made.told()) == ("x", "y", made.base())
+        assert made.count() == (4, True)
+    else:
+        assert (found["numFiles"], found["numRows"]) == (str(done["statistics"]["files"]), "5")
+        assert made.count() == (5, True)
+
+
+def test_a_compaction_goes_well_whatever_becomes_of_the_statistics(
+    lake: Lake, service: Service, proxy: Proxy, gathering: Session
+) -> None:
+    """The next one, after a run was killed before it wrote them, or was not let."""
+    made = gathered(lake, gathering, "stale")
+    proxy.deaf_to.add("alter_table_req")
+    (done,) = service.good("major_compact", "--table", made.full, uri=proxy.uri).compactions
+    assert (done["state"], done["statistics"]["written"]) == ("ready for cleaning", [])
+    assert done["statistics"]["reason"].startswith("Cannot tell the outcome of an attempt to change properties of lake")
+    assert made.told()[0] == "2"
+    assert made.base()[0] == "1"
+    made.insert(5)
+    before = made.parameters()
+    assert killed_at(Point.COMMITTED, lambda: service("major_compact", "--table", made.full))
+    assert made.parameters() == before
+    made.insert(6)
+    assert service.good("major_compact", "--table", made.full).compactions[0]["statistics"]["reason"] is None
+    assert made.told() == made.base()
+    assert made.count() == (6, True)
+
+
+def test_of_a_partition_single_rows_are_changed_in_the_database(
+    lake: Lake, service: Service, hive4_metastore: Metastore, gathering: Session
+) -> None:
+    """No call leaves alone what others change; the database does, also what another has begun to change."""
+    made = gathered(lake, gathering, "parts", partitioned=True)
+    before = made.parameters()
+    (done,) = service.good("major_compact", "--table", made.full).compactions
+    assert done["statistics"]["reason"].startswith(f"Cannot update statistics of {made.full}.p=1: no call")
+    assert made.parameters() == before
+    made.insert(5)
+    before = made.parameters()
+    there = replace(service, jobs=Jobs(queue_url=hive4_metastore.database_url))
+    with psycopg.connect(hive4_metastore.database_url.replace("+psycopg", "")) as other:
+        other.execute(
+            'insert into "PARTITION_PARAMS" select "PART_ID", %s, %s from "PARTITIONS" join "TBLS" using ("TBL_ID")'
+            ' where "TBL_NAME" = %s',
+            ("theirs", "y", "parts"),
+        )
+        (done,) = there.good("major_compact", "--table", made.full).compactions
+    assert done["statistics"]["written"] == ["numFiles", "totalSize"]
+    files, size = made.base()
+    assert made.parameters() == {**before, "theirs": "y", "numFiles": files, "totalSize": size}
+    assert made.count() == (5, True)

@@ -33,7 +33,14 @@ from acidlib.report.decisions import (
     Verdict,
 )
 from acidlib.report.places import ShownPart, ShownPlace, places_document
-from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, Verification, result_document
+from acidlib.report.results import (
+    CompactionResult,
+    CompactionTotals,
+    Outcome,
+    Statistics,
+    Verification,
+    result_document,
+)
 from acidlib.report.run_report import JsonForm, RunFacts, SetValue
 from acidlib.report.show import show_document
 from acidlib.report.status import status_document
@@ -60,7 +67,7 @@ def document_of(form: JsonForm[Any], result: object) -> dict[str, Any]:
 def compaction() -> dict[str, Any]:
     done = CompactionResult(
         id=1, **PLACE, type="major", state=Outcome.SUCCEEDED, reason="it was asked for", units=(UNIT,),
-        verification=Verification(share=1.0),
+        verification=Verification(share=1.0), statistics=Statistics(),
     )  # fmt: skip
     form = JsonForm(job="major_compact", **RUN, entries="compactions", entry=result_document, totals=CompactionTotals())
     return document_of(form, done)

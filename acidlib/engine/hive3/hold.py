@@ -11,12 +11,14 @@ from acidlib.engine.hive3.evidence import evidence_now, table_id
 from acidlib.engine.hive3.metastore import Hive3Metastore, lock_timeout
 from acidlib.engine.services import Services
 from acidlib.engine.sql_hold import SqlHeldPlace, SqlHold
+from acidlib.engine.statistics import StatisticsUpdater
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError
 from acidlib.metastore.compactor_locks import CompactorLock, lock_place, publication_lock
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.planning.inputs import Publication
+from acidlib.report.results import Statistics
 from acidlib.storage.held import Claim
 
 
@@ -73,6 +75,7 @@ class Hive3HeldPlace(SqlHeldPlace):
         self._hms = metastore.hms
         self._catalog = catalog
         self._lock = lock
+        self._since = services.clock()
         self._publication: CompactorLock | None = None
 
     def start(self, high_water_mark: int, inputs: str | None = None) -> None:
@@ -120,6 +123,11 @@ class Hive3HeldPlace(SqlHeldPlace):
         super().assert_mine(high_water_mark)
         _leave_to_hive(self._metastore, self._request)
         require_unchanged(self.target, self._catalog.whereabouts(self._request), "publish")
+
+    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
+        """In the metastore's database, where that is named."""
+        updater = StatisticsUpdater(self._services, self._hms, self._metastore.parameters)
+        return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
 
     def _identity(self) -> RequestFacts:
         return RequestFacts(table_id=table_id(self.target))

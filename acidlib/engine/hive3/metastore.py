@@ -12,6 +12,7 @@ from acidlib.metastore.compactor_locks import CompactorLock, publication_lock
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.queue.parameters import MetastoreParameters
 from acidlib.queue.sql import SqlQueue
 
 
@@ -21,6 +22,7 @@ class Hive3Metastore:
 
     own_queue  the queue is ours, not the metastore's
     name       of the metastore, for requests in our queue
+    parameters  of tables and partitions, in the database that was named for the queue; None where none was
     """
 
     hms: Hms
@@ -28,6 +30,7 @@ class Hive3Metastore:
     queue: SqlQueue
     own_queue: bool
     name: str
+    parameters: MetastoreParameters | None = None
 
     def ours(self, row: CompactionRequest) -> bool:
         """Whether a request is of this metastore: in its own queue each is, in ours those that carry its name."""

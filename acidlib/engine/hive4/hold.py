@@ -17,6 +17,7 @@ from acidlib.engine.catalog import Catalog, Entity, run_as_user
 from acidlib.engine.hive4.metastore import Hive4Metastore
 from acidlib.engine.prepare import require_rebalanceable
 from acidlib.engine.services import WORKER_PREFIX, Services
+from acidlib.engine.statistics import StatisticsUpdater
 from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.metastore.compaction_transaction import CompactionTransaction, begin_compaction
@@ -29,7 +30,7 @@ from acidlib.planning.enough import refused_message
 from acidlib.planning.inputs import Publication, lacks_number
 from acidlib.planning.verification import holding
 from acidlib.points import Point, passing
-from acidlib.report.results import Outcome
+from acidlib.report.results import Outcome, Statistics
 from acidlib.storage.held import Claim
 from acidlib.storage.listing import list_location
 
@@ -162,7 +163,7 @@ class Hive4Hold:
         target = replace(place, interpretation=understood)
         return Hive4HeldPlace(
             self._services,
-            self._hms,
+            self._metastore,
             self._row,
             target,
             txn=txn,
@@ -274,7 +275,7 @@ class Hive4HeldPlace:
     def __init__(
         self,
         services: Services,
-        hms: Hms,
+        metastore: Hive4Metastore,
         row: _QueueRow,
         target: Target,
         *,
@@ -284,12 +285,14 @@ class Hive4HeldPlace:
         unverified: Unverified,
     ) -> None:
         self._services = services
-        self._hms = hms
+        self._metastore = metastore
+        self._hms = metastore.hms
         self._row = row
         self._txn = txn
         self._claim = claim
         self._started = started
         self._unverified = unverified
+        self._since = services.clock()
         self.target = target
 
     @property
@@ -368,6 +371,11 @@ class Hive4HeldPlace:
         except UnknownOutcomeError as error:
             self._settle(error)
         passing(Point.COMMITTED)
+
+    def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
+        """By a call where one is safe, or in the metastore's database where that is named."""
+        updater = StatisticsUpdater(self._services, self._hms, self._metastore.parameters)
+        return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
 
     def _settle(self, error: UnknownOutcomeError) -> None:
         """Whether it has committed after all; the metastore refuses to abort what has.

@@ -9,6 +9,7 @@ from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.model.requests import CompactionRequest
 from acidlib.processes import process_identity
+from acidlib.queue.parameters import MetastoreParameters
 
 POOL = "hive.compactor.worker.pool"
 
@@ -20,6 +21,7 @@ class Hive4Metastore:
     pool         the pool whose requests are taken; None = the default one
     into_pool    the pool that new requests are put into, whatever the tables say; None = as they say
     min_history  whether the server counts readers by write id, so that we have to register
+    parameters   of tables and partitions, in the database that was named; None where none was
     """
 
     hms: Hms
@@ -27,6 +29,7 @@ class Hive4Metastore:
     pool: str | None = None
     into_pool: str | None = None
     min_history: bool = False
+    parameters: MetastoreParameters | None = None
 
 
 def private_pool(unique: str) -> str:

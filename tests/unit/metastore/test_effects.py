@@ -27,7 +27,7 @@ def test_only_what_is_known_to_be_harmless_is_repeated() -> None:
     never = {call for call in never if effect_of(call) is Effect.NOT_IDEMPOTENT}
     assert never == {
         *("open_txns", "lock", "compact2", "find_next_compact2", "add_write_ids_to_min_history", "abort_Compactions"),
-        *("mark_compacted", "mark_cleaned", "mark_failed", "mark_refused"),
+        *("mark_compacted", "mark_cleaned", "mark_failed", "mark_refused", "alter_table_req"),
     }
     assert all(call.startswith(("get_", "show_", "fetch_")) for call in effects._READS)
 

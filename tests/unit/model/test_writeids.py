@@ -75,6 +75,12 @@ def test_reader_predicates() -> None:
     assert ids.range_aborted(11, 12) is Range.NONE
 
 
+def test_the_highest_valid_one() -> None:
+    assert ValidWriteIdList.parse("t:10:8:8,9:10,7").highest_valid == 6
+    assert ValidWriteIdList.parse("t:2:1:1:2").highest_valid == 0
+    assert all_committed("t", 3).highest_valid == 3
+
+
 def test_range_below_every_exception_is_valid_even_above_the_mark() -> None:
     assert ValidWriteIdList.parse("t:10:13:13:").range_valid(9, 12) is Range.ALL
     assert ValidWriteIdList.parse("t:10:9223372036854775807:").range_valid(9, 12) is Range.SOME
