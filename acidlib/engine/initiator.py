@@ -11,9 +11,10 @@ from acidlib.engine.prepare import prepare
 from acidlib.engine.selection import Doubts, ListingOutcome, PassedOver, Selection, Unlisted, look_in_portions
 from acidlib.engine.services import Services
 from acidlib.engine.target import ListedPlace, Target
-from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, RefusedError, UsageError
+from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
 from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.location import S3
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionType
 from acidlib.model.writeids import ValidWriteIdList
@@ -122,23 +123,23 @@ def _in_vain(services: Services, backend: Backend, target: Target, error: AcidEr
     try:
         if backend.is_dropped(target):
             return _result(target, reason="it was dropped meanwhile", outcome=Verdict.LEFT_ALONE)
-        if _stays_so(services, target, error):
+        if is_lasting(services, target, error):
             outcome = Verdict.REFUSED
     except AcidError:
         pass  # what went wrong first says more
     return _result(target, reason=str(error), outcome=outcome)
 
 
-def _stays_so(services: Services, target: Target, error: AcidError) -> bool:
+def is_lasting(services: Services, target: Target, error: AcidError) -> bool:
     """Return whether a place cannot be judged until its owner changes it, rather than for now.
 
     A directory that is gone while the one above its table is there was removed; without that one a mount may be
-    missing, or what is configured may lead to another store.
+    missing, or what is configured may lead to another store. A bucket has no directories: what is gone was removed.
     """
-    if isinstance(error, UsageError) or not isinstance(error, CorruptError | RefusedError):
-        return False
+    if not isinstance(error, CorruptError | RefusedError) or isinstance(error, UsageError | MissingError):
+        return False  # of a bucket that is missing another store may be configured
     fs = services.fs(target.location)
-    if fs.exists(str(target.location)):
+    if target.location.kind == S3 or fs.exists(str(target.location)):
         return True
     table = target.location
     if target.facts is not None and target.facts.table.storage.location:
