@@ -194,6 +194,13 @@ def test_an_installation_has_what_the_examples_name(document: Path) -> None:
     assert {name for name in named if not name.startswith("lib/python3.11/site-packages/acidlib/")} <= there
 
 
+def test_jobs_are_named_by_their_commands() -> None:
+    """Their files are those of a checkout, which are named with their folder."""
+    modules = "|".join(job.module for job in table.JOBS if job.file)
+    texts = {path: path.read_text() for path in (*DOCUMENTS, ROOT / "docs" / "alert-rules.yml") if path != ARCHITECTURE}
+    assert {in_checkout(path) for path, text in texts.items() if re.search(rf"(?<!/)\b({modules})\.py", text)} == set()
+
+
 def test_every_extra_of_the_package_is_described() -> None:
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", (ROOT / "docs" / "clusters.md").read_text(), flags=re.MULTILINE)
