@@ -228,7 +228,8 @@ class Catalog:
                 )
             elif partition is None and table.partition_keys:
                 found[partition] = RefusedError(
-                    f"Cannot compact {table.full_name}: because it is partitioned and the request names no partition"
+                    f"Cannot compact {table.full_name}: it is partitioned and the request names no partition; ask for "
+                    "each partition, or by --table"
                 )
             else:
                 found[partition] = self._located(owner, table, partition, known.get(partition or ""))
@@ -415,5 +416,8 @@ def run_as_user(services: Services, target: Target) -> str:
     if not owner and target.facts is not None:
         owner = target.facts.table.owner
     if not owner:
-        raise RefusedError(f"Cannot compact {target.name}: because nobody owns {target.location}")
+        raise RefusedError(
+            f"Cannot compact {target.name}: {target.location} has no owner, whom it would run as; set "
+            "metastore.compactor.run.as.user"
+        )
     return owner

@@ -108,8 +108,8 @@ class PlaceCompactor:
         place = found.job.listed or target.listed(list_location(fs, target.location, missing=RefusedError))
         if place.holds_staging and services.store(target.location).unfinished(target.location):
             raise RefusedError(
-                f"Cannot plan a compaction of {target.name}: because a publication there is unfinished; a run that is "
-                "no dry run finishes it"
+                f"Cannot plan a compaction of {target.name}: a publication there is unfinished; a run without "
+                "--dry-run finishes it"
             )
         why_not = self._verifier.why_not(self._backend.unverified(place), place.target)
         if why_not is not None:
@@ -133,8 +133,9 @@ class PlaceCompactor:
             return self._nothing_to_merge(found, held, place, plan)
         if plan.inputs.kind is CompactionType.REBALANCE and lacks_number(place.state):
             raise ConflictError(
-                f"Cannot rebalance {found.target.name}: because {plan.inputs.directories[0].path} has the highest "
-                "write id that is not open, and nothing tells two bases of one number apart"
+                f"Cannot rebalance {found.target.name}: {plan.inputs.directories[0].path} has the highest write id "
+                "that is not open, and nothing tells two bases of one number apart; call again when the transactions "
+                "that write there have ended"
             )
         held.start(plan.inputs.high_water_mark, _digest(plan))
         passing(Point.STARTED)

@@ -159,7 +159,10 @@ def _named_jobs(
     services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell, notes: list[str]
 ) -> Iterator[Job]:
     if run.kind is CompactionType.REBALANCE and not backend.can_rebalance:
-        raise RefusedError("Cannot rebalance: because only a metastore of Hive 4 locks out who changes rows meanwhile")
+        raise RefusedError(
+            "Cannot rebalance: only a metastore of Hive 4 locks out who changes rows meanwhile; name one by "
+            "--metastore-uri"
+        )
     selected = backend.select(run.selection, automatic=False)
     notes += selected.notes
     doubts = Doubts(services, run.selection, selected.targets)

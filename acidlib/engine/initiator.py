@@ -154,7 +154,9 @@ def _decided(
     target = place.target
     if place.holds_staging and services.store(target.location).unfinished(target.location):
         if dry_run:
-            raise ConflictError(f"Cannot judge {target.name}: because a publication there is unfinished")
+            raise ConflictError(
+                f"Cannot judge {target.name}: a publication there is unfinished; a run without --dry-run finishes it"
+            )
         backend.finish(target)
         place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
     decision = decision_about(services, place)

@@ -287,8 +287,8 @@ def target_of(request: CompactionRequest) -> Target:
     facts = request.facts
     if facts.location is None or facts.write_ids is None:
         raise RefusedError(
-            f"Cannot compact {request.full_name}: because request {request.id} does not say where it lies and what is "
-            "committed in it"
+            f"Cannot compact {request.full_name}: request {request.id} does not say where it lies and what is "
+            "committed in it; name it by --location, or have the initiator look for it again"
         )
     return Target(
         database=request.database,

@@ -172,5 +172,6 @@ class CompactionRequest:
         if problems:
             listed = "; ".join(problems)
             raise RefusedError(
-                f"Cannot {action} {self.full_name}: because request {self.id} is not understood: {listed}"
+                f"Cannot {action} {self.full_name}: request {self.id} is not understood, as one of a newer version may "
+                f"be: {listed}"
             )

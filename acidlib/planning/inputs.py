@@ -174,7 +174,10 @@ def compaction_inputs(
     if visibility_txn is not None and generation == Generation.HIVE3:
         raise RefusedError("Cannot write a visibility suffix by the rules of Hive 3: because Hive 3 does not read it")
     if above := [delta.path for delta in state.deltas if delta.name.max_write_id > state.high_water_mark]:
-        raise RefusedError(f"Cannot compact {above[0]}: because it reaches above the mark {state.high_water_mark}")
+        raise RefusedError(
+            f"Cannot compact {above[0]}: it reaches above the mark {state.high_water_mark}; state a newer list of "
+            "write ids"
+        )
     reason = not_enough(state, kind, generation=generation, insert_only=insert_only, automatic=automatic)
     if reason is not None:
         return Refusal(
@@ -189,7 +192,10 @@ def compaction_inputs(
     outputs = _outputs(state, done, visibility_txn or 0)
     taken = set(listing.top_directories())
     if existing := [output.path for output in outputs if output.path in taken]:
-        return Refusal(reason=f"{existing[0]}, the name of the result, exists already")
+        return Refusal(
+            reason=f"{existing[0]}, the name of the result, exists already, and readers do not take it for what is "
+            "committed; acidlib show with the place says why, and once it is removed the compaction goes on"
+        )
     return _assemble(state, _Files(listing, insert_only=insert_only), done, kind, outputs, publication, why)
 
 
@@ -216,7 +222,7 @@ def _straddling(state: AcidState) -> str | None:
         if isinstance(name, DeltaDir) and name.min_write_id <= high < name.max_write_id:
             return (
                 f"{entry.path} reaches above the high-water mark {state.high_water_mark} and overlaps the inputs, which"
-                f" end at {high}: the write-id list is older than that directory"
+                f" end at {high}: the write-id list is older than that directory; state a newer one"
             )
     return None
 

@@ -189,8 +189,8 @@ class _Walk:
                 continue
             if any(is_acid_directory_name(part) for part in parts[1:]):
                 raise RefusedError(
-                    f"Cannot take {self._listing.location} for one table or partition: because {path} is an ACID"
-                    f" directory below {parts[0]}"
+                    f"Cannot take {self._listing.location} for one table or partition: {path} is an ACID directory"
+                    f" below {parts[0]}; name the table or partition that it belongs to"
                 )
 
     def choose_base(self) -> None:
@@ -254,8 +254,9 @@ class _Walk:
             return
         if self._generation == Generation.HIVE3 or self._oldest.compacted:
             raise RefusedError(
-                f"Cannot read {self._listing.location}: because the write-id list (high-water mark"
-                f" {self._write_ids.high_water_mark}) may use none of its bases, the oldest is {self._oldest.path}"
+                f"Cannot read {self._listing.location}: the write-id list (high-water mark"
+                f" {self._write_ids.high_water_mark}) may use none of its bases, the oldest is {self._oldest.path};"
+                " without a metastore state a newer list, with one find out what has set its write ids back"
             )
 
     def place_originals(self, ignore_empty: bool) -> None:  # noqa: FBT001 - private, and passed on by one caller

@@ -114,7 +114,7 @@ def stated_write_ids(*, text: str | None, file_text: str | None, everything: boo
     """What the three options say; None when none is given. Raises RefusedError when they contradict or do not parse."""
     given = [name for name, value in _named(text, file_text, everything=everything) if value]
     if len(given) > 1:
-        raise RefusedError(f"Cannot take {' and '.join(given)} together: because they may contradict each other")
+        raise RefusedError(f"Cannot take {' and '.join(given)} together: they may contradict each other; give one")
     if text is not None:
         return StatedWriteIds(single=ValidWriteIdList.parse(text))
     if file_text is not None:
@@ -138,9 +138,13 @@ def _by_table(text: str) -> dict[str, ValidWriteIdList]:
         parsed = ValidWriteIdList.parse(line)
         if parsed.table is None or parsed.table in lists:
             raise RefusedError(
-                f"Cannot use the write-id list {line.strip()!r}: because its table is missing or repeated"
+                f"Cannot use the write-id list {line.strip()!r}: its table is missing or repeated; each line begins "
+                "with another <database.table>"
             )
         lists[parsed.table] = parsed
     if not lists:
-        raise RefusedError("Cannot use the file of write-id lists: because it has no line for any table")
+        raise RefusedError(
+            "Cannot use the file of write-id lists: it has no line for any table; one is, for example, "
+            "default.sales:120:9223372036854775807::17,44"
+        )
     return lists

@@ -146,7 +146,8 @@ class Database:
             raise UsageError(f"Cannot open the queue {self.shown}: because {self._one_line(error)}") from None
         except ImportError as error:
             raise RefusedError(
-                f"Cannot open the queue {self.shown}: because its database driver is not installed ({error.name})"
+                f"Cannot open the queue {self.shown}: its database driver is not installed ({error.name}); pip install "
+                "'acidlib[postgresql]' or 'acidlib[mysql]' brings it"
             ) from None
         if engine.dialect.name not in SUPPORTED:
             raise UsageError(

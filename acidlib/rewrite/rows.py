@@ -101,7 +101,8 @@ def row_masks(stripe: StripeKeys, deleted: Keys, write_ids: ValidWriteIdList) ->
     keys = stripe.ids().keys
     if not keys.ascending():
         raise RefusedError(
-            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: because its keys do not ascend"
+            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: its keys do not ascend; INSERT "
+            "OVERWRITE in Hive writes the table or partition anew"
         )
     deleted_rows = keys.matches(near)
     return (deleted_rows if deleted_rows.any() else None), aborted
@@ -158,8 +159,8 @@ def check_calendar(file: OpenInput, keys: StripeKeys, alignment: Alignment, opti
     for node in (part.source for part in alignment.walk() if part.source is not None):
         if node.kind in _CALENDAR_KINDS and not (keys.statistics_true and _modern(file, keys.number, node)):
             raise RefusedError(
-                f"Cannot compact stripe {keys.number} of {file.tail.name}: because its column {node.column} may hold "
-                "dates before 1582-10-15 in another calendar than the rest of the table"
+                f"Cannot compact stripe {keys.number} of {file.tail.name}: its column {node.column} may hold dates "
+                "before 1582-10-15 in another calendar than the rest of the table; leave it to Hive's own compactor"
             )
 
 

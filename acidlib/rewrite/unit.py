@@ -182,8 +182,8 @@ def in_key_order(stripes: tuple[RowStripe, ...]) -> tuple[RowStripe, ...]:
     if pair is not None:
         before, after = pair
         raise RefusedError(
-            f"Cannot compact {after.file.tail.name}: because the row ids of its stripe {after.facts.number} "
-            f"interleave with stripe {before.facts.number} of {before.file.tail.name}"
+            f"Cannot compact {after.file.tail.name}: the row ids of its stripe {after.facts.number} interleave with "
+            f"stripe {before.facts.number} of {before.file.tail.name}; leave it to Hive's own compactor"
         )
     return ordered
 

@@ -136,7 +136,7 @@ def _compacted_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntr
         if f"{entry.path}/{METADATA_ACID_FILE}" not in files:
             # hidden links are not listed; one that is left out here would make a compacted base an overwrite
             if fs.exists(path) and fs.entry(path, missing=ConflictError).is_symlink:
-                raise RefusedError(f"Cannot list {location}: because {path} is a symbolic link")
+                raise RefusedError(f"Cannot list {location}: {path} is a symbolic link; put the file there")
         elif data_format(fs, path) == "compacted":
             found.add(entry.path)
     return frozenset(found)

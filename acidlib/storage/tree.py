@@ -17,8 +17,8 @@ def walk_tree(fs: FileSystem, path: str, *, enter_hidden: bool, missing: type[Ac
                 if hidden:
                     continue
                 raise RefusedError(
-                    f"Cannot list {path}: because {prefix}{entry.name} is a symbolic link, and what lies behind it is "
-                    "not part of the table"
+                    f"Cannot list {path}: {prefix}{entry.name} is a symbolic link, and what lies behind it is not part "
+                    "of the table; have a metastore name its target, or remove it"
                 )
             relative = prefix + entry.name
             found.append(

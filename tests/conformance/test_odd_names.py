@@ -108,7 +108,7 @@ def test_attempts_whose_rows_interleave_are_refused(kind: CompactionType, tmp_pa
     """Both hold the same rows, or rows of the same ids: nobody can tell which are right."""
     location = tmp_path / "t"
     attempts(location, second_first=4)
-    with pytest.raises(RefusedError, match=r"bucket_00000_\d: because the row ids of its stripe \d interleave with"):
+    with pytest.raises(RefusedError, match=r"bucket_00000_\d: the row ids of its stripe \d interleave with"):
         compact_directory(location, kind, generation=4)
 
 

@@ -117,7 +117,7 @@ def test_a_result_that_is_doubted_is_moved_aside_and_made_anew(
     lake.check(made)
     # the metastore takes no request for a place to which nothing was written since the last one
     (refused,) = service.compact(made, kind).compactions
-    assert (refused["state"], "Nothing was written" in refused["reason"]) == ("refused", True)
+    assert (refused["state"], "nothing was written to it since" in refused["reason"]) == ("refused", True)
     made = lake.add(made, [Transaction(inserts=rows(301, 3))], first_id=6)
     (again,) = service.compact(made, kind).compactions
     assert again["state"] == "ready for cleaning", again["reason"]

@@ -19,12 +19,15 @@ class StandaloneHold(SqlHold):
         """
         request, target, fs = self._taken.request, self._taken.target, self._services.fs(self._taken.target.location)
         if not fs.exists(str(target.location)) and fs.exists(str(target.location.parent)):
-            raise RefusedError(f"Cannot compact {target.name}: because {target.location} does not exist any more")
+            raise RefusedError(
+                f"Cannot compact {target.name}: {target.location} does not exist any more; if it was moved, have the "
+                "initiator look where it lies now"
+            )
         claim = self._claimed(target.location)
         if not is_there(fs, target.location, request.facts.witness or ""):
             raise RefusedError(
-                f"Cannot compact {target.name}: because the table was made anew, or what the request was made for was "
-                "compacted and cleaned, since then"
+                f"Cannot compact {target.name}: the table was made anew, or what the request was made for was "
+                "compacted and cleaned, since then; the initiator queues it again where that is due"
             )
         return StandaloneHeldPlace(self._services, self._queue, request, target, claim)
 

@@ -107,7 +107,10 @@ class Hive4Backend:
         if not answer.accepted:
             reason = answer.reason or "it is already queued"
             if State.READY_FOR_CLEANING.label in reason:
-                raise RefusedError(f"Nothing was written to {target.name} since it was compacted last: {reason}")
+                raise RefusedError(
+                    f"Cannot compact {target.name}: nothing was written to it since it was compacted last ({reason}); "
+                    "call again when that request is cleaned"
+                )
             raise in_the_way(target.name, reason)
         try:
             found = self._hms.find_next_compaction(self._services.worker_id, __version__, pool)

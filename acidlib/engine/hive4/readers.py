@@ -185,8 +185,9 @@ class Registered:
         if found is None or own not in found:
             what = "has no table MIN_HISTORY_WRITE_ID" if found is None else "does not show what was just registered"
             raise RefusedError(
-                f"Cannot clean by what readers register in {self._history.shown}: because it {what}: it is not the "
-                f"database of this metastore, or a copy of it, or the metastore has given up {MIN_HISTORY}"
+                f"Cannot clean by what readers register in {self._history.shown}: it {what}: it is not the database of "
+                f"this metastore, or a copy of it, or the metastore has given up {MIN_HISTORY}; give --queue-url of "
+                "its own database"
             )
         return found
 

@@ -292,7 +292,7 @@ def test_a_place_above_another_acid_table_or_partition_is_refused(
     for name in ("delta_0000001_0000001_0000", f"{inner}/delta_0000001_0000001_0000"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "bucket_00000").write_bytes(b"x")
-    with pytest.raises(AcidError, match=r"Cannot take .* for one table or partition: because .*/delta_0000001"):
+    with pytest.raises(AcidError, match=r"Cannot take .* for one table or partition: .*/delta_0000001.*; name the"):
         acid_state(
             list_location(LocalFileSystem(), at(tmp_path)),
             all_committed("d.t", 5),

@@ -104,7 +104,7 @@ def test_a_target_as_listed_is_fixed() -> None:
 def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -> None:
     request = request_of(target().listed(listing("delta_1_1")), MAJOR, initiator="x")
     poor = replace(request, id=7, facts=replace(request.facts, **{missing: None}))
-    with pytest.raises(RefusedError, match=r"Cannot compact default\.t: because request 7 does not say where"):
+    with pytest.raises(RefusedError, match=r"Cannot compact default\.t: request 7 does not say .*; name it by --loc"):
         target_of(poor)
 
 
@@ -115,7 +115,9 @@ def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -
 def test_a_request_that_is_not_understood_is_refused(key: str, value: str) -> None:
     facts, _ = split_properties({"location": "/t", "acidlib.write.ids": "d.t:3:9223372036854775807::", key: value})
     request = CompactionRequest(id=7, database="d", table="t", type=CompactionType.MAJOR, facts=facts)
-    with pytest.raises(RefusedError, match=f"request 7 is not understood: its {key} is '{value}': "):
+    with pytest.raises(
+        RefusedError, match=f"request 7 is not understood, as one of a newer version may be: its {key} is '{value}': "
+    ):
         target_of(request)
 
 

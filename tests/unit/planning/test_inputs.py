@@ -327,7 +327,8 @@ def test_the_name_of_the_result_must_be_free() -> None:
     write_ids = ValidWriteIdList.parse("t:9:9223372036854775807::7")
     result = planned(listing("base_5", "base_0000007", "delta_6_6_0", "delta_7_7_0"), MAJOR, HIVE3, write_ids)
     assert isinstance(result, Refusal)
-    assert result.reason == "base_0000007, the name of the result, exists already"
+    assert result.reason.startswith("base_0000007, the name of the result, exists already, and readers do not take it")
+    assert "acidlib show" in result.reason
 
 
 def test_a_state_of_another_list_is_refused() -> None:
