@@ -137,26 +137,24 @@ def held_notes(
     What a compaction wrote, in a transaction that has committed, holds none: it leaves rolled back rows out. So do the
     `compacted` bases, which tell it by a file in them.
     """
+    listed = list(notes)
+    # a compaction's write id is the mark up to which it went
+    written = sorted(
+        ((note.write_id, note) for note in listed if note.write_id is not None and not note.compacts),
+        key=lambda one: one[0],
+    )
+    ids = [write_id for write_id, _ in written]
     by_txn: dict[int, str] = {}
-    ranges: list[tuple[int, int, str]] = []
+    held: dict[NotedWrite, str] = {}
     for name, parsed in _acid_directories(names):
         if parsed.visibility_txn:
             by_txn.setdefault(parsed.visibility_txn, name)
         elif name not in compacted:
-            ranges.append((*_range(parsed), name))
-    held = {}
-    for note in notes:
-        found = by_txn.get(note.txn_id)
-        # a compaction's write id is the mark up to which it went
-        if found is None and note.write_id is not None and not note.compacts:
-            found = _first_around(ranges, note.write_id)
-        if found is not None:
-            held[note] = found
+            low, high = _range(parsed)
+            for _, note in written[bisect_left(ids, low) : bisect_right(ids, high)]:
+                held.setdefault(note, name)
+    held.update((note, by_txn[note.txn_id]) for note in listed if note.txn_id in by_txn)
     return held
-
-
-def _first_around(ranges: Iterable[tuple[int, int, str]], write_id: int) -> str | None:
-    return next((name for low, high, name in ranges if low <= write_id <= high), None)
 
 
 def places_below(listing: Listing) -> Mapping[str, frozenset[str]]:

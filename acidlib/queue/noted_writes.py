@@ -8,7 +8,6 @@ read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import BigInteger, Column, ColumnElement, Connection, MetaData, String, Table, and_, delete, select
@@ -25,6 +24,7 @@ T = TypeVar("T")
 
 _OPEN, _ROLLED_BACK = "o", "a"
 _COMPACTS = "c"
+_LOOK = "look for rolled back transactions in"
 
 _METADATA = MetaData()
 _TXNS = Table(
@@ -63,20 +63,6 @@ _TBLS = Table(
 _PARTITIONS = Table("PARTITIONS", _METADATA, Column("TBL_ID", BigInteger), Column("PART_NAME", String(767)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotedAtTable:
-    """What is noted of one table at one moment.
-
-    notes        of its places
-    rolled_back  the write ids of transactions that were rolled back, each with its transaction
-    is_known     the metastore gives out write ids of a table of this name
-    """
-
-    notes: tuple[NotedWrite, ...]
-    rolled_back: tuple[tuple[int, int], ...]
-    is_known: bool
-
-
 class NotedWrites:
     """The notes in one database."""
 
@@ -110,40 +96,33 @@ class NotedWrites:
 
         return self._if_shown(look) is not None
 
-    def of_table(self, database: str, table: str) -> NotedAtTable:
+    def of_table(self, database: str, table: str) -> tuple[NotedWrite, ...]:
         """Return what is noted of a table.
 
-        The write ids of its notes are those that readers are told: a table that was made anew gives out the same ones,
-        and of a transaction from before none is its.
+        The write ids of these are those that readers are told: a table that was made anew gives out the same ones, and
+        of a transaction from before none is its.
         """
-        with self._database.reading("look for rolled back transactions in", one_moment=True) as connection:
-            txns, ids = self._table(connection, _TXNS), self._table(connection, _TXN_TO_WRITE_ID)
+        with self._database.reading(_LOOK, one_moment=True) as connection:
+            write_ids = {txn: write_id for write_id, txn in self._rolled_back(connection, database, table)}
+            return tuple(self._notes(connection, (database, table), write_ids))
+
+    def rolled_back(self, database: str, table: str) -> tuple[tuple[int, int], ...]:
+        """Return the write ids of a table that were rolled back, in order, each with its transaction."""
+        with self._database.reading(_LOOK) as connection:
+            return tuple(sorted(self._rolled_back(connection, database, table)))
+
+    def has_table(self, database: str, table: str) -> bool:
+        """Return whether the metastore gives out write ids of a table of this name, whoever may see it over thrift."""
+        with self._database.reading(_LOOK) as connection:
             given = self._table(connection, _NEXT_WRITE_ID)
-            rolled_back = connection.execute(
-                select(ids.c["T2W_WRITEID"], ids.c["T2W_TXNID"])
-                .join(txns, txns.c["TXN_ID"] == ids.c["T2W_TXNID"])
-                .where(
-                    txns.c["TXN_STATE"] == _ROLLED_BACK,
-                    equals(connection, ids.c["T2W_DATABASE"], database),
-                    equals(connection, ids.c["T2W_TABLE"], table),
-                )
-            ).all()
-            known = connection.execute(
-                select(given.c["NWI_TABLE"]).where(
-                    equals(connection, given.c["NWI_DATABASE"], database),
-                    equals(connection, given.c["NWI_TABLE"], table),
-                )
-            ).all()
-            write_ids = {txn: write_id for write_id, txn in rolled_back}
-            return NotedAtTable(
-                notes=tuple(self._notes(connection, (database, table), write_ids)),
-                rolled_back=tuple(sorted((write_id, txn) for write_id, txn in rolled_back)),
-                is_known=bool(known),
+            statement = select(given.c["NWI_TABLE"]).where(
+                equals(connection, given.c["NWI_DATABASE"], database), equals(connection, given.c["NWI_TABLE"], table)
             )
+            return bool(connection.execute(statement).all())
 
     def has_partition(self, database: str, table: str, name: str) -> bool:
         """Return whether any catalog has a partition of this name, whoever may see it over thrift."""
-        with self._database.reading("look for a partition in") as connection:
+        with self._database.reading(_LOOK) as connection:
             databases, tables = self._table(connection, _DBS), self._table(connection, _TBLS)
             partitions = self._table(connection, _PARTITIONS)
             statement = (
@@ -160,7 +139,7 @@ class NotedWrites:
 
     def shows(self, txn_id: int, host: str) -> bool:
         """Return whether the database shows a transaction that was opened from this host."""
-        with self._database.reading("look for rolled back transactions in") as connection:
+        with self._database.reading(_LOOK) as connection:
             txns = self._table(connection, _TXNS)
             found = select(txns.c["TXN_HOST"]).where(txns.c["TXN_ID"] == txn_id)
             return host in connection.execute(found).scalars().all()
@@ -187,7 +166,7 @@ class NotedWrites:
         """Return what is read of the notes; None where there are none to be seen."""
         if self._database.dialect == SQLITE:
             return None  # no metastore has its tables in SQLite
-        with self._database.reading("look for rolled back transactions in", one_moment=True) as connection:
+        with self._database.reading(_LOOK, one_moment=True) as connection:
             if any(find_table(connection, self.shown, template) is None for template in (_TXNS, _TXN_COMPONENTS)):
                 return None
             try:
@@ -211,6 +190,19 @@ class NotedWrites:
                 )
             self._tables[template.name] = found
         return self._tables[template.name]
+
+    def _rolled_back(self, connection: Connection, database: str, table: str) -> list[tuple[int, int]]:
+        txns, ids = self._table(connection, _TXNS), self._table(connection, _TXN_TO_WRITE_ID)
+        statement = (
+            select(ids.c["T2W_WRITEID"], ids.c["T2W_TXNID"])
+            .join(txns, txns.c["TXN_ID"] == ids.c["T2W_TXNID"])
+            .where(
+                txns.c["TXN_STATE"] == _ROLLED_BACK,
+                equals(connection, ids.c["T2W_DATABASE"], database),
+                equals(connection, ids.c["T2W_TABLE"], table),
+            )
+        )
+        return [(write_id, txn) for write_id, txn in connection.execute(statement)]
 
     def _notes(
         self, connection: Connection, of: tuple[str, str] | None, write_ids: dict[int, int] | None = None

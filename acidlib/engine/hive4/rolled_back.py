@@ -123,7 +123,7 @@ class RolledBack:
         entity = (target.database, target.table, target.partition)
         notes = [
             note
-            for note in self._notes.of_table(target.database, target.table).notes
+            for note in self._notes.of_table(target.database, target.table)
             if note.entity == entity and not (note.is_open or note.compacts or note.write_id is None)
             if note.write_id <= up_to
         ]
@@ -148,12 +148,11 @@ class RolledBack:
 
     def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
         database, table, _ = due.entity
-        known = self._notes.of_table(database, table)
-        # what is rolled back from here on was not looked for at the first place: it is left for the next run
-        notes = [note for note in known.notes if due.concerns(note)]
+        # what is rolled back from here on is not looked for at the first place: it is left for the next run
+        notes = [note for note in self._notes.of_table(database, table) if due.concerns(note)]
         table_itself = self._catalog.table_itself(database, table)
         if table_itself is None:
-            if known.is_known:
+            if self._notes.has_table(database, table):
                 raise NotOursError(
                     f"Cannot clean {result.name}: the metastore does not show this user the table, though its database "
                     "has it; run the cleaner as a user who may see it"
@@ -242,7 +241,7 @@ class RolledBack:
         self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, listing: Listing
     ) -> dict[str, str]:
         """What may go. Write ids are read after the listing: a table that was made anew meanwhile has its own."""
-        found = self._notes.of_table(target.database, target.table).rolled_back
+        found = self._notes.rolled_back(target.database, target.table)
         write_ids = [write_id for write_id, txn in found if due.below is None or txn < due.below]
         return rolled_back_directories(listing, {note.txn_id for note in notes}, write_ids)
 
