@@ -194,6 +194,11 @@ def test_an_installation_has_what_the_examples_name(document: Path) -> None:
     assert {name for name in named if not name.startswith("lib/python3.11/site-packages/acidlib/")} <= there
 
 
+def test_the_files_of_a_checkout_are_listed() -> None:
+    named = re.findall(r"`jobs/(\w+)\.py`", (ROOT / "docs" / "clusters.md").read_text())
+    assert {job.module for job in table.JOBS if job.file} <= set(named)
+
+
 def test_jobs_are_named_by_their_commands() -> None:
     """Their files are those of a checkout, which are named with their folder."""
     modules = "|".join(job.module for job in table.JOBS if job.file)
