@@ -132,6 +132,9 @@ class _Machine:
 
     # --- the executors: see acidlib.engine.runner.Runner ------------------------------------------------------------
 
+    def start(self) -> None:
+        """It is here."""
+
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         """The answers at once; `job_ends` says when they are there."""
         del group

@@ -21,6 +21,9 @@ class ThreadRunner:
         self.jobs: list[tuple[str, list[list[Any]]]] = []
         self.cancelled = threading.Event()
 
+    def start(self) -> None:
+        """It is here."""
+
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         self.jobs.append((group, [[task.item for task in batch] for batch in batches]))
         with ThreadPoolExecutor(max(1, len(batches))) as pool:

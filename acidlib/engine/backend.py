@@ -69,10 +69,11 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A request that is ours."""
+    """A request that is ours; `is_new` where this run has queued it for itself."""
 
     request: CompactionRequest
     target: Target
+    is_new: bool = False
 
 
 class HeldPlace(Protocol):
@@ -147,8 +148,11 @@ class Hold(Protocol):
         note  what it was not carried out for, to be kept; see `attempts`
         """
 
-    def abandon(self) -> None:
-        """The run is interrupted: another may do it."""
+    def abandon(self, *, may_be_visible: bool = False) -> None:
+        """Give the request back, for the run is interrupted; one that this run has queued for itself is withdrawn.
+
+        may_be_visible  something of its result: then it stays, for whoever finds that
+        """
 
     def close(self) -> None:
         """Give back what was taken, also by a `begin` that failed half-way. May be called again, and tries again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -14,14 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import click
 
 from acidlib import __version__
+from acidlib.engine.driver_jvm import OF_THIS_PROCESS
 from acidlib.engine.environment import Environment
 from acidlib.engine.runner import Application, Runner
 from acidlib.engine.services import WORKER_PREFIX, Services
+from acidlib.engine.stopping import STOPPING, exit_status, write_line
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
 from acidlib.metastore.options import KerberosLogin
@@ -166,8 +167,14 @@ class JobCommand(click.Command):
             return ctx.params
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run what the options ask for."""
+        """Run what the options ask for, until that is done or a signal stops it."""
+        lines = log_lines()
+        with STOPPING.by_signals(lambda text: write_line(lines.line(text, level=NOTE)), _end_at_once):
+            return self._run(ctx)
+
+    def _run(self, ctx: click.Context) -> Any:
         debug, json = bool(ctx.params.get("debug")), ctx.params.get("output") == "json"
+        status = EXIT_NOT_DONE
         try:
             return super().invoke(ctx)
         except (click.exceptions.Exit, SystemExit, _Judged):
@@ -179,10 +186,12 @@ class JobCommand(click.Command):
             if debug:
                 traceback.print_exception(error)
             raise click.UsageError(message, ctx) from None
-        except KeyboardInterrupt:
-            kind = "interrupted"
-            message = "interrupted; what was published stays, everything else was left as it was"
-            tell(message, level=ERROR)
+        except KeyboardInterrupt as stop:
+            by = STOPPING.by or signal.SIGINT
+            kind, status = "interrupted", exit_status(by)
+            message = f"interrupted by {by.name}: {stop or 'what was done stays, everything else is as it was'}"
+            with suppress(OSError):  # the terminal may have gone
+                tell(message, level=ERROR)
         except Exception as error:
             kind, message = _kind_and_message(error)
             if debug:
@@ -198,7 +207,7 @@ class JobCommand(click.Command):
             with suppress(Exception):  # what went wrong has been reported, and may be just this
                 page = page_of(self._error_document(kind, message))
                 write_page(html_of(page), report, unique=uuid.uuid4().hex[:16])
-        raise SystemExit(EXIT_NOT_DONE)
+        raise SystemExit(status)
 
     def _wants_json(self, words: list[str]) -> bool:
         """Whether words that are wrong somewhere say --output json, as far as they are understood."""
@@ -213,6 +222,12 @@ class JobCommand(click.Command):
     def _error_document(self, kind: str, message: str) -> dict[str, Any]:
         error = {"kind": kind, "message": message}
         return {"job": self.name, "version": __version__, "run_id": None, "error": error}
+
+
+def _end_at_once(status: int) -> NoReturn:
+    """End the process without a word to anything that is under way, and Spark's JVM with it."""
+    OF_THIS_PROCESS.kill()
+    os._exit(status)
 
 
 class _Judged(Exception):  # noqa: N818 - it is no error
@@ -260,10 +275,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
     yarn_queue = environment.settings.text("hive.compactor.job.queue")
     if yarn_queue:
         conf["spark.yarn.queue"] = yarn_queue
-    with (
-        _terminable(),
-        machine.session(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner,
-    ):
+    with machine.session(name=f"{host}-compactor-{about}" if about else f"{host}-{job}", conf=conf) as runner:
         yield Services(
             stores=stores_of(environment),
             runner=runner,
@@ -275,23 +287,6 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
             unique=lambda: uuid.uuid4().hex[:16],
             progress=progress,
         )
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends the run as an interrupt does: claims are released, staging is removed."""
-
-    def interrupt(*_: object) -> None:
-        # Spark's JVM gets the signal, too, and py4j logs a traceback for every thread that waits for its answer
-        logging.disable()
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        logging.disable(logging.NOTSET)
 
 
 def report_of(

@@ -75,11 +75,16 @@ class PlaceCompactor:
         self._backend = backend
         self._settings = settings
         self._verifier = Verifier(services, release_held=release_held)
+        self._ready = 0.0
+
+    def tasks_can_run(self) -> None:
+        """The time of what is under way counts from now on."""
+        self._ready = self._services.clock()
 
     def steps(self, job: Job) -> Steps:
         """Carry a job out, or plan it. Closed before its end, it gives its request and its place back."""
         clock = self._services.clock
-        found = SoFar(job=job, clock=clock, start=clock(), target=job.target)
+        found = SoFar(job=job, clock=clock, start=clock(), ready=lambda: self._ready, target=job.target)
         if job.taken is None:
             return (yield from self._guarded(self._plan_alone(found), found, None))
         hold = self._backend.hold(job.taken)
@@ -88,7 +93,7 @@ class PlaceCompactor:
                 result = yield from self._guarded(self._carry_out(found, hold), found, hold)
             except BaseException:
                 with suppress(AcidError):  # the queue knows how it ended, or it is found to be dead later
-                    hold.abandon()
+                    hold.abandon(may_be_visible=found.may_be_visible)
                 raise
             return self._end(found, hold, result)
         finally:
@@ -156,6 +161,7 @@ class PlaceCompactor:
                 passing(Point.VERIFIED)
             is_late = self._verifier.is_wanted and not stage.is_readable
             with self._verifier.around_publication(held, done.results) if is_late else nullcontext():
+                found.may_be_visible = True
                 published = self._publish(held, plan, stage, directories, marks=not is_late)
         if is_late:
             found.units, found.published = results, published

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
@@ -33,6 +34,8 @@ from acidlib.report.results import CompactionResult, Outcome
 Entity = tuple[str, str, str | None]
 _Place = tuple[str, str, str | None, Location]
 Tell = Callable[[CompactionResult], None]
+Begin = Callable[[int], None]
+"""Shows how far the run is from now on; without a budget, so many places are to be done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +62,22 @@ class CompactionRun:
 
 
 def run_compaction(services: Services, backend: Backend, run: CompactionRun, tell: Tell) -> list[str]:
-    """Carry a run out; returns notes about what was left or passed over.
+    """Carry a run out, and return notes about what was left or passed over.
 
     tell  gets each result as it comes
+
+    An interrupt is raised again once all is given back, and says what has become of how many places.
     """
     worker = Worker(services, backend, settings=run.rewrite, release_held=run.release_held)
     spending = Spending(run.budget, services.clock)
     progress = RunProgress(services.progress, lambda: worker.in_flight)
     notes: list[str] = []
     ended_here = 0
+
+    def begin(places: int) -> None:
+        if places:
+            most = places if run.budget.partitions is None else min(places, run.budget.partitions)
+            progress.begin("planning" if run.dry_run else "compacting", most)
 
     def show_and_record(result: CompactionResult) -> None:
         progress.add(result)
@@ -76,22 +86,29 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
     if not run.dry_run:
         notes += backend.recover()
     if run.named:
-        jobs = _named_jobs(services, backend, run, spending, show_and_record, notes)
+        jobs = _named_jobs(services, backend, run, spending, show_and_record, notes, begin)
     elif backend.in_order:
         notes += backend.cautions()
-        jobs = _jobs_in_order(services, backend, run, spending, show_and_record)
+        jobs = _jobs_in_order(services, backend, run, spending, show_and_record, begin)
     else:
-        jobs = _chosen_jobs(services, backend, run, spending, show_and_record)
+        jobs = _chosen_jobs(services, backend, run, spending, show_and_record, begin)
     try:
-        for result in worker.compact(jobs, while_waiting=progress.show):
+        with closing(worker.compact(jobs, while_waiting=progress.show)) as results:
+            for result in results:
+                ended_here += 1
+                show_and_record(result)
+    except (AcidError, KeyboardInterrupt) as stop:
+        # what was done is reported all the same
+        for result in worker.late_results():
             ended_here += 1
             show_and_record(result)
-    except AcidError as error:
+        what_became = progress.when_stopped(worker.given_back)
+        if isinstance(stop, KeyboardInterrupt):
+            raise KeyboardInterrupt(what_became) from None
         if not ended_here:
             raise
-        # what was done is reported all the same
         nowhere = Target(database="", table="", partition=None, location=NOWHERE)
-        tell(ended(nowhere, run.kind, RetryError(f"Cannot go on: because {error}")))
+        tell(ended(nowhere, run.kind, RetryError(f"Cannot go on: {stop}; {what_became}")))
     finally:
         services.progress.finish()
     if spending.stopped is not None:
@@ -156,7 +173,13 @@ class _Named:
 
 
 def _named_jobs(
-    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell, notes: list[str]
+    services: Services,
+    backend: Backend,
+    run: CompactionRun,
+    spending: Spending,
+    tell: Tell,
+    notes: list[str],
+    begin: Begin,
 ) -> Iterator[Job]:
     if run.kind is CompactionType.REBALANCE and not backend.can_rebalance:
         raise RefusedError(
@@ -172,7 +195,7 @@ def _named_jobs(
     for one in selected.passed_over:
         named.pass_over(one)
     turns = _turns(services, backend, run, selected.targets, named, spending, doubts)
-    for turn in turns.within_the_budget(lambda: _begin(services, run, len(selected.targets))):
+    for turn in turns.within_the_budget(lambda: begin(len(selected.targets))):
         place = turn.looked
         if isinstance(place, Unlisted):
             continue  # settled
@@ -199,13 +222,6 @@ def _named_jobs(
         else:
             yield Job(target=taken.target, kind=run.kind, taken=taken, named=True, listed=place)
     notes += turns.left()
-
-
-def _begin(services: Services, run: CompactionRun, places: int) -> None:
-    """Show how far the run is from now on; without a budget, so many places are to be done."""
-    if places:
-        most = places if run.budget.partitions is None else min(places, run.budget.partitions)
-        services.progress.start(f"{'planning' if run.dry_run else 'compacting'} {most} places", most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +256,14 @@ class _Queued:
 
 
 def _chosen_jobs(
-    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell
+    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell, begin: Begin
 ) -> Iterator[Job]:
     """What waits in the queue, in the order that was asked for. Not all of it is listed before the first is begun."""
     found = _understood(backend, backend.waiting(run.kind), run, tell)
     nothing_stated = Doubts(services, run.selection, ())
     queued = _Queued(run, tell, {_place(one.target): one for one in found})
     turns = _turns(services, backend, run, [one.target for one in found], queued, spending, nothing_stated)
-    for turn in turns.within_the_budget(lambda: _begin(services, run, len(found))):
+    for turn in turns.within_the_budget(lambda: begin(len(found))):
         waiting = queued.at(turn.looked.target)
         listed = turn.looked if isinstance(turn.looked, ListedPlace) else None
         if run.dry_run:
@@ -257,7 +273,7 @@ def _chosen_jobs(
 
 
 def _jobs_in_order(
-    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell
+    services: Services, backend: Backend, run: CompactionRun, spending: Spending, tell: Tell, begin: Begin
 ) -> Iterator[Job]:
     """What waits in a queue that hands requests out by their order, of whatever kind, until none of ours waits.
 
@@ -266,7 +282,7 @@ def _jobs_in_order(
     met: set[Entity] = set()
     while fresh := _not_met(backend.waiting(run.kind), met):
         found = _understood(backend, fresh, run, tell) if run.dry_run else fresh
-        _begin(services, run, len(met) + len(found))
+        begin(len(met) + len(found))
         for one, looked in zip(found, _measured(services, found, run), strict=True):
             done = None
             if isinstance(looked, ListedPlace):

@@ -20,6 +20,7 @@ from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
 from threading import Thread
 from typing import IO
 
+from acidlib.engine.stopping import SIGNALS
 from acidlib.errors import RetryError
 
 _INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"
@@ -27,7 +28,6 @@ _INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _LOOK_SECONDS, _END_SECONDS, _LAST_WORDS_SECONDS = 0.05, 60.0, 1.0
 # what every JVM says for which Spark asks for a module of vectors
 _NO_NEWS = re.compile(rb"WARNING: Using incubator modules: ")
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DriverJvm:
@@ -68,7 +68,8 @@ class DriverJvm:
                         )
                     time.sleep(_LOOK_SECONDS)
             except BaseException:
-                self.kill()
+                process.kill()
+                process.wait()
                 raise
             return _gateway(told.read_bytes())
 
@@ -83,19 +84,23 @@ class DriverJvm:
         try:
             process.wait(_END_SECONDS)
         except TimeoutExpired:
-            self.kill()
+            process.kill()
+            process.wait()
         if self._copier is not None:
             self._copier.join(_LAST_WORDS_SECONDS)
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once; may be called from within a handler of signals."""
         if self._process is not None and os.getpid() == self._owner:
             self._process.kill()
-            self._process.wait()
+
+
+OF_THIS_PROCESS = DriverJvm()
+"""The one of a driver that spark-submit does not run."""
 
 
 def _ignore_signals() -> None:
-    for number in _IGNORED:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.admission import THREADS
 from acidlib.engine.runner import Done, Runner, Task
+from acidlib.engine.stopping import STOPPING
 from acidlib.engine.threads import MOST_JOBS, Threads, ThreadsForARun, at_once, in_threads_of_the_driver
 from acidlib.engine.units import Errand
 from acidlib.errors import AcidError
@@ -150,6 +151,7 @@ class Flow(Generic[Result]):
     limit    how many are under way at a time, by the number of slots that the runner has then
     name     what a job is called, by its first piece and what is done
     threads  where it is done; by default in some of the driver, with a runner without slots in the caller's
+    started  is called once tasks can be run, before the first of them is
     """
 
     def __init__(
@@ -159,8 +161,10 @@ class Flow(Generic[Result]):
         limit: Callable[[int], int],
         name: Callable[[str], str],
         threads: ThreadsForARun | None = None,
+        started: Callable[[], None] = lambda: None,
     ) -> None:
         self._runner = runner
+        self._started = started
         self._limit = limit
         self._name = name
         self._threads = threads
@@ -170,6 +174,8 @@ class Flow(Generic[Result]):
         self._batches_running = 0
         self._under_way: set[_PieceUnderWay[Result]] = set()
         self._ended: deque[Result] = deque()
+        self._is_started = False
+        self.given_back = 0
 
     @property
     def in_flight(self) -> int:
@@ -178,11 +184,12 @@ class Flow(Generic[Result]):
 
     def run(
         self, pieces: Iterator[Piece[Result]], *, while_waiting: Callable[[], None] = lambda: None
-    ) -> Iterator[Result]:
+    ) -> Generator[Result, None, None]:
         """The results, as they come. `pieces` is drawn from as there is room: a budget can stop it.
 
         What an AcidError of `pieces` comes after is done before that is raised. An interrupt, or any other error that
-        is no result, gives back all that is under way. `while_waiting` is called each second in which nothing happens.
+        is no result, gives back all that is under way, once steps that were begun have ended: see `late_results` and
+        `given_back`. `while_waiting` is called each second in which nothing happens.
         """
         error: AcidError | None = None
         default = in_threads_of_the_driver if self._runner.slots else at_once
@@ -191,14 +198,19 @@ class Flow(Generic[Result]):
                 more = True
                 while True:
                     while more and self._has_room():
+                        one = None
                         try:
-                            piece = next(pieces, None)
+                            with STOPPING.shielded():  # what was taken is known here, or was not taken
+                                piece = next(pieces, None)
+                                if piece is not None:
+                                    one = _PieceUnderWay(piece)
+                                    self._under_way.add(one)
                         except AcidError as raised:
-                            piece, error = None, raised
-                        if piece is None:
+                            error = raised
+                        if one is None:
                             more = False
                         else:
-                            self._begin(threads, piece)
+                            self._go_on(threads, one, None)
                     self._start_tasks(threads)
                     while self._ended:
                         yield self._ended.popleft()
@@ -209,8 +221,7 @@ class Flow(Generic[Result]):
                     threads.next_ended(while_waiting)
             except BaseException:
                 threads.give_up(self._runner.cancel)
-                for one in self._under_way:
-                    one.give_up()
+                self._give_up()
                 raise
         if error is not None:
             raise error
@@ -219,10 +230,20 @@ class Flow(Generic[Result]):
         """Whether another piece may begin. None is taken long before its first step, nor keeps others from theirs."""
         return self._steps_waiting < _STEPS_AHEAD * THREADS and len(self._under_way) < self._limit(self._runner.slots)
 
-    def _begin(self, threads: Threads, piece: Piece[Result]) -> None:
-        one = _PieceUnderWay(piece)
-        self._under_way.add(one)
-        self._go_on(threads, one, None)
+    def late_results(self) -> Iterator[Result]:
+        """What has ended, and was not told before the run was given up."""
+        while self._ended:
+            yield self._ended.popleft()
+
+    def _give_up(self) -> None:
+        """Give back what is under way; of what has ended meanwhile there is a result."""
+        for one in self._under_way:
+            if not one.ended:
+                self.given_back += 1
+                one.give_up()
+            elif one.result is not None:
+                self._ended.append(one.result)
+        self._under_way.clear()
 
     def _go_on(self, threads: Threads, one: _PieceUnderWay[Result], answers: list[Done[Any]] | None) -> None:
         """Let a piece take its next step."""
@@ -260,6 +281,10 @@ class Flow(Generic[Result]):
         free = _OVERLAP * slots - self._batches_running if slots else _ALONE
         if not self._waiting or free <= 0:
             return
+        if not self._is_started:
+            self._runner.start()
+            self._started()
+            self._is_started = True
         chosen = self._waiting.taken(free)
         most = max(_FEWEST_OF_A_JOB, _OVERLAP * slots * 2 // MOST_JOBS)
         for job in alike([sum(one.task.length for one in batch) for batch in chosen], most):

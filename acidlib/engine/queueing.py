@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from acidlib.engine.backend import Decided, Taken, Waiting
 from acidlib.engine.services import Services
+from acidlib.engine.target import Target
 from acidlib.errors import AcidError, ConflictError, RefusedError
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, State
@@ -82,12 +83,12 @@ def refuse_waiting(services: Services, queue: SqlQueue, waiting: Waiting, reason
         queue.mark_refused(waiting.request.id, reason, services.now_ms(), worker_id=services.worker_id)
 
 
-def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequest) -> CompactionRequest:
-    """A request for this place that is now ours, and ends with this run; ConflictError while another is in the way."""
+def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequest, target: Target) -> Taken:
+    """Return a request for this place that is now ours and ends with this run; ConflictError for one in the way."""
     request = replace(request, facts=request.facts.updated(RequestFacts(process=process_identity())))
     answer = queue.enqueue(request, now_ms=services.now_ms(), worker_id=services.worker_id)
     if answer.taken is not None:
-        return answer.taken
+        return Taken(request=answer.taken, target=target, is_new=True)
     waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
     if waiting is None or waiting.type is not request.type:
         raise in_the_way(request.full_name, answer.reason)
@@ -96,7 +97,7 @@ def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequ
         raise taken_by_another(request.full_name, answer.id)
     # what is stated now is newer than what the waiting request was made with
     queue.set_facts(answer.id, services.worker_id, request.facts)
-    return replace(claimed, facts=claimed.facts.updated(request.facts))
+    return Taken(request=replace(claimed, facts=claimed.facts.updated(request.facts)), target=target)
 
 
 def purge_history(services: Services, queue: SqlQueue) -> None:

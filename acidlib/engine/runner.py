@@ -10,6 +10,7 @@ from threading import Barrier, Event
 from typing import Any, Generic, Protocol, TypeVar
 
 from acidlib.admission import OF_THIS_PROCESS, THREADS, Admission
+from acidlib.engine.stopping import STOPPING
 from acidlib.errors import AcidError, DefectError
 
 Item = TypeVar("Item")
@@ -65,6 +66,9 @@ class Runner(Protocol):
     @property
     def slots(self) -> int:
         """How many tasks run at the same time, as far as that is known now; 0 where the caller's thread runs them."""
+
+    def start(self) -> None:
+        """Have the place where tasks run, and what they are run with. RetryError where it cannot be had."""
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         """What became of each task, in order. A task run twice counts once.
@@ -130,6 +134,7 @@ def as_done(
         try:
             numbers = {pool.submit(attempt, admitted, item, ""): number for number, item in enumerate(items)}
             for one in as_completed(list(numbers)):
+                STOPPING.look()
                 yield numbers.pop(one), one.result()
         except BaseException:
             interrupted.set()
@@ -157,6 +162,9 @@ class LocalRunner:
 
     def __init__(self, unique: Callable[[], str]) -> None:
         self._unique = unique
+
+    def start(self) -> None:
+        """It is here."""
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         """See Runner."""

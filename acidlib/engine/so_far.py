@@ -50,17 +50,22 @@ class Job:
 
 @dataclass(slots=True, kw_only=True)
 class SoFar:
-    """What is known of a compaction so far: all that its result tells when it ends here."""
+    """What is known of a compaction so far: all that its result tells when it ends here.
+
+    ready  when the run could run tasks; until then a compaction has waited for that, not for its own work
+    """
 
     job: Job
     clock: Callable[[], float]
     start: float
+    ready: Callable[[], float]
     target: Target
     place: ListedPlace | None = None
     inputs: CompactionInputs | None = None
     units: tuple[UnitResult, ...] | None = None
     published: Published | None = None
     verification: Verification | None = None
+    may_be_visible: bool = False
 
     def result(
         self,
@@ -83,7 +88,7 @@ class SoFar:
             reason=reason,
             units=units,
             start_ms=int(self.start * 1000),
-            seconds=self.clock() - self.start,
+            seconds=max(0.0, self.clock() - max(self.start, self.ready())),
             deltas_before=None if listed is None else listed.deltas,
             verification=self.verification,
         )

@@ -6,6 +6,7 @@ import atexit
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -19,10 +20,11 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext, TaskContext
 
-from acidlib.engine.driver_jvm import DriverJvm
+from acidlib.engine.driver_jvm import OF_THIS_PROCESS
 from acidlib.engine.placed import other_queue
 from acidlib.engine.runner import Application, Done, Task, attempt
 from acidlib.engine.spark_options import SHELL, SUBMIT_ARGS, YARN_QUEUE, spark_home, stated_to_spark
+from acidlib.engine.tasks import nothing
 from acidlib.errors import RefusedError, RetryError
 from acidlib.installed import CHECKOUT
 from acidlib.metastore.options import KerberosLogin
@@ -38,8 +40,6 @@ _PACKAGES = re.compile(r"^:?\s*(?:\w+\.)+(?=\w+: )")
 """What stands before the name of an exception of Java's."""
 _GATEWAY, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 """Set for the driver by spark-submit."""
-_JVM = DriverJvm()
-"""That of this process, where spark-submit does not run it."""
 _BEGINNING = threading.Lock()
 _HADOOP = "spark.hadoop."
 _PROXIES = tuple(
@@ -49,6 +49,10 @@ _PROXIES = tuple(
 """Set on YARN: where it shows the application, by Spark 4 and by Spark 3."""
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _PATH = "spark.executorEnv.PYTHONPATH"
+
+
+class SparkEndedError(RetryError):
+    """Spark's JVM or its context is there no more, which is no fault of what it was to do."""
 
 
 class SparkRunner:
@@ -74,8 +78,14 @@ class SparkRunner:
         """The cores of the executors that were there a moment ago."""
         context, now = self._session.context, time.monotonic()
         if context is not None and now - self._slots_asked > _SLOTS_SECONDS:
-            self._slots, self._slots_asked = max(1, context.defaultParallelism), now
+            self._slots_asked = now
+            with suppress(Exception):  # where Spark has ended, the tasks that run tell it
+                self._slots = max(1, context.defaultParallelism)
         return self._slots
+
+    def start(self) -> None:
+        """Have a context, and a Python worker with all that tasks need; see Runner."""
+        self._one_job([[Task(work=nothing, item=None, length=0)]], "the start of a Python worker")
 
     def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
         """See Runner. What Spark gives up is done again in halves, until a task that it gives up is alone in its job.
@@ -95,6 +105,8 @@ class SparkRunner:
             for half in (tasks[:middle], tasks[middle:]):
                 try:
                     found += [done for (done,) in self._one_job([[task] for task in half], group)]
+                except SparkEndedError:
+                    raise
                 except RetryError as another:
                     tries -= 1
                     found += halved(half, another)
@@ -102,6 +114,8 @@ class SparkRunner:
 
         try:
             return self._one_job(batches, group)
+        except SparkEndedError:
+            raise
         except RetryError as error:
             done = iter(halved([task for batch in batches for task in batch], error))
             return [list(islice(done, len(batch))) for batch in batches]
@@ -129,6 +143,8 @@ class SparkRunner:
             context.setLocalProperty("spark.scheduler.pool", _pool(batches))
             return context.parallelize(batches, len(batches)).mapPartitions(_attempts).collect()
         except Exception as error:
+            if has_stopped(context):
+                raise SparkEndedError(f"Cannot finish {group}: Spark has ended; Spark's own log says why") from error
             raise RetryError(f"Cannot finish {group}: because Spark gave it up: {_first_line(error)}") from error
         finally:
             self._groups.discard(group_id)
@@ -139,6 +155,14 @@ def _attempts(batches: Iterable[Sequence[Task]]) -> Iterator[list[Done[Any]]]:
     number = context.taskAttemptId() if context is not None else 0
     for batch in batches:
         yield [attempt(task.work, task.item, f"{number}-{uuid.uuid4().hex[:8]}") for task in batch]
+
+
+def has_stopped(context: SparkContext) -> bool:
+    """Return whether a context is at its end: nothing is run on it any more."""
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except Exception:
+        return True  # its JVM does not answer
 
 
 def _say_nothing(*_: Any) -> None:
@@ -202,8 +226,8 @@ def _have_jvm() -> None:
             SparkContext._ensure_initialized()
             return
         program = str(spark_home(os.environ) / "bin" / "spark-submit")
-        atexit.register(_JVM.end)
-        port, secret = _JVM.start([program, *shlex.split(os.environ.get(SUBMIT_ARGS) or SHELL)], os.environ)
+        atexit.register(OF_THIS_PROCESS.end)
+        port, secret = OF_THIS_PROCESS.start([program, *shlex.split(os.environ.get(SUBMIT_ARGS) or SHELL)], os.environ)
         os.environ |= {_GATEWAY: str(port), _SECRET: secret}  # so PySpark starts none
         try:
             SparkContext._ensure_initialized()
@@ -265,10 +289,14 @@ class SparkSession:
                 # workers on this machine need this environment, and Spark would look for any python3
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
                 conf.setIfMissing("spark.python.daemon.module", "acidlib.engine.spark_daemon")
+            before = signal.getsignal(signal.SIGINT)
             try:
                 context = SparkContext.getOrCreate(conf)
             except Exception as error:
-                raise RetryError(f"Cannot start Spark: because it said: {_first_line(error)}") from error
+                raise RetryError(f"Cannot start Spark: it said: {_first_line(error)}") from error
+            finally:
+                if threading.current_thread() is threading.main_thread():
+                    signal.signal(signal.SIGINT, before)  # in it a context cancels its jobs on an interrupt
             context.setLogLevel("ERROR")
             # when the JVM ends first, as by SIGTERM to all processes, it would print a traceback of its own thread
             context._accumulatorServer.handle_error = _say_nothing  # type: ignore[assignment]  # no option
@@ -282,7 +310,12 @@ class SparkSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.context is not None:
+        if self.context is None:
+            return
+        try:
             # YARN may have told its proxy a moment after the context was there
             self.application = replace(self.application, tracking_url=_tracking_url(self.context))
             self.context.stop()
+        except Exception:
+            if not has_stopped(self.context):
+                raise

@@ -62,9 +62,10 @@ class SqlHold:
             self.abandon()
         return None
 
-    def abandon(self) -> None:
-        """Give the request back to the queue."""
-        self._queue.give_back(self._taken.request.id, self._services.worker_id)
+    def abandon(self, *, may_be_visible: bool = False) -> None:
+        """Give the request back to the queue, or withdraw it; see Hold."""
+        end = self._queue.withdraw if self._taken.is_new and not may_be_visible else self._queue.give_back
+        end(self._taken.request.id, self._services.worker_id)
 
     def close(self) -> None:
         """Release the claim."""

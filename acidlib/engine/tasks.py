@@ -153,3 +153,7 @@ def look_task(look: Look, attempt: str) -> frozenset[int] | JoinFacts:
     if look.ways is None:
         return event_buckets(look.file, place)
     return join_facts(look.file, look.ways, place)
+
+
+def nothing(item: None, attempt: str) -> None:
+    """Do nothing, where tasks are run: with this module all that they need is loaded."""

@@ -5,8 +5,9 @@ One partition's failure never stops the others.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from acidlib.engine.backend import Backend
@@ -18,6 +19,7 @@ from acidlib.model.units import RewriteSettings
 from acidlib.report.log import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.text import human_bytes
+from acidlib.wording import plural
 
 IN_FLIGHT = "acidlib.places.in.flight"
 LATELY = 2.0
@@ -56,6 +58,7 @@ class Worker:
             services.runner,
             limit=lambda slots: given or places_in_flight(slots, ended_lately=self._ended_lately.count()),
             name=lambda places: f"{services.host}-compactor-{places}",
+            started=self._compactor.tasks_can_run,
         )
 
     @property
@@ -63,19 +66,29 @@ class Worker:
         """How many places are under way."""
         return self._flow.in_flight
 
+    @property
+    def given_back(self) -> int:
+        """How many places the run has given back, when it was given up."""
+        return self._flow.given_back
+
+    def late_results(self) -> Iterator[CompactionResult]:
+        """What has ended while the run was given up."""
+        return self._flow.late_results()
+
     def compact(
         self, jobs: Iterable[Job], *, while_waiting: Callable[[], None] = lambda: None
-    ) -> Iterator[CompactionResult]:
-        """The results, as they come. `jobs` is drawn from as places end, so a budget can stop it.
+    ) -> Generator[CompactionResult, None, None]:
+        """Yield the results, as they come. `jobs` is drawn from as places end, so a budget can stop it.
+
+        Closed before its end, or ended by an error, it gives back what is under way.
 
         while_waiting  is called now and then while nothing ends
         """
         pieces = (_Compaction(job, self._compactor) for job in jobs)
-        return map(self._counted, self._flow.run(pieces, while_waiting=while_waiting))
-
-    def _counted(self, result: CompactionResult) -> CompactionResult:
-        self._ended_lately.add()
-        return result
+        with closing(self._flow.run(pieces, while_waiting=while_waiting)) as results:
+            for result in results:
+                self._ended_lately.add()
+                yield result
 
 
 def places_in_flight(slots: int, *, ended_lately: int = 0) -> int:
@@ -128,18 +141,36 @@ class RunProgress:
     def __init__(self, progress: Progress, in_flight: Callable[[], int]) -> None:
         self._progress = progress
         self._in_flight = in_flight
-        self._done = self._bad = self._bytes = 0
+        self._ended: Counter[Outcome] = Counter()
+        self._places = self._bytes = 0
+
+    def begin(self, what: str, places: int) -> None:
+        """So many places are to be done, as far as that is known now."""
+        self._places = places
+        self._progress.start(f"{what} {plural(places, 'place')}", places)
 
     def add(self, result: CompactionResult) -> None:
         """One more result."""
-        self._done += 1
-        self._bad += result.state in (Outcome.FAILED, Outcome.CONFLICT)
+        self._ended[result.state] += 1
         self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
         self._progress.note(f"{result.state.value}, {result.reason}", level=_level(result), place=result.name)
         self.show()
 
     def show(self) -> None:
         """Show the figures as they are now."""
-        parts = [f"{self._in_flight():,} in flight", f"{self._bad:,} failed" if self._bad else ""]
+        bad = self._ended[Outcome.FAILED] + self._ended[Outcome.CONFLICT]
+        parts = [f"{self._in_flight():,} in flight", f"{bad:,} failed" if bad else ""]
         parts.append(human_bytes(self._bytes) if self._bytes else "")
-        self._progress.advance(self._done, detail=", ".join(part for part in parts if part))
+        self._progress.advance(self._ended.total(), detail=", ".join(part for part in parts if part))
+
+    def when_stopped(self, given_back: int) -> str:
+        """Return what has become of how many places of a run that was stopped."""
+        not_begun = max(0, self._places - self._ended.total() - given_back)
+        counts = [(state.value, count) for state, count in self._ended.items()]
+        counts += [("given back", given_back), ("not begun", not_begun)]
+        told = [f"{count:,} {what}" for what, count in counts if count]
+        return (
+            f"of {plural(sum(count for _, count in counts), 'place')} {', '.join(told)}"
+            if told
+            else "no place was begun"
+        )

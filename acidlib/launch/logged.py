@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from types import FrameType
 from typing import IO
 
+from acidlib.engine.stopping import SIGNALS, exit_status
 from acidlib.errors import RetryError, UsageError
 
 OPTION = "--log-file"
@@ -36,8 +39,9 @@ def log_file(words: Sequence[str]) -> tuple[list[str], Path | None]:
 
 
 def run_logged(command: Sequence[str], path: Path) -> int:
-    """Run a command, append all that it writes to a file, and tell its problems here; its exit status.
+    """Run a command, append all that it writes to a file, tell its problems here, and return its exit status.
 
+    Signals are passed on to it, and it decides what they mean; what a terminal has sent to both is one signal to it.
     Where it fails and has printed no problem in a line of its own, one is printed. RetryError for a file that cannot be
     written.
     """
@@ -45,19 +49,30 @@ def run_logged(command: Sequence[str], path: Path) -> int:
         log = path.open("ab", buffering=0)
     except OSError as error:
         raise RetryError(f"Cannot write {path}: because the operating system said: {error.strerror}") from error
+    sent: list[int] = []
+    running: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        sent.append(number)
+        for process in running:
+            process.send_signal(number)
+
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
     with log, subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own words
+        running.append(process)
+        for early in sent:
+            process.send_signal(early)
         assert process.stderr is not None
         printed: list[bytes] = []
         copier = Thread(target=_copy, args=(process.stderr, log, printed), daemon=True)
         copier.start()
-        # a terminal interrupts the command as well; whoever ends us, means it
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         status = process.wait()
         copier.join(_END_SECONDS)
         if status and not printed:
-            print(f"error: the run ended with exit status {status}; {path} has what it said", file=sys.stderr)
-        return status if status >= 0 else 128 - status
+            _tell(f"error: the run ended with exit status {status}; {path} has what it said\n".encode())
+        return status if status >= 0 else exit_status(-status)
 
 
 def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:
@@ -68,8 +83,14 @@ def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:
         except OSError as error:
             if not printed:
                 printed.append(b"")
-                print(f"error: Cannot write the log: because {error.strerror}", file=sys.stderr)
+                _tell(f"error: Cannot write the log: {error.strerror}\n".encode())
         if _PROBLEM.match(line):
             printed.append(line)
-            sys.stderr.buffer.write(line)
-            sys.stderr.flush()
+            _tell(line)
+
+
+def _tell(line: bytes) -> None:
+    """Write a line to standard error; where the terminal has gone, the log alone has it."""
+    with suppress(OSError):
+        sys.stderr.buffer.write(line)
+        sys.stderr.flush()

@@ -148,6 +148,16 @@ class SqlQueue(QueueReader):
         """The worker did not carry it out and another may: initiated again."""
         self._change(request_id, worker_id, state=State.INITIATED, worker_id=None, start_ms=None)
 
+    def withdraw(self, request_id: int, worker_id: str) -> None:
+        """Forget a request that a worker has queued for itself and not carried out: nobody else has asked for it."""
+        rows, named = owned(self._tables.queue, by_worker=True), whose(request_id, worker_id=worker_id)
+
+        def work(connection: Connection) -> None:
+            if not connection.execute(rows.delete, named).rowcount:
+                raise not_ours(request_id)
+
+        self._database.write("write to", work)
+
     def mark_failed(
         self,
         request_id: int,

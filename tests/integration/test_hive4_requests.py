@@ -272,7 +272,7 @@ def test_an_interrupted_named_run_leaves_no_request(
 
     with monkeypatch.context() as patch:
         patch.setattr(compact_place, "prepare", interrupt)
-        assert service("major_compact", "--table", made.full).status == 1
+        assert service("major_compact", "--table", made.full).status == 130
     assert lake.states(made) == ["refused"]
     assert service("major_compact", "--table", made.full).states == ["ready for cleaning"]
 

@@ -66,9 +66,9 @@ def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, mon
     jobs.good("initiator", *places.asked, *OVER)
     publish = compact_place.PlaceCompactor._publish
 
-    def slowly(compactor, held, *rest):
+    def slowly(*given, **named):
         time.sleep(0.05)
-        return publish(compactor, held, *rest)
+        return publish(*given, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(compact_place.PlaceCompactor, "_publish", slowly)
@@ -77,7 +77,7 @@ def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, mon
         time.sleep(0.01)
     os.kill(child.pid, signal.SIGTERM)
     ran = child.ran()
-    assert (ran.status, json.loads(ran.out)["error"]["kind"]) == (1, "interrupted")
+    assert (ran.status, json.loads(ran.out)["error"]["kind"]) == (128 + signal.SIGTERM, "interrupted")
     done = places.compacted()
     assert 0 < len(done) < 24
     for name in places.names:
@@ -121,7 +121,7 @@ def test_a_cleaner_that_is_terminated_leaves_the_rest(jobs: Jobs, tmp_path: Path
         time.sleep(0.01)
     os.kill(child.pid, signal.SIGTERM)
     ran = child.ran()
-    assert (ran.status, json.loads(ran.out)["error"]["kind"]) == (1, "interrupted")
+    assert (ran.status, json.loads(ran.out)["error"]["kind"]) == (128 + signal.SIGTERM, "interrupted")
     assert untouched() > 0
     left = {entry for name in places.names for entry in names(places.root / name) if entry.startswith("_")}
     assert {entry for entry in left if not entry.startswith("_acidlib_removed.")} == set()

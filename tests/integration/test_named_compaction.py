@@ -471,24 +471,18 @@ def test_a_run_that_was_killed_between_the_renames_is_finished(
 KINDS = {"minor": "minor_compact", "major": "major_compact"}
 
 
-@pytest.mark.parametrize("how", ["killed here", "killed elsewhere", "interrupted"])
+@pytest.mark.parametrize("how", ["killed here", "killed elsewhere"])
 @pytest.mark.parametrize(("first", "then"), [("minor", "major"), ("major", "minor")])
 def test_a_named_run_that_has_ended_blocks_no_later_one_of_the_other_kind(
     jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str, how: str
 ) -> None:
     rows = merge.read(crud)
     asked = ("--location", crud, "--all-committed")
-    if how == "interrupted":
-        with monkeypatch.context() as patch:
-            patch.setattr("acidlib.engine.compact_place.prepare", interrupt)
-            assert jobs(KINDS[first], *asked).status == 1
-        assert [row["state"] for row in jobs.shown().values()] == ["initiated"]
-    else:
-        if how == "killed elsewhere":
-            for module in ("storage.claims", "engine.queueing"):
-                monkeypatch.setattr(f"acidlib.{module}.process_identity", lambda: "elsewhere.1.1")
-        assert killed_at(Point.STAGED, lambda: jobs(KINDS[first], *asked))
-        assert [row["state"] for row in jobs.shown().values()] == ["working"]
+    if how == "killed elsewhere":
+        for module in ("storage.claims", "engine.queueing"):
+            monkeypatch.setattr(f"acidlib.{module}.process_identity", lambda: "elsewhere.1.1")
+    assert killed_at(Point.STAGED, lambda: jobs(KINDS[first], *asked))
+    assert [row["state"] for row in jobs.shown().values()] == ["working"]
     if how == "killed elsewhere":
         now = jobs(KINDS[then], *asked)
         assert (now.status, now.states) == (1, ["conflict"])  # alive, as far as anybody here knows
@@ -502,8 +496,23 @@ def test_a_named_run_that_has_ended_blocks_no_later_one_of_the_other_kind(
     assert jobs.good(KINDS[first]).compactions == []
 
 
-def interrupt(*_: object, **more: object) -> None:
-    raise KeyboardInterrupt
+def test_a_named_run_that_is_interrupted_withdraws_what_it_queued_and_no_more(
+    jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    asked = ("--location", crud, "--all-committed")
+    with monkeypatch.context() as patch:
+        patch.setattr("acidlib.engine.compact_place.prepare", interrupt)
+        assert jobs("major_compact", *asked).status == 130
+        assert jobs.shown() == {}
+    jobs.good("initiator", *asked, "--set", "hive.compactor.delta.num.threshold=1")
+    with monkeypatch.context() as patch:
+        patch.setattr("acidlib.engine.compact_place.prepare", interrupt)
+        assert jobs("major_compact", *asked).status == 130
+    assert [row["state"] for row in jobs.shown().values()] == ["initiated"], "the initiator has asked for it"
+    assert jobs.good("major_compact").states == ["ready for cleaning"]
 
 
 def test_what_a_dead_run_was_to_do_waits_for_whoever_drains_the_queue(jobs: Jobs, crud: Path) -> None:

@@ -71,7 +71,7 @@ class StandaloneBackend:
         if place.holds_staging:
             finish_publications(self._services, place.target.location)
         request = request_of(place, kind, initiator=f"{self._services.host}-manual")
-        return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
+        return queue_and_claim(self._services, self._queue, request, place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """End the request as refused."""

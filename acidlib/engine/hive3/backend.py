@@ -79,7 +79,7 @@ class Hive3Backend:
         """Queue it and claim it; one of its kind that waits already is taken over."""
         del buckets
         request = self._request(place.target, kind, initiator=f"{self._services.host}-manual")
-        return Taken(request=queue_and_claim(self._services, self._queue, request), target=place.target)
+        return queue_and_claim(self._services, self._queue, request, place.target)
 
     def refuse(self, waiting: Waiting, reason: str) -> None:
         """End the request as refused."""

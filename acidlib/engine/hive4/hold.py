@@ -233,8 +233,9 @@ class Hive4Hold:
             self._hms.mark_refused(replace(self._row.request, error_message=noted))
         return None
 
-    def abandon(self) -> None:
+    def abandon(self, *, may_be_visible: bool = False) -> None:
         """Queue it again, as a new request: nothing in the protocol undoes a claim."""
+        del may_be_visible  # a transaction decides it
         if not self._row.marked:
             self.end(Outcome.CONFLICT, "the run was interrupted", named=False, note=None)
 

@@ -61,5 +61,5 @@ def test_one_that_is_ended_at_once_has_ended(tmp_path: Path, command: list[str])
     jvm.start([*command, str(tmp_path / "mark")], os.environ)
     jvm.kill()
     assert jvm._process is not None
-    assert jvm._process.returncode == -signal.SIGKILL
+    assert jvm._process.wait() == -signal.SIGKILL
     assert not (tmp_path / "mark").exists()

@@ -33,7 +33,7 @@ def run(tmp_path: Path, said: str, status: int = 0) -> tuple[int, str]:
 @pytest.fixture(autouse=True)
 def signals() -> object:
     """As they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -96,8 +96,12 @@ def test_a_log_that_cannot_be_written_is_refused_before_anything_is_done(tmp_pat
     assert not (tmp_path / "begun").exists()
 
 
-def test_whoever_ends_it_ends_the_run(tmp_path: Path) -> None:
-    waits = f"import time; open({str(tmp_path / 'begun')!r}, 'w'); time.sleep(60)"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_the_runs_to_understand(tmp_path: Path, number: signal.Signals) -> None:
+    waits = (
+        f"import signal, sys, time; signal.signal({number}, lambda *_: sys.exit(7)); "
+        f"open({str(tmp_path / 'begun')!r}, 'w'); time.sleep(60)"
+    )
     script = (
         f"from pathlib import Path; from acidlib.launch.logged import run_logged; import sys; "
         f"sys.exit(run_logged([sys.executable, '-c', {waits!r}], Path({str(tmp_path / 'log')!r})))"
@@ -105,7 +109,7 @@ def test_whoever_ends_it_ends_the_run(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=os.environ)
     while not (tmp_path / "begun").exists():
         time.sleep(0.01)
-    process.terminate()
+    process.send_signal(number)
     _, told = process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
-    assert told.startswith("error: the run ended with exit status -15; ")
+    assert process.returncode == 7
+    assert told.startswith("error: the run ended with exit status 7; ")

@@ -1,0 +1,102 @@
+"""What signals do to a run: the first one stops it in order, a later one ends it at once.
+
+Stopped in order is a run by `KeyboardInterrupt` in its main thread, whichever of the signals it was: what is being
+published is published to its end, and all else is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, what schedulers send, and a terminal that closes."""
+_SAME_SECONDS = 0.5
+"""Within them it is the same asking: a terminal, a shell and `timeout` send theirs to a process and to its group."""
+
+
+class Stopping:
+    """Whether a run is to stop, and by which signal."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._asked_at = 0.0
+        self._shields = 0
+        self._is_waiting = False
+        self.by: signal.Signals | None = None
+
+    @contextmanager
+    def by_signals(self, tell: Callable[[str], None], end: Callable[[int], None]) -> Iterator[None]:
+        """Let signals stop what is done inside. What is ignored stays ignored, as below `nohup`.
+
+        tell  a line about a signal, from within its handler
+        end   of the process, with an exit status, at once
+        """
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            del frame
+            name = signal.Signals(number).name
+            if self.by is None:
+                self.by, self._asked_at = signal.Signals(number), self._clock()
+                # Spark's JVM may get it, too, and py4j logs a traceback for every thread that waits for its answer
+                logging.disable()
+                tell(f"stopping by {name}: what is being published is published, the rest is given back")
+                if self._shields:
+                    self._is_waiting = True
+                else:
+                    raise KeyboardInterrupt
+            elif self._clock() - self._asked_at >= _SAME_SECONDS:
+                tell(f"ended at once by another {name}: what was under way is given back by the next run")
+                end(exit_status(number))
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self.by, self._is_waiting = None, False
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        try:
+            for number, handler in before.items():
+                if handler is not signal.SIG_IGN:
+                    signal.signal(number, handle)
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            logging.disable(logging.NOTSET)
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Do something to its end before the run is stopped, in the main thread."""
+        self._shields += 1
+        try:
+            yield
+        finally:
+            self._shields -= 1
+        self.look()
+
+    def look(self) -> None:
+        """Stop here, also below a shield, where a signal waits for that."""
+        if self._is_waiting:
+            self._is_waiting = False
+            raise KeyboardInterrupt
+
+
+STOPPING = Stopping()
+"""That of this process: signals reach all of it."""
+
+
+def exit_status(number: int) -> int:
+    """Return the exit status of a run that a signal has stopped, as shells tell it."""
+    return 128 + number
+
+
+def write_line(line: str) -> None:
+    """Write a line to standard error from within a handler: it may have interrupted another that was being written."""
+    with suppress(OSError):
+        os.write(2, f"{line}\n".encode(errors="replace"))
