@@ -8,6 +8,7 @@ read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from sqlalchemy import BigInteger, Column, ColumnElement, Connection, MetaData, String, Table, and_, delete, select
@@ -85,7 +86,7 @@ class NotedWrites:
 
         Write ids are as they are noted. RefusedError where the user may not read them, RetryError without an answer.
         """
-        return self._if_shown(lambda connection: (tuple(self._notes(connection, None)), database_now_ms(connection)))
+        return self._if_shown(lambda connection: (tuple(self._notes(connection)), database_now_ms(connection)))
 
     def are_shown(self) -> bool:
         """Return whether `read` would return anything; it raises what that does."""
@@ -102,9 +103,11 @@ class NotedWrites:
         The write ids of these are those that readers are told: a table that was made anew gives out the same ones, and
         of a transaction from before none is its.
         """
-        with self._database.reading(_LOOK, one_moment=True) as connection:
+        with self._database.reading(_LOOK) as connection:
+            notes = list(self._notes(connection, (database, table)))
+            # after them: of one that is rolled back in between it has the write id, and no note
             write_ids = {txn: write_id for write_id, txn in self._rolled_back(connection, database, table)}
-            return tuple(self._notes(connection, (database, table), write_ids))
+            return tuple(replace(note, write_id=write_ids.get(note.txn_id)) for note in notes)
 
     def rolled_back(self, database: str, table: str) -> tuple[tuple[int, int], ...]:
         """Return the write ids of a table that were rolled back, in order, each with its transaction."""
@@ -166,7 +169,7 @@ class NotedWrites:
         """Return what is read of the notes; None where there are none to be seen."""
         if self._database.dialect == SQLITE:
             return None  # no metastore has its tables in SQLite
-        with self._database.reading(_LOOK, one_moment=True) as connection:
+        with self._database.reading(_LOOK) as connection:
             if any(find_table(connection, self.shown, template) is None for template in (_TXNS, _TXN_COMPONENTS)):
                 return None
             try:
@@ -204,9 +207,7 @@ class NotedWrites:
         )
         return [(write_id, txn) for write_id, txn in connection.execute(statement)]
 
-    def _notes(
-        self, connection: Connection, of: tuple[str, str] | None, write_ids: dict[int, int] | None = None
-    ) -> Iterator[NotedWrite]:
+    def _notes(self, connection: Connection, of: tuple[str, str] | None = None) -> Iterator[NotedWrite]:
         txns, components = self._table(connection, _TXNS), self._table(connection, _TXN_COMPONENTS)
         statement = (
             select(
@@ -234,7 +235,7 @@ class NotedWrites:
                 database=database,
                 table=table,
                 partition=partition,
-                write_id=write_id if write_ids is None else write_ids.get(txn),
+                write_id=write_id,
                 compacts=operation == _COMPACTS,
                 is_open=state == _OPEN,
                 started_ms=started,

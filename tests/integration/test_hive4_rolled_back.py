@@ -1,5 +1,7 @@
 """Cleaning after transactions that were rolled back, at a real metastore of Hive 4 whose own cleaner is off."""
 
+# ruff: noqa: S608 - the statements are for a server of the test's own
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -464,3 +466,54 @@ def test_a_request_ends_though_a_delta_holds_rolled_back_rows(
     assert cleaned(forgetful, made)["lowest"]["state"] == "ready for cleaning"
     assert [txn for txn, *_ in noted(lake, made)] == [first]
     lake.check(made)
+
+
+def test_what_hive_itself_rolled_back(lake_of_hive: Lake, forgetful: Service) -> None:
+    """Inserts with dynamic partitions, of which one is new, overwrites, updates, and tables without row ids."""
+    hive, name = lake_of_hive.hive, lake_of_hive.database
+    assert hive is not None
+    hive.run("set hive.exec.dynamic.partition.mode=nonstrict")
+    hive.run(
+        f"create table {name}.acid (id int) partitioned by (p string) stored as orc "
+        "tblproperties('transactional'='true')"
+    )
+    hive.run(
+        f"create table {name}.plain (id int) partitioned by (p string) stored as parquet "
+        "tblproperties('transactional'='true', 'transactional_properties'='insert_only')"
+    )
+    kinds = ("acid", "plain")
+    for kind in kinds:
+        hive.run(f"insert into {name}.{kind} values (1, 'a'), (2, 'a'), (3, 'b')")
+    hive.run("set hive.test.rollbacktxn=true")
+    for kind in kinds:
+        hive.run(f"insert into {name}.{kind} values (4, 'a'), (5, 'new')")
+        hive.run(f"insert overwrite table {name}.{kind} partition (p) values (6, 'b')")
+    hive.run(f"update {name}.acid set id = id + 100 where p = 'a'")
+    hive.run(f"delete from {name}.acid where p = 'b'")
+    hive.run("set hive.test.rollbacktxn=false")
+
+    def read() -> list[list[Any]]:
+        return [sorted(map(str, hive.run(f"select id, p from {name}.{kind}"))) for kind in kinds]
+
+    def directories() -> set[str]:
+        places = (lake_of_hive.metastore.warehouse / f"{name}.db").rglob("*")
+        return {
+            place.name.partition("_")[0] for place in places if place.name.startswith(("base_", "delta_", "delete_"))
+        }
+
+    before = read()
+    assert [len(rows_of) for rows_of in before] == [3, 3]
+    assert directories() == {"base", "delta", "delete"}
+    found = forgetful.clean("--table", f"{name}.*", *AT_ONCE)
+    assert {(one["table"], one["partition"]) for one in found} >= {("acid", "p=a"), ("acid", "p=b"), ("plain", "p=a")}
+    assert {one["state"] for one in found} == {"succeeded"}
+    assert directories() == {"delta"}
+    assert [noted(lake_of_hive, made(name, kind)) for kind in kinds] == [[], []]
+    assert read() == before
+    forgotten(lake_of_hive)
+    assert read() == before
+
+
+def made(database: str, name: str) -> Made:
+    """A table that Hive made."""
+    return Made(database=database, name=name, location=Path(), places=())
