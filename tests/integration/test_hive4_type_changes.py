@@ -24,16 +24,24 @@ COLUMNS = {
     "b": ("boolean", "string"),
     "t": ("tinyint", "double"),
     "v": ("varchar(3)", "string"),
+    "d": ("date", "string"),
+    "m": ("decimal(12,4)", "varchar(14)"),
+    "x": ("double", "string"),
     "a": ("array<int>", "array<string>"),
 }
 LEAST = "cast('-9223372036854775808' as bigint), cast(74.72 as float), -99999999.99"
 OLD_ROWS = f"""insert into changed
-  select 1, cast('-2147483648' as int), {LEAST}, 'ab', 'x', true, cast('-128' as tinyint), 'v ', array(1, -7) union all
-  select 2, 2147483647, 9223372036854775807L, cast(-0.0D as float), 0.01, '', 'xyz', false, 127Y, '', array(7) union all
-  select 4, 0, 0L, cast('NaN' as float), 1.5, 'a b', '', true, 0Y, ' v', array(0, 5) union all
-  select 5, 10, 10L, cast('-Infinity' as float), 0, 'abcd', ' x', false, 1Y, 'abc', array(3)"""
+  select 1, cast('-2147483648' as int), {LEAST}, 'ab', 'x', true, cast('-128' as tinyint), 'v ',
+    date '0001-01-01', -0.5000, 0.1D, array(1, -7) union all
+  select 2, 2147483647, 9223372036854775807L, cast(-0.0D as float), 0.01, '', 'xyz', false, 127Y, '',
+    date '9999-12-31', 12345678.0001, 1e7D, array(7) union all
+  select 4, 0, 0L, cast('NaN' as float), 1.5, 'a b', '', true, 0Y, ' v',
+    date '1582-10-04', 100, cast('-Infinity' as double), array(0, 5) union all
+  select 5, 10, 10L, cast('-Infinity' as float), 0, 'abcd', ' x', false, 1Y, 'abc',
+    date '2024-02-29', 0, 0.0D, array(3)"""
 NEW_ROWS = (
-    "insert into changed select 6, 'new', 0.5, 74.72D, 1.0001, 'ab    ', 'xyz', 'maybe', 0.5D, 'long', array('z')"
+    "insert into changed select 6, 'new', 0.5, 74.72D, 1.0001, 'ab    ', 'xyz', 'maybe', 0.5D, 'long', "
+    "'a day', 'much', 'more', array('z')"
 )
 QUESTIONS = (
     "select *, row__id, length(c), length(v) from changed order by id",
@@ -44,6 +52,9 @@ QUESTIONS = (
     "select id from changed where c = 'ab' order by id",
     "select id from changed where b = 'TRUE' order by id",
     "select id from changed where t = -128 order by id",
+    "select id from changed where d = '9999-12-31'",
+    "select id from changed where m = '-0.5'",
+    "select id from changed where x = '1.0E7'",
     "select id from changed where a[0] = '7'",
 )
 
@@ -73,7 +84,7 @@ def test_hive_reads_the_same_before_and_after(jobs: Jobs, hive4_metastore: Metas
     ran = service.good("major_compact", "--table", "default.changed")
     (entry,) = ran.compactions
     assert entry["state"] == "ready for cleaning"
-    assert "values to convert: i from int to string, l from long to decimal(38,19), f from float to double, 6 more" in (
+    assert "values to convert: i from int to string, l from long to decimal(38,19), f from float to double, 9 more" in (
         " ".join(action["reason"] for file in entry["files"] for action in file["actions"])
     )
     assert answers(hiveserver) == before
