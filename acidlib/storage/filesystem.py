@@ -8,14 +8,22 @@ at all.
 """
 
 import errno
+import grp
 import os
+import pwd
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 
 _SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED = frozenset({errno.EACCES, errno.EPERM})
+_RIGHTS = {"r": "read", "w": "write", "x": "enter"}
+_MODES = {"r": os.R_OK, "w": os.W_OK, "x": os.X_OK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +150,16 @@ def safe_parts(root: str, relative: str) -> tuple[str, ...]:
     return parts
 
 
-def as_acid_error(error: OSError, action: str, path: str, *, missing: type[AcidError] = CorruptError) -> AcidError:
-    """The error to raise for a failed `action` ("write", "list") on `path`.
+def as_acid_error(
+    error: OSError, action: str, path: str, *, target: str = "", missing: type[AcidError] = CorruptError
+) -> AcidError:
+    """Return the error to raise for a failed `action` ("write", "list") on `path`, or of `path` to `target`.
 
     Missing paths become `missing`, existing targets `ConflictError`, symbolic links and impossible names
     `RefusedError`, everything that may pass (space, permission, input/output) `RetryError`.
     """
-    start = f"Cannot {action} {path}: because"
+    what = f"Cannot {action} {path}" + (f" to {target}" if target else "")
+    start = f"{what}: because"
     code = error.errno
     if code == errno.ENOENT:
         return missing(f"{start} there is no such file or directory")
@@ -163,10 +174,67 @@ def as_acid_error(error: OSError, action: str, path: str, *, missing: type[AcidE
     if code in _SPACE:
         return RetryError(f"{start} no space is left on the device, or the quota is used up")
     if code in _DENIED:
-        return RetryError(f"{start} the permission is missing")
+        return permission_missing(what, _missing_right(action, path, target) or _refusal(code))
     if code == errno.EROFS:
         return RetryError(f"{start} the file system is read-only")
     return RetryError(f"{start} the operating system said: {error.strerror or error}")
+
+
+def permission_missing(what: str, why: str) -> AcidError:
+    """Return the error for what was denied ("Cannot list /t"); `why` says to whom, which right, and on which path."""
+    return RetryError(f"{what}: the permission is missing: {why}")
+
+
+def needs(user: str, rights: str, path: str, *, mode: str, owner: str) -> str:
+    """Return that a user needs rights (of "rwx") on a path of this mode ("drwxr-x---") and owner ("etl:hive")."""
+    words = " and ".join(_RIGHTS[right] for right in rights)
+    return f"user {user} needs the right to {words} ({rights}) on {path}, which is {mode} of {owner}"
+
+
+def _missing_right(action: str, path: str, target: str) -> str | None:
+    """Return which right the user of this process lacks on which path, as far as it can be found out afterwards."""
+    with suppress(OSError):
+        for one, rights in _wanted(action, path, target):
+            lacking = "".join(right for right in rights if not os.access(one, _MODES[right], effective_ids=True))
+            if lacking:
+                status = os.lstat(one)
+                owner = f"{_name_of_user(status.st_uid)}:{_name_of_group(status.st_gid)}"
+                return needs(_name_of_user(os.geteuid()), lacking, one, mode=stat.filemode(status.st_mode), owner=owner)
+    return None
+
+
+def _wanted(action: str, path: str, target: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths that an action goes through, or changes, from the outermost on, with the rights that it takes."""
+    ways = [Path(one) for one in (path, target) if one]
+    for way in ways:
+        yield from ((str(directory), "x") for directory in reversed(way.parents))
+    if action.startswith(("read", "list")):
+        yield path, "rx" if ways[0].is_dir() else "r"
+        return
+    if action in ("write", "create", "rename", "remove"):
+        yield from ((str(way.parent), "wx") for way in ways)
+    if action == "write" and ways[0].is_file():
+        yield path, "w"
+    if action == "remove" and ways[0].is_dir():
+        yield from ((directory, "rwx") for directory, _, _ in os.walk(path))
+
+
+def _refusal(code: int) -> str:
+    return f"the operating system said to user {_name_of_user(os.geteuid())}: {os.strerror(code)}"
+
+
+def _name_of_user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _name_of_group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
 
 
 class raising_acid_errors:  # noqa: N801 - used as a function; a generator would take longer than what it guards

@@ -157,7 +157,7 @@ class LocalFileSystem:
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                 raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
-            raise as_acid_error(error, "rename", f"{source} to {target}", missing=missing) from error
+            raise as_acid_error(error, "rename", source, target=target, missing=missing) from error
         if durable:
             for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
                 self.sync(parent)

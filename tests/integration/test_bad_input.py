@@ -257,7 +257,7 @@ def test_a_list_file_that_cannot_be_read(jobs: Jobs, crud: Path, tmp_path: Path)
         tmp_path, lambda: jobs("major_compact", "--location", crud, "--write-ids-file", tmp_path / "lists")
     )
     assert (ran.status, ran.error["kind"]) == (1, "retry")
-    assert ran.error["message"].endswith("/lists: because the permission is missing")
+    assert "/lists: the permission is missing: user nobody needs the right to read (r) on " in ran.error["message"]
 
 
 def test_a_queue_on_a_machine_that_spark_chose(

@@ -71,7 +71,7 @@ def told(ran: Ran) -> str:
     text = ran.told
     assert "\n" not in text
     assert not UNCLEAR.search(ran.out + ran.err), ran
-    assert re.match(r"Cannot .*: because ", text), text
+    assert re.match(r"Cannot .*: (because |the permission is missing: )", text), text
     return text
 
 
@@ -213,7 +213,7 @@ def broken(hdfs: Hdfs, how: str, table: Location) -> Iterator[tuple[Callable[[],
             lambda: hdfs.set_quota(table.path, space=100_000),
             "the quota is used up (The DiskSpace quota",
         ),
-        "rights": (no_right, "the permission is missing (Permission denied: user=etl"),
+        "rights": (no_right, "the permission is missing: user etl needs the right to write (w) on"),
     }
     try:
         yield breaks[how]

@@ -78,7 +78,7 @@ def clear(text: str) -> str:
     """A reason: one line that people understand."""
     assert "\n" not in text
     assert not UNCLEAR.search(text), text
-    assert re.match(r"Cannot .*: because ", text), text
+    assert re.match(r"Cannot .*: (because |the permission is missing: )", text), text
     return text
 
 
@@ -117,7 +117,7 @@ FROM_THE_START = {
     "a web server": ({}, always(HTML), "what answers for B at DOOR is no server of S3, or stands before one"),
     "a proxy": ({}, always(Answer(status=502, body=b"<html/>")), "B at DOOR answered 502 without a reason"),
     "no bucket": ({}, always(refusal(404, "NoSuchBucket", "")), "there is no bucket B at DOOR"),
-    "no rights": ({}, always(DENIED), "the permission is missing (AccessDenied (Access Denied))"),
+    "no rights": ({}, always(DENIED), "; B at DOOR answered AccessDenied (Access Denied)"),
     "clocks": ({}, always(refusal(403, "RequestTimeTooSkewed", "x")), "the clock of this machine differs too much"),
     "a redirection": ({}, always(refusal(301, "PermanentRedirect", "")), "B at DOOR sends every request elsewhere"),
     "another region": ({}, always(refusal(400, "AuthorizationHeaderMalformed", "x")), "set fs.s3a.endpoint.region"),
@@ -226,11 +226,9 @@ UNCLEAR_OUTCOME = "Cannot tell whether base_0000004 in"
 @pytest.mark.parametrize(
     ("fault", "status", "state", "because"),
     [
+        pytest.param(when(WRITES, DENIED), 1, "failed", "Cannot write .*probe.tmp: the permission", id="denied"),
         pytest.param(
-            when(WRITES, DENIED), 1, "failed", "Cannot write .*probe.tmp: because the permission", id="denied"
-        ),
-        pytest.param(
-            when("^POST .*[?]uploads", DENIED, skip=2), 1, "failed", "the permission is missing", id="uploads"
+            when("^POST .*[?]uploads", DENIED, skip=2), 1, "failed", "the right to write .s3:PutObject", id="uploads"
         ),
         pytest.param(when(START, SLOW_DOWN), 1, "failed", "is busy .SlowDown", id="busy for ever"),
         pytest.param(when(PART, BROKEN), 1, "failed", "answered 500 InternalError", id="a part"),
@@ -326,7 +324,7 @@ KEPT = Answer(
 @pytest.mark.parametrize(
     ("answer", "because"),
     [
-        (DENIED, "the permission is missing (AccessDenied (Access Denied))"),
+        (DENIED, "needs the right to delete (s3:DeleteObject)"),
         (KEPT, "the store kept 1 of"),
         (GONE, "cannot be reached, or went away"),
     ],

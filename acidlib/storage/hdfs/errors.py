@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.storage.filesystem import needs, permission_missing
 
 _ANSWER = re.compile(r'(\w+)\("((?:[^"\\]|\\.)*)"(?:, "((?:[^"\\]|\\.)*)")?')
 _GSSAPI = re.compile(r'GSSAPIError\(.*, "((?:[^"\\]|\\.)*)"\)')
@@ -19,6 +20,13 @@ _NOT_SENT = ("Connection refused", "failed to lookup address")
 _QUOTAS = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException"})
 _NAMES = frozenset({"InvalidPathException", "FSLimitException$PathComponentTooLongException"})
 _LINKS = frozenset({"UnresolvedPathException", "UnresolvedLinkException"})
+_LETTERS = {"READ": "r", "WRITE": "w", "EXECUTE": "x"}
+_DENIAL = re.compile(
+    r"""Permission\ denied:\ user=(?P<user>[^,]+),
+    \ access=(?P<access>ALL|(?:READ|WRITE|EXECUTE)(?:_(?:WRITE|EXECUTE))*),
+    \ inode="(?P<path>[^"]*)":(?P<owner>[^:]*):(?P<group>[^:]*):(?P<mode>\S+)""",
+    re.VERBOSE,
+)
 _LOGIN = frozenset({"SASLError", "NoSASLMechanism"})
 
 FINAL = (FileNotFoundError, FileExistsError, IsADirectoryError, NotImplementedError, RuntimeError)
@@ -70,7 +78,8 @@ def as_acid_error(
 
     A Java exception that is not known is a `RetryError` that names it.
     """
-    start = f"Cannot {action} {path}: because"
+    what = f"Cannot {action} {path}"
+    start = f"{what}: because"
     text = says(error)
     if isinstance(error, FileNotFoundError):
         if "Path is not a file" in text:
@@ -86,7 +95,7 @@ def as_acid_error(
         return RetryError(f"{start} the name node, or a data node, cannot be reached ({text})")
     name = java_class(error)
     if name:
-        return _of_name_node(name, text, start, missing)
+        return _of_name_node(name, text, what, missing)
     return _of_client(_parsed(error)[0], text, start)
 
 
@@ -110,11 +119,12 @@ def refuse_unfinished(path: str, length: int, readable: int) -> None:
         )
 
 
-def _of_name_node(name: str, text: str, start: str, missing: type[AcidError]) -> AcidError:
+def _of_name_node(name: str, text: str, what: str, missing: type[AcidError]) -> AcidError:
+    start = f"{what}: because"
     if "is not a directory" in text:  # of ParentNotDirectoryException, and AccessControlException says it, too
         return missing(f"{start} it is not, or lies not in, a directory")
     if name in ("AccessControlException", "AuthorizationException"):
-        return RetryError(f"{start} the permission is missing ({text})")
+        return permission_missing(what, _needs(text))
     if name == "PathIsNotEmptyDirectoryException":
         return ConflictError(f"{start} it is not empty")
     if name in _QUOTAS:
@@ -130,6 +140,16 @@ def _of_name_node(name: str, text: str, start: str, missing: type[AcidError]) ->
     if name in _LINKS:
         return RefusedError(f"{start} it is, or passes through, a symbolic link")
     return RetryError(f"{start} the name node said {name}: {text}")
+
+
+def _needs(text: str) -> str:
+    """Return what HDFS says of a denial as the local file system says it; in its own words where it has others."""
+    found = _DENIAL.match(text)
+    if found is None:
+        return text
+    rights = "rwx" if found["access"] == "ALL" else "".join(_LETTERS[word] for word in found["access"].split("_"))
+    owner = f"{found['owner']}:{found['group']}"
+    return needs(found["user"], rights, found["path"] or "/", mode=found["mode"], owner=owner)
 
 
 def _of_client(kind: str, text: str, start: str) -> AcidError:

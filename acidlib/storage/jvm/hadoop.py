@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from acidlib.errors import AcidError, CorruptError, MissingError, RefusedError, RetryError
+from acidlib.storage.filesystem import permission_missing
 from acidlib.storage.unanswered import Unanswered
 
 _Answer = TypeVar("_Answer")
@@ -96,7 +97,7 @@ class Hadoop:
             name, says = said(error)
             if unanswered is not None and name in _AWAY:
                 unanswered.note(server, f"{server} does not answer ({name}: {says})")
-            raise _as_acid_error(name, says, f"Cannot {action} {uri}: because", uri, missing) from error
+            raise _as_acid_error(name, says, f"Cannot {action} {uri}", uri, missing) from error
 
     def _jvm(self, uri: str) -> tuple[Any, Any]:
         if self._start is None:
@@ -128,13 +129,14 @@ def _first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0].strip()
 
 
-def _as_acid_error(name: str, says: str, start: str, uri: str, missing: type[AcidError]) -> AcidError:
+def _as_acid_error(name: str, says: str, what: str, uri: str, missing: type[AcidError]) -> AcidError:
+    start = f"{what}: because"
     if name in _MISSING:
         return missing(f"{start} there is no such file or directory")
     if name in _NOT_DIRECTORY or "not a directory" in says.lower():
         return missing(f"{start} it is not, or lies not in, a directory")
     if name in _DENIED:
-        return RetryError(f"{start} the permission is missing ({says})")
+        return permission_missing(what, says)
     if name in _NO_CLASS or any(kind in says for kind in _NO_CLASS):
         scheme = uri.partition(":")[0]
         return RefusedError(

@@ -103,7 +103,7 @@ class Bucket:
         Nothing is asked of a server that this run has waited for in vain.
         """
         server = self.options.endpoint or f"the region {self.options.region}"
-        with raising_acid_errors(action, path, where=self.options.shown, missing=missing):
+        with raising_acid_errors(action, path, where=self.options.shown, who=self.options.user, missing=missing):
             reason = None if self._unanswered is None else self._unanswered.reason(server)
             if reason is not None:
                 raise NotAskedError(reason=reason)

@@ -24,6 +24,7 @@ from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
+from acidlib.storage.filesystem import permission_missing
 
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload", "NoSuchVersion"})
 _CHANGED = frozenset({"412", "PreconditionFailed"})
@@ -36,6 +37,20 @@ _KEYS = frozenset(
 )
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
 _DENIED = frozenset({"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"})
+_RIGHTS = {
+    **dict.fromkeys(("HeadObject", "GetObject"), "the right to read (s3:GetObject)"),
+    **dict.fromkeys(("HeadBucket", "ListObjectsV2"), "the right to list (s3:ListBucket)"),
+    **dict.fromkeys(
+        ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"),
+        "the right to write (s3:PutObject)",
+    ),
+    **dict.fromkeys(("CopyObject", "UploadPartCopy"), "the rights to read and to write (s3:GetObject, s3:PutObject)"),
+    **dict.fromkeys(("DeleteObject", "DeleteObjects"), "the right to delete (s3:DeleteObject)"),
+    "AbortMultipartUpload": "the right to give uploads up (s3:AbortMultipartUpload)",
+    "ListMultipartUploads": "the right to list uploads (s3:ListBucketMultipartUploads)",
+    "ListParts": "the right to list parts of uploads (s3:ListMultipartUploadParts)",
+}
+"""What a request takes, by its name in S3."""
 _BUSY = frozenset({"SlowDown", "503", "ServiceUnavailable", "Throttling", "RequestLimitExceeded", "TooManyRequests"})
 _ELSEWHERE = frozenset({"301", "307", "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed"})
 _FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"})
@@ -86,9 +101,11 @@ def is_missing(error: ClientError) -> bool:
 
 
 def as_acid_error(
-    error: Exception, action: str, path: str, *, where: str, missing: type[AcidError] = CorruptError
+    error: Exception, action: str, path: str, *, where: str, who: str, missing: type[AcidError] = CorruptError
 ) -> AcidError:
-    """The error to raise for a failed `action` ("read", "list") on `path`; `where` names bucket and endpoint.
+    """Return the error to raise for a failed `action` ("read", "list") on `path`.
+
+    `where` names bucket and endpoint, `who` those who ask.
 
     What a condition stopped is `ChangedError`, what is not there `missing`, a bucket that is not there MissingError.
     Keys, rights, clocks, networks and busy servers may be put right: RetryError.
@@ -115,7 +132,8 @@ def as_acid_error(
     if code == "InvalidObjectState":
         return RetryError(f"{start} the object is archived and has to be restored first")
     if code in _DENIED:
-        return RetryError(f"{start} the permission is missing ({said})")
+        right = _RIGHTS.get(error.operation_name, error.operation_name)
+        return permission_missing(f"Cannot {action} {path}", f"{who} needs {right}; {where} answered {said}")
     if code in _BUSY:
         return RetryError(f"{start} {where} is busy ({said}), even after several attempts")
     if code in _ELSEWHERE:
@@ -181,10 +199,10 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def raising_acid_errors(
-    action: str, path: str, *, where: str, missing: type[AcidError] = CorruptError
+    action: str, path: str, *, where: str, who: str, missing: type[AcidError] = CorruptError
 ) -> Iterator[None]:
     """Runs its body; what boto3 raises in it is raised as the error that `as_acid_error` names."""
     try:
         yield
     except (ClientError, BotoCoreError, HTTPError, OSError, RecursionError) as error:
-        raise as_acid_error(error, action, path, where=where, missing=missing) from error
+        raise as_acid_error(error, action, path, where=where, who=who, missing=missing) from error

@@ -103,6 +103,15 @@ class BucketOptions:
         """The bucket and where it is looked for, for messages."""
         return f"{self.bucket} at {self.endpoint or 'Amazon S3'}"
 
+    @property
+    def user(self) -> str:
+        """Those who ask, for messages: the number of a key is no secret."""
+        if Credentials.ROLE in self.credentials:
+            return f"the role {self.role}"
+        if Credentials.GIVEN in self.credentials:
+            return f"the access key {self.access_key}"
+        return "a request without keys" if self.credentials == (Credentials.NONE,) else "the keys that boto3 finds"
+
 
 def bucket_options(bucket: str, properties: Mapping[str, str]) -> BucketOptions:
     """How a bucket is reached by these properties of Hadoop. RefusedError names what is not understood."""

@@ -1,11 +1,15 @@
 """The local file system, the listing with its marker files, and discovery by directories."""
 
 import errno
+import grp
 import os
 import pickle
+import pwd
 import shutil
 import stat
 import struct
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -270,6 +274,50 @@ def test_operating_system_errors_are_told_by_what_helps(code: int, kind: type[Ex
     error = as_acid_error(OSError(code, os.strerror(code)), "write", "/t")
     assert type(error) is kind
     assert text in str(error)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """The name of a user who is not root, as whom the test acts."""
+    if os.geteuid() == 0:
+        os.seteuid(65_534)
+    yield pwd.getpwuid(os.geteuid()).pw_name
+    os.seteuid(os.getuid())
+
+
+@pytest.mark.parametrize(
+    ("closed", "mode", "act", "told", "right", "shown"),
+    [
+        ("t", 0o600, lambda t: FS.read(f"{t}/d/f"), "read T/d/f", "enter (x)", "drw-------"),
+        ("t/d", 0o300, lambda t: FS.list_directory(f"{t}/d"), "list T/d", "read (r)", "d-wx------"),
+        ("t/d/f", 0o200, lambda t: FS.read(f"{t}/d/f"), "read T/d/f", "read (r)", "--w-------"),
+        ("t/d", 0o500, lambda t: FS.create(f"{t}/d/g", b""), "write T/d/", "write (w)", "dr-x------"),
+        ("t/d", 0o500, lambda t: FS.make_directory(f"{t}/d/e"), "create T/d/e", "write (w)", "dr-x------"),
+        ("t/d", 0o500, lambda t: FS.remove_file(f"{t}/d/f"), "remove T/d/f", "write (w)", "dr-x------"),
+        ("t/d", 0o500, lambda t: FS.remove_tree(t, "d"), "remove T/d", "write (w)", "dr-x------"),
+        ("t/d", 0o400, lambda t: FS.remove_tree(t, "d"), "remove T/d", "write and enter (wx)", "dr--------"),
+        ("t/d", 0o500, lambda t: FS.rename_noreplace(f"{t}/d/f", f"{t}/g"), "d/f to T/g", "write (w)", "dr-x------"),
+        ("t", 0o500, lambda t: FS.rename_noreplace(f"{t}/d/f", f"{t}/g"), "d/f to T/g", "write (w)", "dr-x------"),
+    ],
+)  # fmt: skip
+def test_a_missing_permission_says_which_user_which_right_and_which_path(
+    nobody: str, closed: str, mode: int, act: Callable[[str], object], told: str, right: str, shown: str
+) -> None:
+    with tempfile.TemporaryDirectory() as root:  # that of pytest is closed to others
+        put(Path(root), "t/d/f")
+        path = Path(root, closed)
+        before = path.stat()
+        path.chmod(mode)
+        try:
+            with pytest.raises(RetryError) as caught:
+                act(f"{root}/t")
+        finally:
+            path.chmod(before.st_mode)
+    what, _, why = str(caught.value).replace(root, "").replace("/t", "T").partition(": the permission is missing: ")
+    group = grp.getgrgid(before.st_gid).gr_name
+    where = closed.replace("t", "T", 1)
+    assert why == f"user {nobody} needs the right to {right} on {where}, which is {shown} of {nobody}:{group}"
+    assert told in what
 
 
 def test_no_space_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -570,7 +618,7 @@ def test_a_partition_that_cannot_be_listed_hides_no_other(
 
     def listed(self: LocalFileSystem, path: str, **more: Any) -> list[Entry]:
         if path.removeprefix(f"{tmp_path}/t/") in closed.split():
-            raise RetryError(f"Cannot list {path}: because the permission is missing")
+            raise RetryError(f"Cannot list {path}: the permission is missing")
         return listing(self, path, **more)
 
     monkeypatch.setattr(LocalFileSystem, "list_directory", listed)
@@ -578,7 +626,7 @@ def test_a_partition_that_cannot_be_listed_hides_no_other(
         table = discover_location(FS, at(f"{tmp_path}/t"))
         assert [part.name and part.name.path for part in table.partitions] == found
     else:
-        with pytest.raises(RetryError, match=f"{closed.split()[0]}: because the permission is missing"):
+        with pytest.raises(RetryError, match=f"{closed.split()[0]}: the permission is missing"):
             discover_location(FS, at(f"{tmp_path}/t"))
 
 

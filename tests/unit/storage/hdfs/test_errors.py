@@ -50,7 +50,15 @@ GSSAPI = (
         (
             rpc(f"{HADOOP}.security.AccessControlException", 'Permission denied: inode=\\"/t\\"'),
             RetryError,
-            'the permission is missing (Permission denied: inode="/t")',
+            'the permission is missing: Permission denied: inode="/t"',
+        ),
+        (
+            rpc(
+                f"{HADOOP}.security.AccessControlException",
+                'Permission denied: user=bob, access=READ_EXECUTE, inode=\\"/t/a b\\":etl:hive:drwxr-x---',
+            ),
+            RetryError,
+            "user bob needs the right to read and enter (rx) on /t/a b, which is drwxr-x--- of etl:hive",
         ),
         (
             rpc(f"{HADOOP}.security.AccessControlException", "/t (is not a directory)"),
@@ -94,7 +102,7 @@ GSSAPI = (
 def test_errors_are_told_by_what_helps(error: Exception, kind: type[Exception], text: str) -> None:
     found = as_acid_error(error, "write", "hdfs://ns/t")
     assert type(found) is kind
-    assert str(found).startswith("Cannot write hdfs://ns/t: because ")
+    assert str(found).removeprefix("Cannot write hdfs://ns/t: ").startswith(("because ", "the permission is missing: "))
     assert text in str(found)
     assert "\n" not in str(found)
     assert " at org." not in str(found)

@@ -42,7 +42,11 @@ def too_deep() -> HTTPClientError:
         (answered("SignatureDoesNotMatch", 403), RetryError, "keys for b at http://x are wrong"),
         (answered("ExpiredToken", 400), RetryError, "token for b at http://x has expired"),
         (answered("RequestTimeTooSkewed", 403), RetryError, "clock of this machine"),
-        (answered("AccessDenied", 403), RetryError, "permission is missing"),
+        (
+            answered("AccessDenied", 403),
+            RetryError,
+            "missing: the access key K needs the right to read (s3:GetObject); b at http://x answered AccessDenied (",
+        ),
         (answered("SlowDown", 503), RetryError, "busy"),
         (answered("InvalidObjectState", 403), RetryError, "archived"),
         (answered("PermanentRedirect", 301, Region="eu-west-3"), RetryError, "region eu-west-3"),
@@ -55,16 +59,16 @@ def too_deep() -> HTTPClientError:
     ],
 )
 def test_each_failure_says_what_to_do_in_one_line(error: Exception, kind: type[AcidError], says: str) -> None:
-    found = as_acid_error(error, "read", "s3a://b/k", where="b at http://x")
+    found = as_acid_error(error, "read", "s3a://b/k", where="b at http://x", who="the access key K")
     assert isinstance(found, kind)
-    assert str(found).startswith("Cannot read s3a://b/k: because ")
+    assert str(found).removeprefix("Cannot read s3a://b/k: ").startswith(("because ", "the permission is missing: "))
     assert says in str(found)
     assert "\n" not in str(found)
 
 
 def test_an_object_that_is_not_there_is_what_the_caller_says() -> None:
     assert isinstance(
-        as_acid_error(answered("NoSuchKey", 404), "read", "p", where="b", missing=ConflictError), ConflictError
+        as_acid_error(answered("NoSuchKey", 404), "read", "p", where="b", who="", missing=ConflictError), ConflictError
     )
 
 
