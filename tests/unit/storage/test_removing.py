@@ -84,7 +84,7 @@ def test_one_failure_does_not_stop_the_others(table: Path) -> None:
     class Failing(LocalFileSystem):
         def remove_tree(self, root: str, relative: str) -> None:
             if relative == "base_1":
-                raise RetryError("Cannot remove base_1: because the permission is missing")
+                raise RetryError("Cannot remove base_1: the permission is missing")
             super().remove_tree(root, relative)
 
     report = remove_paths(
@@ -92,7 +92,7 @@ def test_one_failure_does_not_stop_the_others(table: Path) -> None:
     )
     assert [item.path for item in report.removed] == ["delta_2_2"]
     assert [(item.path, item.reason) for item in report.failed] == [
-        ("base_1", "Cannot remove base_1: because the permission is missing")
+        ("base_1", "Cannot remove base_1: the permission is missing")
     ]
 
 
