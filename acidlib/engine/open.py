@@ -86,11 +86,14 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
 
 
 @contextmanager
-def open_undoing(where: Environment, services: Services, *, dry_run: bool) -> Iterator[Undoing]:
-    """What undoes a compaction. RefusedError with a metastore of Hive 4."""
+def open_undoing(where: Environment, services: Services, *, dry_run: bool, nobody_reads: bool) -> Iterator[Undoing]:
+    """What undoes a compaction. RefusedError with a metastore of Hive 4.
+
+    nobody_reads  as the caller states, where nothing else can know it
+    """
     if not where.metastore:
         with where.queue() as queue:
-            yield StandaloneUndoing(services, queue)
+            yield StandaloneUndoing(services, queue, nobody_reads=nobody_reads)
         return
     with where.connect() as hms, _heartbeater(where, hms) as beats:
         if hms.generation is Generation.HIVE4:

@@ -14,7 +14,15 @@ from typing import Protocol
 from acidlib.engine.leftovers import finish_claimed
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target
-from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.errors import (
+    AcidError,
+    ConflictError,
+    MissingError,
+    RefusedError,
+    RetryError,
+    UnknownOutcomeError,
+    UsageError,
+)
 from acidlib.model.listing import Listing
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, State
@@ -46,6 +54,9 @@ class Undoing(Protocol):
 
     def find(self, request_id: int) -> CompactionRequest:
         """The request of this id; MissingError where there is none, RefusedError where it is not one of these."""
+
+    def require_stated(self) -> None:
+        """Before anything is changed: UsageError unless the caller has stated what cannot be known here."""
 
     def target(self, request: CompactionRequest) -> Target:
         """Its place, understood as of now; RefusedError where it is not the one that was compacted any more."""
@@ -86,8 +97,9 @@ def undo(services: Services, undoing: Undoing, request_id: int, *, user: str, dr
         _require_published(request)
         if dry_run:
             return _planned(services, undoing, request)
+        undoing.require_stated()
         return _undone(services, undoing, request, user)
-    except MissingError:
+    except (MissingError, UsageError):
         raise
     except ConflictError as error:
         return replace(result, state=UndoState.CONFLICT, reason=str(error))

@@ -27,15 +27,13 @@ def main(*, environment: Environment, request: int, nobody_reads: bool, dry_run:
     """Undo one."""
     if environment.metastore and nobody_reads:
         raise click.UsageError("--nobody-reads is for directories: here the metastore knows")
-    if not (environment.metastore or nobody_reads or dry_run):
-        raise click.UsageError("who reads cannot be known from files: give --nobody-reads, or --dry-run")
     words_are_right()
     from acidlib.engine.open import open_undoing
     from acidlib.engine.undo import undo
 
     with (
         services(environment, job="undo", about="") as found,
-        open_undoing(environment, found, dry_run=dry_run) as undoing,
+        open_undoing(environment, found, dry_run=dry_run, nobody_reads=nobody_reads) as undoing,
     ):
         result = undo(found, undoing, request, user=environment.user, dry_run=dry_run)
     if environment.json:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from acidlib.model.generation import Generation
+from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.planning.health_rules import age_of
-from acidlib.report.text import by_state, fitted, one_line, wrapped
+from acidlib.report.text import aligned, by_state, fitted, one_line, shortened, wrapped
 from acidlib.wording import age_words, plural
 
 NOTHING = " --- "
@@ -62,49 +64,109 @@ def hive_text(requests: Sequence[CompactionRequest], generation: Generation) -> 
     which has more of them.
     """
     rows = [tuple(title for title, _ in _COLUMNS)]
-    for fact in show_document(requests, generation):
+    for request in requests:
+        fact = _facts(request, generation) | {"state": request.state.label_of(generation)}
         values = (fact[key] for _, key in _COLUMNS)
         rows.append(tuple(NOTHING if value is None else one_line(str(value)) for value in values))
     return "\n".join("\t".join(row) for row in rows)
 
 
-def show_text(requests: Sequence[CompactionRequest], generation: Generation, now_ms: int) -> str:
-    """How many requests are in each state, then a line for each on 80 columns, in the order given, with ages.
+def show_text(requests: Sequence[CompactionRequest], generation: Generation, now_ms: int, *, of: int) -> str:
+    """How many requests are in each state, then a line for each in the order given, with ages; the place stands last.
 
-    Below those that have not succeeded: why, and where the place lies, as far as the queue knows.
+    Below those that did not end well: why, once for all that stand together. What ended alike before at the same place
+    is counted at the newest.
+
+    of  so many requests there are, of which these are shown
     """
     if not requests:
-        return "no requests"
-    counts = Counter(row.state for row in requests)
-    states = {state.label_of(generation): counts[state] for state in State}
-    rows = [_HEADER, *(_row(row, generation, now_ms) for row in requests)]
-    lines = fitted(rows, right=(1, 4, 5))
-    each = len(lines) // len(rows)
-    text = [f"{plural(len(requests), 'request')}: {by_state(states)}", "", *lines[:each]]
-    for number, row in enumerate(requests, start=1):
-        text += lines[number * each : (number + 1) * each]
-        if row.state is not State.SUCCEEDED:
-            texts = [row.error_message, None if row.facts.location is None else str(row.facts.location)]
-            text += [line for one in texts if one for line in wrapped(one, "    ")]
+        return "no requests" if not of else f"none of {plural(of, 'request')}"
+    counts = Counter(state_of(row, generation) for row in requests)
+    order = [UNDONE, *(state.label_of(generation) for state in State)]
+    among = "" if len(requests) == of else f" of {of:,}"
+    states = by_state({state: counts[state] for state in sorted(counts, key=order.index)})
+    groups, of_one_name = _groups(requests), _of_one_name(requests)
+    shown = (_row(row, generation, now_ms, with_location=row.entity in of_one_name) for row, *_ in groups)
+    lines = aligned([_HEADER, *shown], right=(0, 3, 4))
+    text = [f"{plural(len(requests), 'request')}{among}: {states}", "", lines[0]]
+    for reason, stretch in groupby(zip(groups, lines[1:], strict=True), key=lambda one: _reason(one[0][0])):
+        together = list(stretch)
+        for rows, line in together:
+            text.append(line)
+            if len(rows) > 1:
+                text += wrapped(_before(rows[1:], now_ms), _INDENT)
+        if reason is not None:
+            alone = together[0][0][0].error_message or ""
+            text += wrapped(alone if len(together) == 1 else f"these {len(together)}: {reason}", _INDENT)
     return "\n".join(text)
 
 
-_HEADER = ("Place", "Id", "Type", "State", "Since", "Took", "Worker")
+UNDONE = "undone"
+"""The state of a compaction whose result was taken back; Hive has none for it."""
+_HEADER = ("Id", "State", "Type", "Since", "Took", "Place")
+_INDENT = "      "
+_COLLAPSED = (State.REFUSED, State.ATTEMPTED, State.FAILED)
+_IDS_SHOWN = 6
 
 
-def _row(row: CompactionRequest, generation: Generation, now_ms: int) -> tuple[str, ...]:
+def state_of(request: CompactionRequest, generation: Generation) -> str:
+    """The state of a request for people and programs: Hive's, or that it was undone."""
+    return request.state.label_of(generation) if request.facts.undone is None else UNDONE
+
+
+def _groups(requests: Sequence[CompactionRequest]) -> list[list[CompactionRequest]]:
+    """Each request alone, in their order; those that were refused or failed alike at a place stand at the first."""
+    found: dict[object, list[CompactionRequest]] = {}
+    for row in requests:
+        is_alike = row.state in _COLLAPSED and row.facts.undone is None
+        key = (row.entity, row.facts.location, row.type, row.state, row.error_message) if is_alike else row.id
+        found.setdefault(key, []).append(row)
+    return list(found.values())
+
+
+def _before(rows: Sequence[CompactionRequest], now_ms: int) -> str:
+    """How often it ended so before, and since when."""
+    oldest = age_of(rows[-1], now_ms)
+    ids = ", ".join(shortened([str(row.id) for row in rows], _IDS_SHOWN))
+    since = "" if oldest is None else f" in {age_words(oldest)}"
+    return f"the same {plural(len(rows), 'time')} before{since}: {ids}"
+
+
+def _reason(row: CompactionRequest) -> str | None:
+    """Why it is as it is, without what names the place: so those of several places are the same."""
+    if row.state is State.SUCCEEDED or row.error_message is None:
+        return None
+    reason = row.error_message
+    if row.facts.location is not None:
+        reason = reason.replace(str(row.facts.location), "…")
+    return reason.replace(row.full_name, "…")
+
+
+def _row(row: CompactionRequest, generation: Generation, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
     age, fact = age_of(row, now_ms), _facts(row, generation)
-    took = fact["duration_ms"]
+    took, host = fact["duration_ms"], fact["worker_host"]
+    place = [row.full_name]
+    if host is not None and row.facts.undone is None and row.state in (State.WORKING, State.FAILED):
+        place.append(f"on {host}")
+    if with_location:
+        place.append(str(row.facts.location))
     cells = (
-        row.full_name,
         str(row.id),
+        state_of(row, generation),
         row.type.label.lower(),
-        row.state.label_of(generation),
         "-" if age is None else age_words(age),
         "-" if took is None else age_words(took / 1000),
-        fact["worker_host"] or "-",
+        "  ".join(place),
     )
     return tuple(map(one_line, cells))
+
+
+def _of_one_name(requests: Sequence[CompactionRequest]) -> set[tuple[str, str, str | None]]:
+    """The names of several places, as there may be without a metastore: what tells them apart is where they lie."""
+    found: dict[tuple[str, str, str | None], set[Location | None]] = {}
+    for row in requests:
+        found.setdefault(row.entity, set()).add(row.facts.location)
+    return {entity for entity, locations in found.items() if len(locations) > 1}
 
 
 def show_document(
@@ -122,7 +184,7 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
         "table": request.table,
         "partition": request.partition,
         "type": request.type.label,
-        "state": request.state.label_of(generation),
+        "state": state_of(request, generation),
         "worker_host": worker_of(request.worker_id)[0],
         "worker": worker_of(request.worker_id)[1],
         "enqueue_ms": request.enqueue_ms,
@@ -137,6 +199,7 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
         "next_txn_id": request.next_txn_id,
         "commit_ms": request.commit_ms,
         "highest_write_id": request.highest_write_id,
+        "location": None if request.facts.location is None else str(request.facts.location),
     }
 
 

@@ -42,6 +42,21 @@ def test_what_waits_is_withdrawn_and_not_done(waiting: Jobs) -> None:
     assert [entry["id"] for entry in waiting.good("major_compact").compactions] == [3]
 
 
+def test_of_all_requests_those_are_shown_that_are_asked_for(waiting: Jobs) -> None:
+    waiting.good("cancel", "2")
+
+    def shown(*words: str) -> list[int]:
+        return [row["id"] for row in waiting.good("show_compactions", *words).compactions]
+
+    assert shown() == [3, 2, 1]
+    assert shown("--state", "aborted") == [2]
+    assert shown("--state", "aborted", "--state", "initiated", "--limit", "2") == [3, 2]
+    assert (shown("--table", "DB.part"), shown("--table", "db.x*")) == ([3, 2, 1], [])
+    assert waiting("show_compactions", "--table", "part").status == 2
+    text = waiting("show_compactions", "--limit", "1", text=True).out
+    assert text.startswith("1 request of 3: 1 initiated\n")
+
+
 def test_what_does_not_wait_stays_and_the_answer_says_what_to_do(waiting: Jobs) -> None:
     with waiting.queue() as queue:
         queue.claim_id(1, "acidlib-node7-0123456789abcdef", round(time.time() * 1000))

@@ -82,7 +82,7 @@ def test_readers_read_again_what_was_there_before(jobs: Jobs, tmp_path: Path, ru
     again = undo(jobs)
     assert (again.status, undone(again)["state"]) == (0, "already undone")
     (row,) = jobs.shown().values()
-    assert (row["state"], row["error_message"]) == ("failed", done["reason"])
+    assert (row["state"], row["error_message"]) == ("undone", done["reason"])
     assert done["reason"].startswith("undone by ")
 
 
@@ -140,7 +140,7 @@ def test_what_comes_later_is_as_if_it_had_never_been(
     ]
     assert aside not in names(crud)
     assert read(crud) == rows
-    assert [row["state"] for row in jobs.shown().values()] == ["succeeded", "failed"]
+    assert [row["state"] for row in jobs.shown().values()] == ["succeeded", "undone"]
 
 
 # --- when it is refused -----------------------------------------------------------------------------------------------
@@ -176,9 +176,13 @@ def test_not_what_published_nothing_or_is_not_known(jobs: Jobs, crud: Path) -> N
     assert jobs("major_compact", "--location", crud, *ALL, queue_url=other).states == ["ready for cleaning"]
     only_cleans = undone(jobs("undo", "1", "--nobody-reads", queue_url=other))
     assert (only_cleans["state"], only_cleans["reason"][-18:]) == ("refused", " published nothing")
-    ran = jobs("undo", "7", "--nobody-reads")
-    assert (ran.status, ran.error["kind"]) == (1, "missing")
-    assert jobs("undo", "1").status == 2
+    for words in ((), ("--nobody-reads",), ("--dry-run",)):
+        ran = jobs("undo", "9999", *words)
+        assert (ran.status, ran.error["kind"]) == (1, "missing")
+        assert "there is no such request in sqlite:" in ran.error["message"]
+    assert undone(jobs("undo", "1", queue_url=other))["state"] == "refused", "whoever reads"
+    asked = jobs("undo", "1")
+    assert (asked.status, "give --nobody-reads" in asked.error["message"]) == (2, True)
     assert jobs("undo", "1", "--nobody-reads", "--metastore-uri", "thrift://nowhere:1").status == 2
 
 
@@ -191,7 +195,7 @@ def test_a_request_that_failed_after_its_result_was_published(jobs: Jobs, crud: 
     done = undone(undo(jobs))
     assert done["state"] == "undone"
     (row,) = jobs.shown().values()
-    assert (row["state"], row["error_message"]) == ("failed", done["reason"])
+    assert (row["state"], row["error_message"]) == ("undone", done["reason"])
     assert done["reason"].endswith("before that: its rows are not those of its inputs")
 
 

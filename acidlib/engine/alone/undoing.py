@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from acidlib.engine.services import Services
 from acidlib.engine.target import Target, target_of
 from acidlib.engine.undo import HeldForUndo
-from acidlib.errors import MissingError, RefusedError
+from acidlib.errors import MissingError, RefusedError, UsageError
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest
 from acidlib.queue.sql import SqlQueue
@@ -36,21 +36,30 @@ class _Held:
 class StandaloneUndoing:
     """The requests of our own queue that were made without a metastore."""
 
-    def __init__(self, services: Services, queue: SqlQueue) -> None:
+    def __init__(self, services: Services, queue: SqlQueue, *, nobody_reads: bool) -> None:
         self._services = services
         self._queue = queue
+        self._nobody_reads = nobody_reads
 
     def find(self, request_id: int) -> CompactionRequest:
         """The row of our queue or its history."""
         row = self._queue.find(request_id)
         if row is None:
-            raise MissingError(f"Cannot undo request {request_id}: because this queue has none of that number")
+            raise MissingError(
+                f"Cannot undo request {request_id}: there is no such request in {self._queue.shown}; see acidlib show, "
+                "or name the queue with --queue-url"
+            )
         if row.facts.metastore is not None:
             raise RefusedError(
                 f"Cannot undo the compaction of {row.full_name}: because request {request_id} is of the metastore "
                 f"{row.facts.metastore}, which has to be named"
             )
         return row
+
+    def require_stated(self) -> None:
+        """That nobody reads, for files do not tell."""
+        if not self._nobody_reads:
+            raise UsageError("who reads cannot be known from files: give --nobody-reads, or --dry-run")
 
     def target(self, request: CompactionRequest) -> Target:
         """The place as the request describes it."""

@@ -36,13 +36,19 @@ class Hive3Undoing:
         """The row of the queue or its history."""
         row = self._metastore.queue.find(request_id)
         if row is None:
-            raise MissingError(f"Cannot undo request {request_id}: because this queue has none of that number")
+            raise MissingError(
+                f"Cannot undo request {request_id}: there is no such request in {self._metastore.queue.shown}; see "
+                "acidlib show"
+            )
         if not self._metastore.ours(row):
             raise RefusedError(
                 f"Cannot undo the compaction of {row.full_name}: because request {request_id} is not of the metastore "
                 f"{self._metastore.name}"
             )
         return row
+
+    def require_stated(self) -> None:
+        """Nothing: the metastore knows who reads."""
 
     def target(self, request: CompactionRequest) -> Target:
         """The very table that was compacted, where it lay."""
