@@ -46,7 +46,7 @@ from acidlib.planning.stripes import part_bytes_on
 from acidlib.planning.undo import digest_of_inputs
 from acidlib.points import Point, passing
 from acidlib.report.log import WARNING
-from acidlib.report.results import CompactionResult, Outcome
+from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.rewrite.runs import RebalanceUnit
 from acidlib.storage.listing import list_location
 from acidlib.storage.publishing import Published, take_back
@@ -156,22 +156,33 @@ class PlaceCompactor:
             passing(Point.ACCEPTED)
             done = made_by(plan, units, directories, stage)
             if self._verifier.is_wanted and stage.is_readable:
-                held.will_verify(())
-                found.verification = yield from self._verifier.compared(done, held.request_id, released.share)
-                passing(Point.VERIFIED)
+                found.verification = yield from self._verified_unseen(held, plan, done, released.share)
             is_late = self._verifier.is_wanted and not stage.is_readable
             with self._verifier.around_publication(held, done.results) if is_late else nullcontext():
                 found.may_be_visible = True
                 published = self._publish(held, plan, stage, directories, marks=not is_late)
         if is_late:
             found.units, found.published = results, published
-            yield from self._verified(found, held, plan, done, released.share)
+            yield from self._verified_seen(found, held, plan, done, released.share)
         result = found.result(
             Outcome.READY_FOR_CLEANING, why_so(found.job, plan.inputs), units=results, published=published
         )
         return replace(result, statistics=held.update_statistics(published.directories, result.total("rows_out")))
 
-    def _verified(self, found: SoFar, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> Part[None]:
+    def _verified_unseen(self, held: HeldPlace, plan: Prepared, done: Compacted, share: float) -> Part[Verification]:
+        """Compare what is staged with what was there, before any reader sees it."""
+        held.will_verify(())
+        try:
+            verification = yield from self._verifier.compared(done, held.request_id, share)
+        except UnverifiedError:
+            held.assert_mine(plan.inputs.high_water_mark)  # or another run has taken the stage away
+            raise
+        passing(Point.VERIFIED)
+        return verification
+
+    def _verified_seen(
+        self, found: SoFar, held: HeldPlace, plan: Prepared, done: Compacted, share: float
+    ) -> Part[None]:
         """Compare what is published with what was there, and only then let it count."""
         is_hidden = plan.inputs.publication is Publication.COMMIT
         try:

@@ -107,6 +107,22 @@ def test_what_wakes_after_others_have_been_there(
     assert [name for name in names(place) if name.startswith(("_tmp", "_acidlib"))] == []
 
 
+@pytest.mark.parametrize("point", [Point.ACCEPTED, Point.VERIFIED])
+def test_a_run_that_verifies_what_others_have_taken_away_finds_no_difference(
+    jobs: Jobs, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: Point
+) -> None:
+    run, other = ("major_compact", "--location", place, *RUN), f"{jobs.queue_url}2"
+    with stopped_at(point, lambda: jobs(*run, "--verify"), tmp_path / "answer") as zombie:
+        at_time(monkeypatch, 3600)
+        assert jobs(*run, queue_url=other).states == ["ready for cleaning"]
+        seen = visible(place)
+        zombie.wake()
+        ran = zombie.ran()
+    assert (ran.status, ran.states, visible(place)) == (1, ["conflict"], seen), ran.compactions
+    found = jobs("status", "--location", place).document["findings"]
+    assert "result not verified" not in {one["trouble"] for one in found}
+
+
 @pytest.mark.parametrize("more", [(), ("--trash",)], ids=["deleted", "to the trash"])
 def test_a_cleaner_that_wakes_removes_nothing_more(
     jobs: Jobs, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
