@@ -51,6 +51,7 @@ POINTS = (
     Point.STARTED,
     Point.STAGED,
     Point.WRITTEN,
+    Point.VERIFIED,
     Point.CHECKED,
     Point.FIRST_RENAMED,
     Point.SECOND_RENAMED,
@@ -575,7 +576,7 @@ def test_a_killed_run_is_ended_by_a_later_one(
     made = skewed(lake, "killed")
     job = "minor_compact" if kind == "minor" else "major_compact"
     lake.request(made, kind)
-    assert killed_at(point, lambda: direct(job))
+    assert killed_at(point, lambda: direct(job, *(("--verify",) if point is Point.VERIFIED else ())))
     left = "ready for cleaning" if point in (Point.MARKED, Point.COMMITTED, Point.ENDED) else "working"
     assert lake.states(made) == [left]
     if kind == "rebalance" and point in (Point.COMMITTED, Point.ENDED):

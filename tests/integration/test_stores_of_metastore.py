@@ -125,7 +125,8 @@ def test_one_run_for_all_stores_of_hive3(
         for laid in tables:
             for partition in sorted(laid.partitions) or [None]:
                 both.client.ask(both.database, laid.name, partition, kind=MINOR)
-        done = both.good("minor_compact", "--set", "acidlib.minor.as.major.bytes=0").compactions
+        done = both.good("minor_compact", "--set", "acidlib.minor.as.major.bytes=0", "--verify").compactions
+        assert all(entry["verification"] for entry in done)
     else:
         done = both.good("minor_compact", *every, "--set", "acidlib.minor.as.major.bytes=0").compactions
     assert {entry["state"] for entry in done} == {"ready for cleaning"}, done
@@ -200,7 +201,8 @@ def test_one_run_for_all_stores_of_hive4(
         decisions = service.good("initiator", *every, *LOW).document["decisions"]
         assert {entry["location"] for entry in decisions} == {str(of_hive4.where(place)) for place in everywhere}
         assert {entry["type"] for entry in decisions} == {"major"}
-        done = service.good("major_compact", uri=proxy.uri).compactions
+        done = service.good("major_compact", "--verify", uri=proxy.uri).compactions
+        assert all(entry["verification"] for entry in done)
     else:
         done = service.good("minor_compact", *every, uri=proxy.uri).compactions
     assert set(hidden) == {str(of_hive4.where(place)) for place in everywhere}
