@@ -58,7 +58,7 @@ def called(*words: str) -> Result:
 
 
 def test_words_are_judged_without_what_a_job_works_with() -> None:
-    """Help and mistakes of every job but the quickstart: Spark, databases and compilers are loaded later."""
+    """Help and mistakes of every job: Spark, databases and compilers are loaded later."""
     script = """
 import sys
 from click.testing import CliRunner
@@ -69,7 +69,7 @@ def called(*words):
     return CliRunner().invoke(group, words)
 
 print(called("-h").output)
-for job in JOBS[:-1]:
+for job in JOBS:
     assert called(job.name, "-h").exit_code == 0
     wrong = called(job.name, "--metastore-ury", "none")
     assert (wrong.exit_code, "No such option" in wrong.output) == (2, True), wrong.output
