@@ -106,6 +106,8 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
         if isinstance(stop, KeyboardInterrupt):
             raise KeyboardInterrupt(what_became) from None
         if not ended_here:
+            if worker.given_back:
+                raise type(stop)(f"{stop}; {what_became}") from stop
             raise
         nowhere = Target(database="", table="", partition=None, location=NOWHERE)
         tell(ended(nowhere, run.kind, RetryError(f"Cannot go on: {stop}; {what_became}")))

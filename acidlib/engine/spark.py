@@ -144,7 +144,7 @@ class SparkRunner:
             return context.parallelize(batches, len(batches)).mapPartitions(_attempts).collect()
         except Exception as error:
             if has_stopped(context):
-                raise SparkEndedError(f"Cannot finish {group}: Spark has ended; Spark's own log says why") from error
+                raise SparkEndedError(f"Cannot run {group}: Spark has ended; its own log says why") from error
             raise RetryError(f"Cannot finish {group}: because Spark gave it up: {_first_line(error)}") from error
         finally:
             self._groups.discard(group_id)

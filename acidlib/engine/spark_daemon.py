@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from contextlib import redirect_stdout, suppress
 
@@ -28,5 +29,7 @@ def load() -> None:
 
 
 if __name__ == "__main__":
+    # a signal to all processes of a run must not end its tasks before the run knows of it: the JVM ends this one
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     load()
     pyspark.daemon.manager()

@@ -91,6 +91,15 @@ STOPPING = Stopping()
 """That of this process: signals reach all of it."""
 
 
+@contextmanager
+def told_when_stopped(words: Callable[[], str]) -> Iterator[None]:
+    """Let the interrupt that stops what is done inside say what became of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(words()) from None
+
+
 def exit_status(number: int) -> int:
     """Return the exit status of a run that a signal has stopped, as shells tell it."""
     return 128 + number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import sys
 from collections.abc import Mapping
@@ -37,6 +38,12 @@ def restore_standard_error(environment: Mapping[str, str]) -> None:
             stream = os.open(parent / "fd" / str(_ERROR), os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
         os.dup2(stream, _ERROR)
         os.close(stream)
+
+
+def while_loading() -> None:
+    """Let an interrupt end the process without a word while a job is loaded: nothing has begun that could be told."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def tell_starting(what: str) -> None:

@@ -9,6 +9,7 @@ from acidlib.engine.environment import Environment
 from acidlib.engine.options import Duration, checked_filters, common_options, if_exists_option, located, report_option
 from acidlib.engine.selection import Selection
 from acidlib.engine.services import Services
+from acidlib.engine.stopping import told_when_stopped
 from acidlib.report.decision_text import CleanerText
 from acidlib.report.decisions import CleaningResult, CleaningTotals
 from acidlib.report.log import ERROR
@@ -105,7 +106,8 @@ def main(
                 found.progress.note(f"{result.state}, {result.reason}", level=ERROR, place=result.name)
             report.add(result)
 
-        run_cleaner(found, cleaning, options, tell)
+        with told_when_stopped(totals.when_stopped):
+            run_cleaner(found, cleaning, options, tell)
         notes = [*cleaning.notes, *(() if totals.states else cleaning.why_nothing())]
     print_report(environment, report, notes)
     raise SystemExit(totals.exit_status())

@@ -8,6 +8,7 @@ from acidlib.engine.command import JobCommand, print_report, report_of, services
 from acidlib.engine.environment import Environment
 from acidlib.engine.options import common_options, pool_option, report_option, selection_options, yes_option
 from acidlib.engine.selection import Selection
+from acidlib.engine.stopping import told_when_stopped
 from acidlib.engine.target import Interpretation
 from acidlib.report.decision_text import InitiatorText
 from acidlib.report.decisions import InitiatorResult, InitiatorTotals
@@ -50,6 +51,7 @@ def main(
                 found.progress.note(result.reason, level=ERROR, place=result.name)
             report.add(result)
 
-        notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=tell)
+        with told_when_stopped(totals.when_stopped):
+            notes = run_initiator(found, backend, selection, dry_run=dry_run, force=force, tell=tell)
     print_report(environment, report, [*notes, *totals.notes()])
     raise SystemExit(totals.exit_status())

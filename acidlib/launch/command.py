@@ -25,7 +25,7 @@ from acidlib.engine.spark_options import (
     spark_options,
     split_words,
 )
-from acidlib.engine.streams import tell_starting
+from acidlib.engine.streams import tell_starting, while_loading
 from acidlib.errors import AcidError, UsageError
 from acidlib.jobs.table import JOBS, Job, job_named
 from acidlib.launch.here import installation, is_what_a_job_finds, queue_of_yarn, start
@@ -149,6 +149,7 @@ def group() -> None:
 
 def main() -> None:
     """The command line of this process; exit status 1 where Spark cannot be started."""
+    while_loading()
     try:
         words, path = log_file(sys.argv[1:])
         if path is not None:

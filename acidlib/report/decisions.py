@@ -170,6 +170,11 @@ class InitiatorTotals:
             "failed": self.outcomes[Verdict.FAILED],
         }
 
+    def when_stopped(self) -> str:
+        """Return what has become of how many places of a run that was stopped."""
+        looked_at, queued = plural(self.looked_at, "place"), plural(self.queued, "request")
+        return f"{looked_at} looked at, {queued} queued; the next run looks at the others"
+
     def notes(self) -> list[str]:
         """What a person has to see to, as no run does."""
         refused = self.outcomes[Verdict.REFUSED]
@@ -207,6 +212,11 @@ class CleaningTotals:
             "bytes_removed": self.bytes_removed,
             "bytes_moved": self.bytes_moved,
         }
+
+    def when_stopped(self) -> str:
+        """Return what has become of how many requests of a run that was stopped."""
+        told = ", ".join(f"{count:,} {state}" for state, count in self.states.items()) or "none has ended"
+        return f"of the requests {told}; what is not removed waits for the next run"
 
     def exit_status(self) -> int:
         """Whether nothing failed or conflicts."""

@@ -24,6 +24,8 @@ from acidlib.wording import duration_words
 _REFRESH_SECONDS, _LOG_SECONDS = 0.1, 30.0
 _RATE_SECONDS = 1.0
 """A rate is not known before."""
+_ENOUGH = 10
+"""How long the rest takes is not known before one in so many parts is done."""
 _BAR, _FIGURES, _LEAST_NAME = 24, 28, 16
 
 
@@ -156,7 +158,7 @@ class TerminalProgress:
         parts = [self._detail] if self._detail else []
         if self._done and seconds >= _RATE_SECONDS:
             parts.append(f"{self._done / seconds:,.1f}/s")
-            if self._done < self._total:
+            if self._total <= self._done * _ENOUGH < self._total * _ENOUGH:
                 parts.append(f"{duration_words((self._total - self._done) * seconds / self._done)} left")
         return ", ".join([*parts, duration_words(seconds)]) if self._console is None else ", ".join(parts)
 

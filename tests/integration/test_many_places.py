@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -13,6 +14,7 @@ import pytest
 from thread_runner import ThreadRunner
 
 from acidlib.engine import compact_place
+from acidlib.engine.spark import SparkEndedError
 from acidlib.points import Point
 from integration.children import Child, killed_at, without_rights
 from integration.harness import Jobs, at_time, names, use_runner, visible
@@ -88,6 +90,41 @@ def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, mon
     places.check()
 
 
+@pytest.mark.parametrize("first", [1, 9])
+def test_when_spark_has_ended_no_place_fails_for_it(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """As when its JVM was killed for want of memory: what is under way is given back, the rest is not begun."""
+    places = Places(tmp_path / "db.db" / "t", 24)
+    jobs.good("initiator", *places.asked, *OVER)
+
+    class Ending(ThreadRunner):
+        def run(self, batches, *, group):
+            if len(self.jobs) + 1 >= first:
+                raise SparkEndedError(f"Cannot run {group}: Spark has ended")
+            return super().run(batches, group=group)
+
+    with monkeypatch.context() as patch:
+        use_runner(patch, Ending())
+        ran = jobs("major_compact", "--set", "acidlib.places.in.flight=2")
+    done = places.compacted()
+    if done:
+        assert (ran.status, set(ran.states)) == (3, {"ready for cleaning", "failed"})
+        (entry,) = [entry for entry in ran.compactions if entry["state"] == "failed"]
+        assert (entry["table"], entry["reason"][:13]) == ("", "Cannot go on:")
+        told = entry["reason"]
+    else:
+        assert (ran.status, ran.error["kind"]) == (1, "retry")
+        told = ran.error["message"]
+    given_back = 24 - len(done) - int(re.search(r"(\d+) not begun", told)[1])
+    assert f"{given_back} given back" in told
+    assert first == 1 or done
+    states = sorted(row["state"] for row in jobs.shown().values())
+    assert states == ["initiated"] * (24 - len(done)) + ["ready for cleaning"] * len(done)
+    assert not [entry for name in places.names for entry in names(places.root / name) if entry.startswith("_")]
+    places.check()
+
+
 @pytest.mark.parametrize("point", [f"{Point.CLAIMED}:5", f"{Point.WRITTEN}:7", f"{Point.PUBLISHED}:3"])
 def test_a_run_that_is_killed_costs_nothing(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
@@ -122,6 +159,7 @@ def test_a_cleaner_that_is_terminated_leaves_the_rest(jobs: Jobs, tmp_path: Path
     os.kill(child.pid, signal.SIGTERM)
     ran = child.ran()
     assert (ran.status, json.loads(ran.out)["error"]["kind"]) == (128 + signal.SIGTERM, "interrupted")
+    assert "; what is not removed waits for the next run" in json.loads(ran.out)["error"]["message"]
     assert untouched() > 0
     left = {entry for name in places.names for entry in names(places.root / name) if entry.startswith("_")}
     assert {entry for entry in left if not entry.startswith("_acidlib_removed.")} == set()

@@ -1,11 +1,8 @@
-"""Units as Spark tasks: one session for all tests, and two real runs of spark-submit."""
+"""Units as Spark tasks: one session for all tests, and a real run of spark-submit.sh."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -180,28 +177,3 @@ def test_spark_submit(jobs: Jobs, tmp_path: Path) -> None:
             assert merge.read(place, generation=4, strict=True) == before
     shown = Jobs(queue_url=f"sqlite:///{home / 'queue.db'}").shown()
     assert sorted(row["state"] for row in shown.values()) == ["failed", "ready for cleaning", "ready for cleaning"]
-
-
-@pytest.mark.slow
-def test_spark_submit_that_is_terminated(jobs: Jobs, tmp_path: Path, crud: Path) -> None:
-    """A scheduler that cancels a job sends SIGTERM to all of its processes."""
-    before = tree(crud)
-    home = tmp_path / "home"
-    process = submit(Path(__file__).with_name("endless_job.py"), *NAMED, crud, "--output", "json", home=home)
-    try:
-        end = time.monotonic() + 200
-        while not (crud / "_begun").exists():
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.1)
-        os.killpg(process.pid, signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert out == "" or json.loads(out)["error"]["kind"] == "interrupted"
-    assert process.returncode == 143
-    assert "Traceback" not in err
-    (crud / "_begun").unlink()
-    assert added(before, tree(crud)) == set()
-    assert Jobs(queue_url=f"sqlite:///{home / 'queue.db'}").shown() == {}

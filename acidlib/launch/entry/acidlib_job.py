@@ -1,4 +1,4 @@
-"""What spark-submit runs for the command `acidlib`: the job that the first word names, with the words behind it.
+"""What is run as the driver for the command `acidlib`: the job that the first word names, with the words behind it.
 
 It lies in a folder of its own: Python looks for modules in the folder of the file that it runs.
 """
@@ -8,9 +8,11 @@ import sys
 import acidlib.jobs  # noqa: F401  # before anything else that may fail
 
 # isort: split
+from acidlib.engine.streams import while_loading
 from acidlib.jobs.table import job_named
 
 if __name__ == "__main__":
+    while_loading()
     job = job_named(sys.argv[1])
     assert job is not None, sys.argv
     job.load().main(args=sys.argv[2:], prog_name=f"acidlib {job.name}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark import SparkConf
 
 from acidlib.engine import spark
 from acidlib.engine.placed import other_queue
-from acidlib.engine.spark import SparkSession, hadoop_properties, kerberos_login
+from acidlib.engine.runner import Task
+from acidlib.engine.spark import SparkEndedError, SparkRunner, SparkSession, hadoop_properties, kerberos_login
 from acidlib.engine.spark_options import SUBMIT_ARGS
 from acidlib.errors import RefusedError
 
@@ -36,6 +38,30 @@ def test_executors_find_a_checkout_but_never_before_an_archive(
     words = [word for name, value in stated.items() for word in ("--conf", f"{name}={value}")]
     monkeypatch.setenv(SUBMIT_ARGS, shlex.join([*words, "pyspark-shell"]))
     assert SparkSession(name="n", conf={})._conf.get(PATH) == (None if PATH in stated else path)
+
+
+@pytest.mark.parametrize("answer", [True, ConnectionRefusedError()])
+def test_a_job_that_a_lost_spark_gives_up_is_no_failure_of_its_tasks(answer: bool | Exception) -> None:
+    """Its context has stopped, or its JVM does not answer: it is not tried again in halves."""
+    jobs: list[object] = []
+
+    def asked() -> bool:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    class Lost:
+        _jsc = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=asked))
+
+        def __getattr__(self, name: str) -> Any:
+            jobs.append(name)
+            raise OSError("[Errno 2] No such file or directory: '/tmp/spark-1'")
+
+    runner = SparkRunner(SimpleNamespace(context=Lost(), started=Lost))  # type: ignore[arg-type]
+    with pytest.raises(SparkEndedError, match="Cannot run two tasks: Spark has ended"):
+        runner.run([[Task(max, 1, 0), Task(max, 2, 0)]], group="two tasks")
+    assert len(jobs) == 1
+    assert runner.slots > 0
 
 
 def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:

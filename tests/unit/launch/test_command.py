@@ -266,6 +266,7 @@ def test_a_run_with_a_log_is_one_of_the_same_words_without_it(
         return 3
 
     monkeypatch.setattr(module, "run_logged", logged)
+    monkeypatch.setattr(command, "while_loading", lambda: None)
     words = ["--master", "yarn", "cleaner", "--log-file", "/log", "--trash"]
     monkeypatch.setattr(sys, "argv", ["acidlib", *words])
     with pytest.raises(SystemExit) as end:

@@ -90,7 +90,7 @@ def test_a_log_gets_a_line_each_half_minute_with_the_rate_and_what_is_left() -> 
             clock.now += 2
             progress.advance(int(clock.now - 100) * 20, detail="32 in flight, 3 failed, 1.0 GiB")
         assert stream.getvalue() == (
-            "compacting 10000 places: 600 of 10,000, 32 in flight, 3 failed, 1.0 GiB, 20.0/s, 8 min left, 30 s\n"
+            "compacting 10000 places: 600 of 10,000, 32 in flight, 3 failed, 1.0 GiB, 20.0/s, 30 s\n"
             "compacting 10000 places: 1,200 of 10,000, 32 in flight, 3 failed, 1.0 GiB, 20.0/s, 7 min left, 60 s\n"
         )
 
