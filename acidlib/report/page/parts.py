@@ -221,7 +221,8 @@ _DELTAS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 def histogram(
     *, title: str, text: str, what: str, steps: Sequence[int], labels: Sequence[str], series: Sequence[Series]
 ) -> Listing:
-    """Return how many values lie from each step to the next, without the steps at both ends that have none."""
+    """Return how many values lie from each step to the next, without series and steps at both ends that have none."""
+    series = [one for one in series if one[1]]
     counts = [_spread(values, steps) for _, values, _ in series]
     used = [number for number in range(len(steps)) if any(one[number] for one in counts)]
     return bars(

@@ -204,6 +204,8 @@ def test_a_chart_that_would_say_nothing_is_not_drawn() -> None:
     assert len(page_of(head).charts) == 3
     assert len(page_of(head | {"end_ms": head["start_ms"] + 59_000}).charts) == 2
     assert page_of(document_of("initiator", [documents.DUE] * 10 + [documents.LEFT] * 10)).charts == ()
+    (deltas,) = page_of(document_of("initiator", [documents.DUE] * 21)).charts
+    assert deltas.columns == ("Deltas of a place", "Places to compact")
     (deltas,) = page_of(document_of("initiator", [documents.DUE] * 10 + [documents.LEFT] * 11)).charts
     assert deltas.columns == ("Deltas of a place", "Places to compact", "Places left alone")
 
