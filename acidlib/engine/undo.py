@@ -135,7 +135,9 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
         now = undoing.find(request.id)
         result = replace(_result(now, target), state=UndoState.UNDONE)
         if now.facts.undone is not None or now.state not in _PUBLISHED:
-            raise ConflictError(f"Cannot undo the compaction of {target.name}: because request {now.id} has changed")
+            raise ConflictError(
+                f"Cannot undo the compaction of {target.name}: request {now.id} has changed; call again"
+            )
         reason = f"undone by {user} on {services.host}: {', '.join(_outputs(now))} moved to {_aside(now)}"
         if now.state is State.FAILED and now.error_message:
             reason = f"{reason}; before that: {now.error_message}"
@@ -202,7 +204,8 @@ def _is_later(one: CompactionRequest, other: CompactionRequest) -> bool:
 def _require_published(request: CompactionRequest) -> None:
     if request.state is State.WORKING:
         raise ConflictError(
-            f"Cannot undo the compaction of {request.full_name}: because request {request.id} is working"
+            f"Cannot undo the compaction of {request.full_name}: request {request.id} is working; call again when it "
+            "is done"
         )
     if request.state not in _PUBLISHED:
         raise _refused(request, f"request {request.id} is {request.state.label}: there is no result")

@@ -47,7 +47,7 @@ JOBS: Sequence[Job] = (
     Job(name="initiator", module="initiator", summary="Look at all tables and queue what is over Hive's thresholds."),
     Job(name="cleaner", module="cleaner", summary="Remove what compactions made obsolete."),
     Job(name="undo", module="undo", summary="Take the result of a compaction back.", stays=True),
-    Job(name="cancel", module="cancel", summary="Withdraw requests that wait in the queue.", spark=False, file=False),
+    Job(name="cancel", module="cancel", summary="Withdraw requests that wait in the queue.", spark=False),
     Job(name="show", module="show_compactions", summary="Show the queue and its history.", spark=False),
     Job(
         name="show-place",
