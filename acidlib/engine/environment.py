@@ -60,6 +60,7 @@ class Environment:
     site             what hive-site.xml and metastore-site.xml say, as text
     hadoop           what core-site.xml and hdfs-site.xml say about stores
     token            a JWT for the metastore
+    jvm              py4j's view of the JVM of Spark, and the configuration of Hadoop in it
     secrets          what Java keeps: Hadoop's credential providers, truststores
     login            who logs in where Kerberos is asked for
     user, host       who runs this, and where
@@ -78,6 +79,7 @@ class Environment:
     site: Mapping[str, str] = field(default_factory=dict)
     hadoop: dict[str, str] = field(default_factory=dict)
     token: str | None = field(default=None, repr=False)
+    jvm: Callable[[], tuple[Any, Any]] | None = field(default=None, compare=False, repr=False)
     secrets: JavaSecrets = field(default_factory=JavaSecrets, compare=False, repr=False)
     login: KerberosLogin = _WITH_TICKET
     user: str = field(default_factory=getpass.getuser)
@@ -123,7 +125,7 @@ class Environment:
             return None
         from acidlib.queue.min_history import MinHistory
 
-        return MinHistory(self._whole_queue_url())
+        return MinHistory(self._whole_queue_url(), self._java)
 
     def noted_writes(self) -> NotedWrites | None:
         """Return what is noted of writes in the database that was chosen for the queue; None where nobody chose one."""
@@ -131,7 +133,7 @@ class Environment:
             return None
         from acidlib.queue.noted_writes import NotedWrites
 
-        return NotedWrites(self._whole_queue_url())
+        return NotedWrites(self._whole_queue_url(), self._java)
 
     def metastore_parameters(self) -> MetastoreParameters | None:
         """What tables have as parameters in the database that was chosen for the queue; None where none was chosen."""
@@ -140,6 +142,12 @@ class Environment:
         from acidlib.queue.parameters import MetastoreParameters
 
         return MetastoreParameters(self._whole_queue_url())
+
+    def _java(self) -> Any:
+        """Py4j's view of the JVM of Spark, which is started if need be."""
+        if self.jvm is None:
+            raise RefusedError("Cannot open the metastore's database: only the driver, with Spark's JVM, can do so")
+        return self.jvm()[0]
 
     def _whole_queue_url(self) -> str:
         """With the password, wherever that is kept."""
@@ -221,6 +229,7 @@ def read_environment(
         names_metastore=bool(metastore),
         site=site,
         hadoop=hadoop,
+        jvm=jvm,
         secrets=JavaSecrets(jvm, about_providers(hadoop) | about_providers(spark_hadoop()) | about_providers(site)),
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
         login=replace(login, cache=os.environ.get("KRB5CCNAME") or None),

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -14,7 +14,15 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleErr
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError, UsageError
-from acidlib.queue.dialects import SQLITE, SUPPORTED, connect_arguments, is_busy, is_deadlock, wait_for_locks
+from acidlib.queue.dialects import (
+    DERBY,
+    SQLITE,
+    SUPPORTED,
+    connect_arguments,
+    is_busy,
+    is_deadlock,
+    wait_for_locks,
+)
 
 _READING = "acidlib_reading"
 _DEADLOCK_ATTEMPTS = 10
@@ -25,8 +33,10 @@ T = TypeVar("T")
 class Database:
     """A queue's database by URL; every transaction that writes is exclusive on SQLite and short everywhere."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
+        """`jvm` gives py4j's view of a JVM: for a metastore's database that only Java speaks to, and no queue."""
         parsed = _parse(url)
+        self._jvm = jvm
         # a parameter may be a password as well
         self.shown = parsed.set(query={}).render_as_string(hide_password=True)
         self._secrets = _secrets(parsed)
@@ -134,6 +144,8 @@ class Database:
         if sqlite and url.database and url.database != ":memory:":
             self._make_folder(Path(url.database))
         arguments = connect_arguments(url.get_backend_name(), frozenset(url.query))
+        if url.get_backend_name() == DERBY and self._jvm is not None:
+            return create_engine(url, connect_args={"jvm": self._jvm}, pool_pre_ping=True)
         try:
             if not sqlite:
                 engine = create_engine(

@@ -4,7 +4,9 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, and_, cast, extrac
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
-SQLITE, POSTGRESQL = "sqlite", "postgresql"
+from acidlib.queue.derby import DerbyDialect
+
+SQLITE, POSTGRESQL, DERBY = "sqlite", "postgresql", "derby"
 MYSQL = ("mysql", "mariadb")
 SUPPORTED = (SQLITE, POSTGRESQL, *MYSQL)
 
@@ -38,6 +40,8 @@ def database_now_ms(connection: Connection) -> int:
     Source: Hive `TxnHandler.getDbTime`.
     """
     dialect = connection.dialect.name
+    if isinstance(connection.dialect, DerbyDialect):
+        return connection.dialect.now_ms(connection)
     now: ColumnElement[int]
     if dialect == POSTGRESQL:
         now = cast(func.floor(extract("epoch", func.clock_timestamp()) * 1000), BigInteger)

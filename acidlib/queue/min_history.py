@@ -5,7 +5,9 @@ Thrift writes it (`add_write_ids_to_min_history`) and does not show it. The righ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, select
 
@@ -36,9 +38,9 @@ class Registration:
 class MinHistory:
     """The registrations in one database."""
 
-    def __init__(self, url: str) -> None:
-        """Connects when it is used. Raises UsageError and RefusedError as `Database` does."""
-        self._database = Database(url)
+    def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
+        """Connects when it is used. `jvm`, and what is raised, are as `Database` has them."""
+        self._database = Database(url, jvm)
 
     @property
     def shown(self) -> str:

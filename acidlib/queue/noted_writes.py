@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, Column, ColumnElement, Connection, MetaData, String, Table, and_, delete, select
 from sqlalchemy.exc import DBAPIError
@@ -67,9 +67,9 @@ _PARTITIONS = Table("PARTITIONS", _METADATA, Column("TBL_ID", BigInteger), Colum
 class NotedWrites:
     """The notes in one database."""
 
-    def __init__(self, url: str) -> None:
-        """Connects when it is used. Raises UsageError and RefusedError as `Database` does."""
-        self._database = Database(url)
+    def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
+        """Connects when it is used. `jvm`, and what is raised, are as `Database` has them."""
+        self._database = Database(url, jvm)
         self._tables: dict[str, Table] = {}
 
     @property

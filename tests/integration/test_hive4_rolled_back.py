@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from judges.tables import delta_name, inserts, write_dir
+from long_runs import in_a_long_run
+from py4j.java_gateway import JavaGateway
+from servers.derby import Derby, jar
+from servers.elsewhere import MetastoreElsewhere
 from servers.fleet import Servers
 from servers.jars import hive_release
-from servers.mariadb import MariaDb, MetastoreOnMariaDb
+from servers.mariadb import MariaDb
 from servers.metastore import Metastore
 from servers.postgres import Postgres
 from sqlalchemy import column, create_engine, select, table
@@ -23,7 +27,7 @@ from acidlib.metastore.values import TxnType
 from acidlib.model.generation import Generation
 from acidlib.points import Point
 from integration.children import killed_at
-from integration.harness import Jobs
+from integration.harness import AROUND, Jobs
 from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service, clean_up, only_line, wait_for
 from integration.hive4_model import ABORTED, COLUMNS, CRUD, ROW, Lake, Made, rows
@@ -413,8 +417,8 @@ def test_in_a_database_of_mariadb(
     service: Service, mariadb: MariaDb, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Which takes letters of either case for equal, where nothing is said: partitions are told apart all the same."""
-    directory = tmp_path_factory.mktemp("mariadb")
-    with MetastoreOnMariaDb(mariadb, postgres=postgres, directory=directory) as metastore:
+    directory, where = tmp_path_factory.mktemp("mariadb"), mariadb.for_a_metastore()
+    with MetastoreElsewhere(where, postgres=postgres, directory=directory) as metastore:
         metastore.start()
         grants = mariadb.granted(metastore.database, "forgetter", select=READ, delete=("TXN_COMPONENTS",))
         forgetful = Service(jobs=Jobs(queue_url=grants), uri=metastore.uri)
@@ -437,6 +441,42 @@ def test_in_a_database_of_mariadb(
             forgotten(lake)
             for made in (one, parts, dynamic):
                 lake.check(made)
+
+
+@pytest.fixture
+def derby_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Derby's driver in the JVM of the driver."""
+    java = JavaGateway.launch_gateway(classpath=str(jar("derbyclient")), die_on_exit=True)
+    monkeypatch.setattr(AROUND, "jvm", lambda: (java.jvm, None))
+    yield
+    java.shutdown()
+
+
+@in_a_long_run
+def test_in_a_database_of_derby(
+    service: Service, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, derby_driver: None
+) -> None:
+    """Which only Java speaks to: by its network server, in whose memory it is."""
+    derby, directory = Derby(), tmp_path_factory.mktemp("derby")
+    derby.start()
+    try:
+        with MetastoreElsewhere(derby.for_a_metastore(), postgres=postgres, directory=directory) as metastore:
+            metastore.start()
+            forgetful = Service(jobs=Jobs(queue_url=metastore.database_url), uri=metastore.uri)
+            with Lake(metastore) as lake:
+                one, dynamic = lake.table("one", ABORTED), lake.table("dynamic", partitions=["1", "2"])
+                roll_back(lake, write_to(lake, dynamic, *(place.location for place in dynamic.places))[0])
+                found = cleaned(forgetful, one, dynamic)
+                assert {name: one["state"] for name, one in found.items()} == dict.fromkeys(
+                    ("one", "dynamic"), "succeeded"
+                )
+                assert delta_name(4, 4) not in one.place.directories()
+                forgotten(lake)
+                for made in (one, dynamic):
+                    lake.check(made)
+                assert cleaned(forgetful, one, dynamic) == {}
+    finally:
+        derby.stop()
 
 
 @pytest.mark.parametrize("sees", [True, False], ids=["with the database", "over thrift alone"])

@@ -14,18 +14,12 @@ from pathlib import Path
 
 import pymysql
 
-from acidlib.model.generation import Generation
+from servers.elsewhere import Elsewhere, brought_file, schema_script
 from servers.errors import ServerError
 from servers.guard import GUARD
-from servers.jars import CACHE, locked
-from servers.maven import run_maven
-from servers.metastore import Metastore
-from servers.postgres import Postgres
 from servers.process import ServerProcess, free_port
 
 DRIVER = "org.mariadb.jdbc:mariadb-java-client:2.7.12"
-SCHEMA = "org.apache.hive:hive-standalone-metastore-server:4.0.1:tar.gz:bin"
-SCRIPT = "hive-schema-4.0.0.mysql.sql"
 
 OTHER_USERS = ("mysql", "nobody")
 """Root runs it as one of these; the first that the machine knows."""
@@ -106,6 +100,18 @@ class MariaDb:
                     pass
         return name
 
+    def for_a_metastore(self) -> Elsewhere:
+        """A database for a metastore of Hive 4.0.1."""
+        return Elsewhere(
+            driver="org.mariadb.jdbc.Driver",
+            jar=brought_file("copy", DRIVER, "mariadb-java-client-*.jar"),
+            user="hive",
+            password="hive",
+            new=lambda: self.new_database(schema_script("mysql")),
+            jdbc=lambda name: f"jdbc:mariadb://127.0.0.1:{self.port}/{name}",
+            url=self.url,
+        )
+
     def granted(self, database: str, user: str, *, select: Sequence[str], delete: Sequence[str]) -> str:
         """The URL of a database for another user, who may do that with these tables and no more."""
         with closing(self.connect()) as connection, connection.cursor() as cursor:
@@ -142,64 +148,3 @@ def program(*names: str) -> str:
         if found is not None:
             return found
     raise ServerError(f"Cannot start MariaDB: there is no program {' or '.join(names)} on this machine")
-
-
-class MetastoreOnMariaDb(Metastore):
-    """A metastore of Hive 4.0.1 whose database is one of such a server."""
-
-    def __init__(self, mariadb: MariaDb, *, postgres: Postgres, directory: Path) -> None:
-        """``postgres`` is not asked for anything."""
-        self._mariadb = mariadb
-        super().__init__(
-            Generation.HIVE4,
-            postgres=postgres,
-            directory=directory,
-            txn_timeout_seconds=3600,
-            properties={
-                "javax.jdo.option.ConnectionDriverName": "org.mariadb.jdbc.Driver",
-                "javax.jdo.option.ConnectionUserName": "hive",
-                "javax.jdo.option.ConnectionPassword": "hive",
-            },
-        )
-
-    @property
-    def database_url(self) -> str:
-        """Its database for SQLAlchemy; only after the first start."""
-        return self._mariadb.url(self.database)
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """What its hive-site.xml says; only after the first start."""
-        url = f"jdbc:mariadb://127.0.0.1:{self._mariadb.port}/{self.database}"
-        return super().properties | {"javax.jdo.option.ConnectionURL": url}
-
-    def remove(self) -> None:
-        """Stops it; its database goes with the server."""
-        self.stop()
-
-    def _jars(self) -> list[str]:
-        return [*super()._jars(), str(_brought("copy", DRIVER, "*.jar"))]
-
-    def _prepare(self) -> None:
-        if not self.database:
-            self.database = self._mariadb.new_database(_brought("unpack", SCHEMA, SCRIPT))
-        super()._prepare()
-
-
-def _brought(goal: str, artifact: str, name: str) -> Path:
-    """A file out of an artifact, brought once per checkout. Raises ServerError as `run_maven` does."""
-    place = CACHE / "mariadb"
-    with locked(CACHE / "mariadb.lock"):
-        if not list(place.rglob(name)):
-            place.mkdir(exist_ok=True)
-            run_maven(
-                f"{name} for MariaDB",
-                [
-                    f"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:{goal}",
-                    f"-Dartifact={artifact}",
-                    f"-DoutputDirectory={place}",
-                    f"-Dmdep.unpack.includes=**/{name}",
-                ],
-                directory=place,
-            )
-    return next(place.rglob(name))
