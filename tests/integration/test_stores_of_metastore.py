@@ -17,22 +17,25 @@ from typing import Any
 import pytest
 from hdfs_tables import mount_table
 from judges import merge
+from judges.tables import delta_name
 from long_runs import amount
 from servers.hdfs import Hdfs
 from servers.metastore import Metastore
+from servers.postgres import Postgres
 from servers.process import free_port
 from servers.s3 import S3Server
 from thread_runner import ThreadRunner
 
 from acidlib.model.location import HDFS, S3, VIEWFS
 from acidlib.storage.s3.publishing import S3Stage
-from integration.harness import AROUND, Ran, use_runner
+from integration.harness import AROUND, Jobs, Ran, use_runner
 from integration.hive3_site import METASTORES, OWN, Site
 from integration.hive3_tables import EXCLUSIVE, MINOR, Laid
 from integration.hive4_jobs import Service
 from integration.hive4_model import ABORTED, CRUD, Lake, Made
 from integration.hive4_proxy import Proxy
 from integration.moved_places import MovedPlaces
+from integration.test_hive4_rolled_back import cleaned, forgotten, granted, noted, roll_back, write_to
 
 pytestmark = pytest.mark.live
 
@@ -224,6 +227,33 @@ def test_one_run_for_all_stores_of_hive4(
     for place in everywhere:
         assert of_hive4.names(place) == sorted(by_place[str(of_hive4.where(place))]["output_directories"])
         assert set(of_hive4.hidden_names(place)) <= {"_acidlib_claim"}
+
+
+def test_after_rolled_back_transactions_in_all_stores(
+    lake: Lake, service: Service, of_hive4: MovedPlaces, hive4_metastore: Metastore, postgres: Postgres
+) -> None:
+    """Also of a write to partitions that lie in several, noted for the table alone, and where nothing lies any more."""
+    parted, dynamic = (
+        lake.table("parted", ABORTED, partitions=NUMBERS[:3]),
+        lake.table("dynamic", partitions=NUMBERS[:3]),
+    )
+    whole, bare = lake.table("whole", ABORTED), lake.table("bare", ())
+    roll_back(lake, write_to(lake, dynamic, *(place.location for place in dynamic.places))[0], write_to(lake, bare)[0])
+    for made in (parted, dynamic):
+        of_hive4.move(made.places[1].location, HDFS)
+        of_hive4.move(made.places[2].location, S3)
+    of_hive4.move(whole.location, S3)
+    of_hive4.move(bare.location, HDFS)
+    forgetful = replace(service, jobs=Jobs(queue_url=granted(hive4_metastore, postgres)))
+    found = cleaned(forgetful, parted, dynamic, whole, bare)
+    assert {one["state"] for one in found.values()} == {"succeeded"}, found
+    assert set(found) == {"parted.p=1", "parted.p=2", "parted.p=3", "dynamic", "whole", "bare"}
+    assert [len(found[name]["removed"]) for name in ("parted.p=2", "parted.p=3", "dynamic", "whole")] == [2, 2, 3, 2]
+    forgotten(lake)
+    for made in (parted, dynamic, whole):
+        assert noted(lake, made) == []
+        assert not any(delta_name(4, 4) in of_hive4.names(place.location) for place in made.places)
+        assert seen(lake, of_hive4, made)
 
 
 # --- a store that is away ---------------------------------------------------------------------------------------------
