@@ -189,7 +189,7 @@ class JobCommand(click.Command):
         except KeyboardInterrupt as stop:
             by = STOPPING.by or signal.SIGINT
             kind, status = "interrupted", exit_status(by)
-            message = f"interrupted by {by.name}: {stop or 'what was done stays, everything else is as it was'}"
+            message = f"interrupted by {by.name}: {str(stop) or 'what was done stays, everything else is as it was'}"
             with suppress(OSError):  # the terminal may have gone
                 tell(message, level=ERROR)
         except Exception as error:

@@ -17,6 +17,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, what schedulers send, and a terminal that closes."""
+_TELL_SECONDS = 1.0
 _SAME_SECONDS = 0.5
 """Within them it is the same asking: a terminal, a shell and `timeout` send theirs to a process and to its group."""
 
@@ -26,7 +27,6 @@ class Stopping:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._asked_at = 0.0
         self._shields = 0
         self._is_waiting = False
         self.by: signal.Signals | None = None
@@ -35,30 +35,37 @@ class Stopping:
     def by_signals(self, tell: Callable[[str], None], end: Callable[[int], None]) -> Iterator[None]:
         """Let signals stop what is done inside. What is ignored stays ignored, as below `nohup`.
 
-        tell  a line about a signal, from within its handler
+        tell  a line about a signal
         end   of the process, with an exit status, at once
+
+        Both are called in a thread of their own: the main thread learns of a signal only when it is back from whatever
+        it waits for, such as a database.
         """
-
-        def handle(number: int, frame: FrameType | None) -> None:
-            del frame
-            name = signal.Signals(number).name
-            if self.by is None:
-                self.by, self._asked_at = signal.Signals(number), self._clock()
-                # Spark's JVM may get it, too, and py4j logs a traceback for every thread that waits for its answer
-                logging.disable()
-                tell(f"stopping by {name}: what is being published is published, the rest is given back")
-                if self._shields:
-                    self._is_waiting = True
-                else:
-                    raise KeyboardInterrupt
-            elif self._clock() - self._asked_at >= _SAME_SECONDS:
-                tell(f"ended at once by another {name}: what was under way is given back by the next run")
-                end(exit_status(number))
-
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         self.by, self._is_waiting = None, False
+        noticed = threading.Event()
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            del frame
+            if self.by is not None:
+                return
+            self.by = signal.Signals(number)
+            noticed.wait(_TELL_SECONDS)
+            # Spark's JVM may get it, too, and py4j logs a traceback for every thread that waits for its answer
+            logging.disable()
+            if self._shields:
+                self._is_waiting = True
+            else:
+                raise KeyboardInterrupt
+
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        watcher = threading.Thread(target=self._watch, args=(reader, noticed, tell, end), name="acidlib-signals")
+        watcher.daemon = True
+        watcher.start()
+        awake = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         before = {number: signal.getsignal(number) for number in SIGNALS}
         try:
             for number, handler in before.items():
@@ -68,7 +75,28 @@ class Stopping:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            signal.set_wakeup_fd(awake)
+            os.close(writer)
+            watcher.join()
+            os.close(reader)
             logging.disable(logging.NOTSET)
+
+    def _watch(
+        self, reader: int, noticed: threading.Event, tell: Callable[[str], None], end: Callable[[int], None]
+    ) -> None:
+        """Tell of the first signal, and end the process at a later one; until the other side is closed."""
+        asked_at: float | None = None
+        while data := os.read(reader, 1):
+            if data[0] not in SIGNALS:
+                continue
+            name = signal.Signals(data[0]).name
+            if asked_at is None:
+                asked_at = self._clock()
+                tell(f"stopping by {name}: what is being published is published, the rest is given back")
+                noticed.set()
+            elif self._clock() - asked_at >= _SAME_SECONDS:
+                tell(f"ended at once by another {name}: what was under way is given back by the next run")
+                end(exit_status(data[0]))
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
@@ -106,6 +134,6 @@ def exit_status(number: int) -> int:
 
 
 def write_line(line: str) -> None:
-    """Write a line to standard error from within a handler: it may have interrupted another that was being written."""
+    """Write a line to standard error past all buffers: another thread may be in the middle of one."""
     with suppress(OSError):
         os.write(2, f"{line}\n".encode(errors="replace"))

@@ -76,11 +76,14 @@ def submission(
     if not stated.get("SPARK_HOME"):
         stated["SPARK_HOME"] = str(here.spark_home)
     driver = spark.property(DRIVER_PYTHON) or stated.get(_DRIVER) or str(here.python)
-    if spark.has_environment and not (spark.is_local or stated.get(_EXECUTORS) or spark.property(PYTHON)):
-        # by a property, for variables do not reach a driver on Kubernetes
-        options += ["--conf", f"{PYTHON}=./{ENVIRONMENT}/bin/python"]
-    else:
-        stated[_EXECUTORS] = stated.get(_EXECUTORS) or str(here.python)
+    executors = spark.property(PYTHON) or stated.get(_EXECUTORS)
+    if not executors and spark.has_environment and not spark.is_local:
+        executors = f"./{ENVIRONMENT}/bin/python"
+        # by a property as well: variables do not reach a driver on Kubernetes
+        options += ["--conf", f"{PYTHON}={executors}"]
+    if not (spark.driver_is_placed and spark.has_environment):
+        # by a variable, which is all that PySpark looks at in a driver that it has not started
+        stated[_EXECUTORS] = executors or str(here.python)
     if queue:
         options += [QUEUE, queue]
     if here.checkout is not None:

@@ -602,6 +602,17 @@ def test_an_interrupt_gives_everything_back(jobs: Jobs, crud: Path, monkeypatch:
     monkeypatch.undo()
 
 
+def test_an_interrupt_before_any_place_is_begun(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("acidlib.engine.alone.backend.recover", interrupted)
+    ran = jobs("major_compact", *NAMED, crud)
+    assert (ran.status, ran.error["kind"]) == (130, "interrupted")
+    told = "interrupted by SIGINT: what was done stays, everything else is as it was"
+    assert (ran.error["message"], ran.err.splitlines()[-1]) == (told, f"error: {told}")
+
+
 def test_an_interrupt_between_two_renames_leaves_what_finishes_them(
     jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

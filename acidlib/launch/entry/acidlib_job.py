@@ -3,16 +3,19 @@
 It lies in a folder of its own: Python looks for modules in the folder of the file that it runs.
 """
 
+import signal
 import sys
 
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing has begun that an interrupt could tell of
+
+# isort: split
 import acidlib.jobs  # noqa: F401  # before anything else that may fail
 
 # isort: split
-from acidlib.engine.streams import while_loading
 from acidlib.jobs.table import job_named
 
 if __name__ == "__main__":
-    while_loading()
     job = job_named(sys.argv[1])
     assert job is not None, sys.argv
     job.load().main(args=sys.argv[2:], prog_name=f"acidlib {job.name}")

@@ -96,10 +96,14 @@ def test_a_driver_elsewhere_is_told_nothing_of_this_machine() -> None:
 def test_executors_have_the_python_of_the_archive_and_the_driver_its_own() -> None:
     found = submitted(f"--master yarn {ARCHIVE}")
     assert "spark.pyspark.python=./environment/bin/python" in of_spark(found)
+    assert found.environment["PYSPARK_PYTHON"] == "./environment/bin/python", "a driver here looks at nothing else"
     assert found.command[0] == "/env/bin/python"
-    assert "PYSPARK_PYTHON" not in found.environment
-    assert of_spark(submitted(f"--master yarn {ARCHIVE} --conf spark.pyspark.python=/p")).count("--conf") == 1
-    assert "--conf" not in of_spark(submitted(ARCHIVE)), "on this machine it is not unpacked where Python is started"
+    named = submitted(f"--master yarn {ARCHIVE} --conf spark.pyspark.python=/p", PYSPARK_PYTHON="/other")
+    assert of_spark(named).count("--conf") == 1
+    assert named.environment["PYSPARK_PYTHON"] == "/p", "as in spark-submit"
+    here = submitted(ARCHIVE)
+    assert "--conf" not in of_spark(here), "on this machine it is not unpacked where Python is started"
+    assert here.environment["PYSPARK_PYTHON"] == "/env/bin/python"
 
 
 @pytest.mark.parametrize(
