@@ -7,7 +7,7 @@ is kept as a future: a test gets the result, or the error of this case alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
 import pytest
 from long_runs import LONG
 from servers.hiveserver import HiveServer
@@ -58,6 +59,27 @@ SESSION_SETTINGS = {
     "hive.optimize.shared.work": "false",  # one scan for each condition
 }
 Key = tuple[str, str | None]
+Described = Mapping[str, Sequence[tuple[Any, ...]]]
+"""Rows of the metastore's own tables, by what was asked."""
+OF_STORAGE = ("SDS", "SD_PARAMS", "BUCKETING_COLS", "SORT_COLS")
+DESCRIBED = {
+    "TBLS": (
+        'select "TBL_ID", "CREATE_TIME", "DB_ID", "LAST_ACCESS_TIME", "OWNER", "OWNER_TYPE", "RETENTION", "SD_ID", '
+        '"TBL_NAME", "TBL_TYPE", "VIEW_EXPANDED_TEXT", "VIEW_ORIGINAL_TEXT", "IS_REWRITE_ENABLED" '
+        'from "TBLS" order by 1'
+    ),
+    "TABLE_PARAMS": (
+        "select * from \"TABLE_PARAMS\" where \"PARAM_KEY\" not in ('numFiles', 'totalSize', 'numRows', "
+        "'transient_lastDdlTime') order by 1, 2"
+    ),
+    "PARTITION_KEYS": 'select * from "PARTITION_KEYS" order by 1, 2, 3',
+    "COLUMNS_V2": 'select * from "COLUMNS_V2" order by 1, 2, 3',
+    "SERDES": 'select * from "SERDES" order by 1',
+    "SERDE_PARAMS": 'select * from "SERDE_PARAMS" order by 1, 2',
+    **{name: f'select * from "{name}" order by 1, 2, 3' for name in OF_STORAGE},  # noqa: S608 - names of this file
+}
+LONG_AGO = 'update "TABLE_PARAMS" set "PARAM_VALUE" = \'1700000000\' where "PARAM_KEY" = \'transient_lastDdlTime\''
+"""As if every table had been changed last then: none has to be waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +91,8 @@ class Compacted:
     entries: Mapping[Key, dict[str, Any]]
     shown: Mapping[tuple[str, str], dict[str, Any]]
     """Rows of SHOW COMPACTIONS, by what is printed of the place."""
+    described: tuple[Described, Described]
+    """What the metastore has of all tables before and after, but for what statistics change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +201,7 @@ class Course:
     def compacted(self) -> Compacted:
         """Every copy but the twin, by our jobs."""
         cases = self._good(self.made)
-        before = self.pictures(cases)
+        before, described = self.pictures(cases), self.described()
         runs = {"minor by hand": self.run("minor_compact", "--table", f"{DATABASE}.*_minor")}
         asked = [place for case in cases for place in self.places(case, ["major"])]
         wait([self._lanes.submit(lambda session, it=place: _ask(session, it, "major")) for place in asked])
@@ -190,7 +214,20 @@ class Course:
             for name in ("minor by hand", "major", "minor")
             for entry in runs[name].compactions
         }
-        return Compacted(before=before, runs=runs, entries=entries, shown=self.show())
+        return Compacted(
+            before=before,
+            runs=runs,
+            entries=entries,
+            shown=self.show(),
+            described=(described, self.described()),
+        )
+
+    def described(self) -> Described:
+        """What the metastore has of all tables."""
+        url = self.metastore.database_url.replace("+psycopg", "")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(LONG_AGO)
+            return {name: connection.execute(query.encode()).fetchall() for name, query in DESCRIBED.items()}
 
     def pictures(self, cases: Iterable[Case]) -> dict[Key, Picture]:
         """What lies at every place now."""

@@ -78,6 +78,17 @@ def test_compaction(course: Course, case: Case, copy: str) -> None:
             assert "there is nothing to merge" in entry["reason"]
 
 
+def test_statistics_are_told_and_nothing_else_of_a_table_changes(course: Course) -> None:
+    """A table is sent back as a whole: what would be left out would be lost."""
+    compacted = course.compacted
+    before, after = compacted.described
+    assert after == before
+    told = [entry for (_, partition), entry in compacted.entries.items() if partition is None and entry["files"]]
+    assert len(told) > 20
+    assert {entry["statistics"]["reason"] for entry in told} == {None}
+    assert all("numFiles" in entry["statistics"]["written"] for entry in told)
+
+
 def check_names(before: Picture, kind: str, entry: Mapping[str, Any], row: Mapping[str, Any]) -> None:
     """The results are named as Hive 4 names them, after the transaction that SHOW COMPACTIONS tells."""
     results = [Directory.parse(name) for name in entry["output_directories"]]
