@@ -372,7 +372,6 @@ def _is_there(services: Services, request: CompactionRequest, target: Target | N
     if target is None:
         return False
     so_far.result = replace(_result(request, "ready for cleaning", ""), location=str(target.location))
-    services.stores.require_changeable(target.location)
     return services.fs(target.location).exists(str(target.location))
 
 

@@ -198,7 +198,6 @@ class PlaceCompactor:
     def _held(self, found: SoFar, hold: Hold) -> tuple[HeldPlace, ListedPlace]:
         """The place, which is ours from here on. What the run has listed before holds if it has not changed since."""
         services, before = self._services, found.job.listed
-        services.stores.require_changeable(found.target.location)
         if before is not None and (before.holds_staging or not _is_unchanged(services, before)):
             before = None
         if found.job.kind is CompactionType.REBALANCE:

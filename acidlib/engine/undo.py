@@ -112,7 +112,6 @@ def undo(services: Services, undoing: Undoing, request_id: int, *, user: str, dr
 def _planned(services: Services, undoing: Undoing, request: CompactionRequest) -> UndoResult:
     target = undoing.target(request)
     location, store = target.location, services.store(target.location)
-    services.stores.require_changeable(location)
     store.require_taking_back(location)
     planned = replace(_result(request, target), state=UndoState.PLANNED)
     if _is_aside(services, request, target):

@@ -10,9 +10,6 @@ from acidlib.errors import RefusedError
 LOCAL, HDFS, VIEWFS, S3 = "local", "hdfs", "viewfs", "s3"
 """Kinds of stores."""
 
-LISTED_ONLY = {"abfs": "Azure Data Lake Storage", "ofs": "Apache Ozone", "o3fs": "Apache Ozone"}
-"""Kinds of stores that Hadoop lists for us, and what they are called: nothing here reads and writes files there."""
-
 KINDS = {
     "file": LOCAL,
     "hdfs": HDFS,
@@ -20,18 +17,18 @@ KINDS = {
     "s3a": S3,
     "s3": S3,
     "s3n": S3,
-    "abfs": "abfs",
-    "abfss": "abfs",
-    "ofs": "ofs",
-    "o3fs": "o3fs",
 }
 """The kind of store that a scheme of a URI stands for."""
 
 _OTHERS = {
     "webhdfs": "HDFS over HTTP",
     "gs": "Google Cloud Storage",
+    "abfs": "Azure Data Lake Storage",
+    "abfss": "Azure Data Lake Storage",
     "wasb": "Azure Blob Storage",
     "wasbs": "Azure Blob Storage",
+    "ofs": "Apache Ozone",
+    "o3fs": "Apache Ozone",
 }
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -109,8 +106,8 @@ def parse_location(uri: str) -> Location:
         known = _OTHERS.get(scheme)
         why = f"the scheme {scheme!r} is not known"
         if known:
-            why = f"{known} is not supported yet: nothing here reads and writes its files"
-        raise RefusedError(f"Cannot open {uri}: because {why}; local paths, file:, hdfs:, viewfs: and s3a: URIs are")
+            why = f"{known} is not supported"
+        raise RefusedError(f"Cannot open {uri}: {why}; local paths, file:, hdfs:, viewfs: and s3a: URIs are")
     rest = uri if match is None else uri[match.end() :]
     authority = ""
     if match is not None and rest.startswith("//"):
@@ -126,8 +123,8 @@ def parse_location(uri: str) -> Location:
         return Location(kind, "", rest, scheme)
     if rest and not rest.startswith("/"):
         raise RefusedError(f"Cannot open {uri}: because a {scheme}: URI needs an absolute path")
-    if not authority and (kind == S3 or kind in LISTED_ONLY):
-        raise RefusedError(f"Cannot open {uri}: because it names no {'bucket' if kind == S3 else 'server'}")
+    if not authority and kind == S3:
+        raise RefusedError(f"Cannot open {uri}: because it names no bucket")
     parts = [part for part in rest.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise RefusedError(f"Cannot open {uri}: because a path with . or .. is not taken")

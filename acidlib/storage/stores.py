@@ -8,17 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from acidlib.errors import RefusedError
-from acidlib.model.location import HDFS, LISTED_ONLY, LOCAL, S3, VIEWFS, Location, local_location, parse_location
+from acidlib.model.location import HDFS, LOCAL, S3, VIEWFS, Location, local_location, parse_location
 from acidlib.storage.datafiles import LocalDataFiles
 from acidlib.storage.filesystem import FileSystem, RenameFileSystem
 from acidlib.storage.hdfs.configuration import about_hdfs, default_authority, require_no_view, whole_authority
 from acidlib.storage.hdfs.files import HdfsDataFiles
 from acidlib.storage.hdfs.filesystem import HdfsFileSystem
 from acidlib.storage.hdfs.store import HdfsStore
-from acidlib.storage.jvm.filesystem import JvmFileSystem
 from acidlib.storage.jvm.hadoop import Hadoop
 from acidlib.storage.jvm.secrets import JavaSecrets
-from acidlib.storage.jvm.store import ListedOnlyStore, refusal
 from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.mounts import behind_mounts
 from acidlib.storage.rename_store import RenameStore
@@ -33,7 +31,7 @@ class _Opened:
 
     fs: FileSystem
     store: Store
-    data: TaskFiles | None  # where nothing here reads and writes data files
+    data: TaskFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,7 @@ class Stores:
 
     configuration  Hadoop's properties, as core-site.xml, hdfs-site.xml and Spark tell them
     unanswered     the servers that were waited for in vain
-    hadoop         Hadoop itself, for what nothing else can open; the driver's alone
+    hadoop         Hadoop itself, for mount tables that nothing else can follow; the driver's alone
     secrets        Hadoop's credential providers, where keys of buckets may be
     tokens         what tasks show to name nodes that ask for Kerberos
     """
@@ -93,16 +91,8 @@ class Stores:
         return self._opened(location).store
 
     def data(self, location: Location) -> TaskFiles:
-        """What opens and creates data files there, for one task; RefusedError where nothing does."""
-        data = self._opened(location).data
-        if data is None:
-            raise refusal(location)
-        return data
-
-    def require_changeable(self, location: Location) -> None:
-        """Raises `RefusedError` for a location where files are only listed."""
-        if location.kind in LISTED_ONLY:
-            raise refusal(location)
+        """What opens and creates data files there, for one task."""
+        return self._opened(location).data
 
     def _opened_by(self, uri: str) -> Location:
         """The location by its name, or what a mount table has there, in a store that can be opened."""
@@ -110,8 +100,6 @@ class Stores:
         if found.kind == VIEWFS:
             found = behind_mounts(found, self.configuration, lambda uri: self.hadoop.resolve(uri, self.unanswered))
         found = self._whole(found)
-        if found.kind in LISTED_ONLY:
-            self.hadoop.require(str(found), self.unanswered)
         if found.kind != LOCAL:
             self._opened(found)  # or what cannot be opened would be noticed late
         return found
@@ -152,8 +140,6 @@ class Stores:
             return _Opened(fs=fs, store=HdfsStore(fs), data=data)
         if location.kind == S3:
             return self._bucket(location)
-        if location.kind in LISTED_ONLY:
-            return _Opened(fs=JvmFileSystem(self.hadoop, self.unanswered), store=ListedOnlyStore(), data=None)
         raise RefusedError(f"Cannot open {location}: because it is the name of a mount table, not of what lies behind")
 
     def _bucket(self, location: Location) -> _Opened:

@@ -1,4 +1,4 @@
-"""What only Hadoop can open, through the JVM of Spark: other schemes are listed, odd mount tables are followed."""
+"""What only Hadoop can open, through the JVM of Spark: odd mount tables are followed."""
 
 from __future__ import annotations
 
@@ -7,29 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filesystem_behaviour import FileSystemBehaviour
 from hdfs_tables import downloaded, names, uploaded
 from judges import merge
 from servers.hdfs import Hdfs
 from servers.java import SMALL
 from servers.process import free_port
-from sqlalchemy import create_engine, text
 
 from acidlib.engine.spark import hadoop_in_jvm
 from acidlib.errors import RetryError
-from acidlib.storage.hdfs.filesystem import HdfsFileSystem
-from acidlib.storage.jvm.filesystem import JvmFileSystem
 from acidlib.storage.jvm.hadoop import Hadoop
-from acidlib.storage.local import LocalFileSystem
 from acidlib.storage.unanswered import Unanswered
-from integration.harness import AROUND, Jobs, fixture, tree
+from integration.harness import AROUND, Jobs, fixture
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 
 ALL = ("--all-committed",)
 SOON = ("--set", "hive.compactor.delta.num.threshold=1")
 OPEN = "bucket_00000_flush_length: because it is still being written: 0 of its 8 bytes can be read"
-REFUSED = "because of Apache Ozone only listings are supported: nothing here reads or writes data files there"
 
 Jvm = Callable[[Mapping[str, str]], tuple[Any, Any]]
 
@@ -51,104 +45,17 @@ def jvm() -> Jvm:
     return with_more
 
 
-class Looking:
-    """A file system that is looked at by Hadoop and changed in another way."""
-
-    def __init__(self, looks: JvmFileSystem, changes: LocalFileSystem | HdfsFileSystem) -> None:
-        self._looks, self._changes = looks, changes
-
-    def __getattr__(self, name: str) -> Any:
-        looks = ("exists", "is_directory", "entry", "owner", "list_directory", "list_tree", "read")
-        return getattr(self._looks if name in looks else self._changes, name)
-
-
-class TestLooking:
-    """The same as of local disks and HDFS, on both."""
-
-    @pytest.fixture(params=["local", "hdfs"])
-    def place(self, request: pytest.FixtureRequest, hdfs: Hdfs, tmp_path: Path) -> str:
-        return str(tmp_path) if request.param == "local" else hdfs.new_directory()
-
-    @pytest.fixture
-    def fs(self, jvm: Jvm, hdfs: Hdfs, place: str) -> Looking:
-        local = place.startswith("/")
-        return Looking(
-            JvmFileSystem(Hadoop(lambda: jvm({}))),
-            LocalFileSystem() if local else HdfsFileSystem(hdfs.authority, hdfs.configuration),
-        )
-
-    test_what_is_there = FileSystemBehaviour.test_what_is_there
-    test_reading = FileSystemBehaviour.test_reading
-    test_listing_one_directory = FileSystemBehaviour.test_listing_one_directory
-    test_listing_a_tree = FileSystemBehaviour.test_listing_a_tree
-    test_odd_names = FileSystemBehaviour.test_odd_names
-
-
-NAME = "ofs://om/vol/db.db/t"
-OZONE = {
-    "fs.ofs.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
-    "fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.viewfs.overload.scheme.target.hdfs.impl": "org.apache.hadoop.hdfs.DistributedFileSystem",
-}
-"""Another class of Hadoop's in the place of Ozone's; it shows local directories by names of that scheme."""
-
-
-def test_places_of_a_scheme_that_only_hadoop_knows(
-    jvm: Jvm, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are scanned. Whatever would change them is refused, dry runs of it too, and nothing is touched."""
-    table = fixture("hive3/a_crud", tmp_path / "vol/db.db/t")
-    before = tree(table)
-    mounts = {"fs.viewfs.mounttable.om.link./vol": f"file://{tmp_path}/vol"}
-    monkeypatch.setattr(AROUND, "jvm", lambda: jvm(OZONE | mounts))
-    for words in (("--location", NAME), ("--warehouse", "ofs://om/vol")):
-        [decided] = jobs.good("initiator", *words, *ALL, *SOON).document["decisions"]
-        assert (decided["location"], decided["type"], decided["queued"]) == (NAME, "major", None)
-        assert REFUSED in decided["reason"]
-        assert decided["deltas"] > 0
-    for job, options in (("major_compact", ()), ("major_compact", ("--dry-run",)), ("minor_compact", ())):
-        ran = jobs(job, "--location", NAME, *ALL, *options)
-        assert (ran.status, ran.states) == (0, ["refused"]), ran
-        assert REFUSED in ran.told
-        assert "\n" not in ran.told
-        assert tree(table) == before
-    jobs.good("major_compact", "--location", str(table), *ALL)
-    noted = {name: f"location{len(place)}:{place}" for name, place in (("here", str(table)), ("there", NAME))}
-    with create_engine(jobs.queue_url).begin() as queue:
-        change = "UPDATE COMPACTION_QUEUE SET CQ_TBLPROPERTIES = replace(CQ_TBLPROPERTIES, :here, :there)"
-        queue.execute(text(change), noted)
-    before = tree(table)
-    for options in (("--dry-run",), ()):
-        ran = jobs("cleaner", "--retention", "0s", *options)
-        cleaned = next(one for one in ran.document["cleanings"] if one["id"] is not None)
-        assert (cleaned["location"], cleaned["state"]) == (NAME, "failed")
-        assert REFUSED in cleaned["reason"]
-    assert tree(table) == before
-
-
-def test_a_scheme_of_which_hadoop_has_no_class(jvm: Jvm, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AROUND, "jvm", lambda: jvm({}))
-    for uri in ("o3fs://bucket.volume/t", "abfss://c@a.dfs.core.windows.net/t"):
-        ran = jobs("initiator", "--location", uri, *ALL)
-        assert ran.status == 2
-        told = ran.error["message"]
-        scheme = uri.partition(":")[0]
-        assert f"Cannot open {uri}: because Spark's Hadoop has no file system for {scheme}:" in told
-        assert told.endswith("bring its jar by --packages or --jars")
-
-
 def test_a_server_that_is_away_is_waited_for_once(jvm: Jvm) -> None:
-    away = f"hdfs://127.0.0.1:{free_port()}"
+    server = f"127.0.0.1:{free_port()}"
+    mounts = {
+        "fs.viewfs.mounttable.away.linkRegex.^/of/.*": f"hdfs://{server}/t",
+        "ipc.client.connect.max.retries": "0",
+    }
     unanswered = Unanswered()
-    fs = JvmFileSystem(Hadoop(lambda: jvm({"ipc.client.connect.max.retries": "0"})), unanswered)
-    with pytest.raises(RetryError, match=f"Cannot look at {away}/t: because Hadoop said ConnectException: "):
-        fs.exists(f"{away}/t")
-    with pytest.raises(RetryError, match=f"Cannot list {away}/other: because {away} does not answer"):
-        JvmFileSystem(Hadoop(), unanswered).list_directory(f"{away}/other")
-    with pytest.raises(RetryError, match=f"Cannot open {away}/t: because {away} does not answer"):
-        Hadoop().require(f"{away}/t", unanswered)
-    with pytest.raises(RetryError, match=f"Cannot open {away}/t: because {away} does not answer"):
-        Hadoop().resolve(f"{away}/t", unanswered)
+    with pytest.raises(RetryError, match="Cannot open viewfs://away/of/t: because Hadoop said ConnectException: "):
+        Hadoop(lambda: jvm(mounts)).resolve("viewfs://away/of/t", unanswered)
+    with pytest.raises(RetryError, match="Cannot open viewfs://away/of/u: because viewfs://away does not answer"):
+        Hadoop().resolve("viewfs://away/of/u", unanswered)
 
 
 def test_links_by_expressions_are_followed_by_hadoop(

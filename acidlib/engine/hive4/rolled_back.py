@@ -208,7 +208,6 @@ class RolledBack:
         forbidden = target.cleaning_forbidden()
         if forbidden is not None:
             raise NotOursError(f"Cannot clean {target.name}: {forbidden}")
-        services.stores.require_changeable(location)
         fs = services.fs(location)
         if not fs.exists(str(location)):
             self._require_believable(target, table)

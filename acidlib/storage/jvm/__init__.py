@@ -1,5 +1,5 @@
-"""What only Hadoop itself can open, asked for through the JVM that Spark has on the driver.
+"""What only Hadoop itself knows, asked for through the JVM that Spark has on the driver.
 
-Names and small files alone: no data file is read or written that way, and nothing is changed. A task has no such JVM.
-Nothing outside this package knows py4j.
+Mount tables with links by expressions, what is kept in credential providers and truststores, and delegation tokens: no
+data file is read or written that way. A task has no such JVM. Nothing outside this package knows py4j.
 """

@@ -127,7 +127,7 @@ WRONG = [
     (["major-compact", "--tabel", "a.b"], "No such option"),
     (["major-compact", "--location", "/t"], "give --write-ids, --write-ids-file or --all-committed"),
     (["minor-compact", "--warehouse", "/w", "--all-committed"], "--warehouse needs --table"),
-    (["initiator", "--location", "gs://b/t", "--all-committed"], "Google Cloud Storage is not supported yet"),
+    (["initiator", "--location", "gs://b/t", "--all-committed"], "Google Cloud Storage is not supported"),
     (["cleaner", "--set", "x=1"], "Cannot set x: because there is no such setting"),
     (["cleaner", "--orphans"], "--orphans needs"),
 ]
