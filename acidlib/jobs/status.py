@@ -52,7 +52,6 @@ from acidlib.report.text import json_text
     help="From what on the exit status is not 0.",
 )
 @click.option("--metrics-file", metavar="FILE", help="Write metrics for node exporter there; ends in .prom.")
-@click.option("--push-gateway", metavar="URL", help="Push the metrics to a Prometheus push gateway.")
 def main(
     *,
     environment: Environment,
@@ -65,7 +64,6 @@ def main(
     places: int,
     fail_on: str,
     metrics_file: str | None,
-    push_gateway: str | None,
     **stated: Any,
 ) -> Any:
     """Look once."""
@@ -89,12 +87,12 @@ def main(
     write_ids = stated_of(stated, selection, has_metastore=bool(environment.metastore))
     words_are_right()
     from acidlib.engine.health import look
-    from acidlib.report.metrics import Run, push, registry_of, write_file
+    from acidlib.report.metrics import Run, registry_of, write_file
 
     with services(environment, job="status", about="status") as found:
         seen = look(environment, found, selection, Interpretation(write_ids=write_ids), most_places=places)
     status = status_of(seen.lake, seen.limits)
-    if metrics_file is not None or push_gateway is not None:
+    if metrics_file is not None:
         run = Run(
             status=status,
             generation=seen.generation,
@@ -102,11 +100,7 @@ def main(
             seconds=found.clock() - seen.lake.now_ms / 1000,
             most_tables=environment.settings.integer("acidlib.status.metrics.tables"),
         )
-        registry = registry_of(run)
-        if metrics_file is not None:
-            write_file(registry, metrics_file)
-        if push_gateway is not None:
-            push(registry, push_gateway)
+        write_file(registry_of(run), metrics_file)
     document = {
         "job": "status",
         "version": __version__,

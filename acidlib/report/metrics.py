@@ -1,4 +1,4 @@
-"""The status as metrics, by Prometheus' conventions: a file for node exporter, or what a push gateway is told.
+"""The status as metrics, by Prometheus' conventions: a file for node exporter.
 
 Every metric is a gauge, for each run looks anew. What is not known has no sample, so that no alert goes by a zero that
 nobody counted. Hive's and Cloudera's names stand beside ours in docs/monitoring.md.
@@ -6,10 +6,8 @@ nobody counted. Hive's and Cloudera's names stand beside ours in docs/monitoring
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from acidlib.errors import RefusedError, RetryError
@@ -19,12 +17,6 @@ from acidlib.planning.health import Figures, Level, Status
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-
-PUSH_JOB = "acidlib_status"
-"""The label `job` of what is pushed."""
-
-_USER = re.compile(r"(?<=//)[^/@]*@")
-"""Name and password in a URL."""
 
 Sample = tuple[tuple[str, ...], float | None]
 """The values of the labels, and the value."""
@@ -80,16 +72,6 @@ def write_file(registry: CollectorRegistry, path: str) -> None:
         _client().write_to_textfile(path, registry)
     except OSError as error:
         raise RetryError(f"Cannot write the metrics to {path}: because {error.strerror or error}") from error
-
-
-def push(registry: CollectorRegistry, url: str) -> None:
-    """Replace what a push gateway has of this job."""
-    try:
-        _client().push_to_gateway(url, job=PUSH_JOB, registry=registry)
-    except (OSError, ValueError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        shown = _USER.sub("", url)
-        raise RetryError(f"Cannot push the metrics to {shown}: because {str(reason).replace(url, shown)}") from error
 
 
 def _client() -> Any:

@@ -7,9 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.health import Lake, PlaceFigures, Transaction, Trouble
 from acidlib.planning.health_summary import status_of
-from acidlib.report.metrics import METRICS, PUSH_JOB, Run, push, registry_of, write_file
+from acidlib.report.metrics import METRICS, Run, registry_of, write_file
 from acidlib.settings import default_settings
 
 LAKE = Lake(
@@ -100,34 +98,6 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Pat
     with pytest.raises(RetryError, match=r"Cannot write the metrics to .*a\.prom: because"):
         write_file(registry_of(run()), str(tmp_path / "a.prom"))
     assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
-
-
-def test_a_gateway_is_told_all_and_one_that_is_away_is_an_error() -> None:
-    got: list[tuple[str, str, bytes]] = []
-
-    class Gateway(BaseHTTPRequestHandler):
-        def do_PUT(self) -> None:
-            got.append((self.command, self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200 if len(got) == 1 else 503)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        push(registry_of(run()), url)
-        ((_, path, body),) = got
-        assert path == f"/metrics/job/{PUSH_JOB}"
-        assert b"acidlib_status_level 1.0" in body
-        with pytest.raises(RetryError, match=f"Cannot push the metrics to {url}: because Service Unavailable"):
-            push(registry_of(run()), url)
-        server.shutdown()
-    with pytest.raises(RetryError, match=r"because .*refused"):
-        push(registry_of(run()), url)
-    with pytest.raises(RetryError) as hidden:
-        push(registry_of(run()), "http://ann:secret@nowhere.invalid:port")
-    assert "secret" not in str(hidden.value)
 
 
 def test_the_table_of_the_document_is_up_to_date() -> None:
