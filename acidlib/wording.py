@@ -1,4 +1,4 @@
-"""How numbers and times are said in sentences, in reasons of decisions as in what people read."""
+"""How numbers, sizes and times are said in sentences, in reasons of decisions as in what people read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,24 @@ from datetime import UTC, datetime
 def plural(count: int, noun: str, many: str | None = None) -> str:
     """`1 row`, `1,234 rows`; `many` where the plural is not formed with an s."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def human_bytes(size: int) -> str:
+    """Return `1 byte`, `512 bytes`, `1.0 KiB`, `12.3 MiB` and so on; units of 1024."""
+    if size < 1024:
+        return plural(size, "byte")
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        # what would be rounded to 1024.0 belongs to the next unit
+        if value < 1023.95:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:,.1f} PiB"
+
+
+def size_words(size: int) -> str:
+    """Return a size or limit as sentences have it: `256 MiB`, `12.3 MiB`."""
+    return human_bytes(size).replace(".0 ", " ")
 
 
 def age_words(seconds: float) -> str:

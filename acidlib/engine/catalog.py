@@ -28,6 +28,7 @@ from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.eligible import not_acid, why_not
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.settings import Layer
+from acidlib.wording import plural
 
 Entity = tuple[str, str, str | None]
 
@@ -83,7 +84,8 @@ class Catalog:
                 passed_over.append(_passed_over(database, table, None, reason, is_refused=never is not None))
         if selection.partitions and tables and not (chosen or passed_over or known):
             notes.append(self._no_partition(selection, tables))
-        notes += [f"{count} tables are skipped: {reason}" for reason, count in sorted(passed.items())]
+        for reason, count in sorted(passed.items()):
+            notes.append(f"{plural(count, 'table is', 'tables are')} skipped: {reason}")
         notes += self._warnings(chosen)
         targets = tuple(target for target, _ in self._as_of_now(chosen))
         return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))

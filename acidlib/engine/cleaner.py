@@ -138,7 +138,7 @@ def _at_places(
     """What came of each place, as it comes; `work` is given so many at a time."""
     if not places:
         return
-    services.progress.start(f"{what} {len(places)} places", len(places))
+    services.progress.start(f"{what} {plural(len(places), 'place')}", len(places))
     size = min(together, -(-len(places) // THREADS))
     portions = [places[start : start + size] for start in range(0, len(places), size)]
     done = 0

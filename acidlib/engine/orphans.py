@@ -15,6 +15,7 @@ from acidlib.errors import AcidError, ConflictError
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.litter import Orphan, find_orphans
 from acidlib.storage.staging import made_as
+from acidlib.wording import plural
 
 DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
 
@@ -39,7 +40,7 @@ def run_orphans(
     selected = backend.select(selection, automatic=False)
     targets = selected.targets
     if targets:
-        services.progress.start(f"looking for orphans at {len(targets)} places", len(targets))
+        services.progress.start(f"looking for orphans at {plural(len(targets), 'place')}", len(targets))
     looks = as_done(lambda target: _orphans_at(services, target, idle_seconds), targets)
     for number, (place, done) in enumerate(looks, start=1):
         services.progress.advance(number)
@@ -93,7 +94,7 @@ def _orphans_at(
 
 
 def _count(count: int) -> str:
-    return "1 orphan" if count == 1 else f"{count} orphans"
+    return plural(count, "orphan")
 
 
 def _path(orphan: Orphan) -> RemovedPath:

@@ -19,7 +19,7 @@ from acidlib.planning.stated_write_ids import directory_ids, require_said_of_eac
 from acidlib.report.log import WARNING
 from acidlib.settings import duration_text
 from acidlib.storage.listing import list_location
-from acidlib.wording import utc_words
+from acidlib.wording import plural, size_words, utc_words
 
 PORTION = 256
 """Places that are listed at a time, where not all have to be before the first is begun."""
@@ -191,7 +191,7 @@ def look_in_portions(
     """The same, some at a time, so that what is known of a place can be forgotten before the last is listed."""
     if not targets:
         return
-    services.progress.start(f"listing {len(targets)} locations", len(targets))
+    services.progress.start(f"listing {plural(len(targets), 'location')}", len(targets))
     try:
         for start in range(0, len(targets), PORTION):
             some = targets[start : start + PORTION]
@@ -269,7 +269,7 @@ class Spending:
         if budget.partitions is not None and self._partitions >= budget.partitions:
             return f"--max-partitions {budget.partitions} is reached"
         if budget.bytes is not None and self._partitions and self._bytes + input_bytes > budget.bytes:
-            return f"--max-bytes {budget.bytes} is reached"
+            return f"--max-bytes {size_words(budget.bytes)} is reached"
         return self._late()
 
     def _late(self) -> str | None:

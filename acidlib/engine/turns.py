@@ -114,7 +114,7 @@ class Turns:
         if self._places < 2 or self._fresh:
             return []
         tried = f" but {self._tried} that could not be done before, and have not changed since" if self._tried else ""
-        return [f"nothing is left to do of {self._places} places{tried}"]
+        return [f"nothing is left to do of {self._places:,} places{tried}"]
 
     def _all(self, begin: Callable[[], None]) -> Iterator[Turn]:
         last: list[Turn] = []

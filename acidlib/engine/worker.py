@@ -18,8 +18,7 @@ from acidlib.engine.so_far import Job
 from acidlib.model.units import RewriteSettings
 from acidlib.report.log import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
-from acidlib.report.text import human_bytes
-from acidlib.wording import plural
+from acidlib.wording import human_bytes, plural
 
 IN_FLIGHT = "acidlib.places.in.flight"
 LATELY = 2.0

@@ -12,6 +12,7 @@ import click
 
 from acidlib.engine.command import JobCommand
 from acidlib.errors import RefusedError, RetryError
+from acidlib.wording import human_bytes
 
 _NEEDLESS = ("*/site-packages/pyspark/jars/*", "*/site-packages/pyspark/examples/*")
 """Whoever unpacks it has a Spark."""
@@ -42,7 +43,7 @@ def main(*, output: Path, python_prefix: str | None, force: bool) -> None:
     compile_all()
     _pack(output, python_prefix)
     size = output.stat().st_size
-    click.echo(f"{output}: {size:,} bytes. For example:")
+    click.echo(f"{output}: {human_bytes(size)}. For example:")
     click.echo(f"  acidlib --master yarn --archives {output}#environment major-compact --time-budget 40m")
 
 

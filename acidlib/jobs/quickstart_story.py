@@ -41,9 +41,8 @@ from acidlib.report.decisions import CleaningResult, InitiatorResult, Verdict
 from acidlib.report.progress import TerminalProgress
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.report.show import show_document
-from acidlib.report.text import human_bytes
 from acidlib.settings import load_settings
-from acidlib.wording import plural
+from acidlib.wording import human_bytes, plural
 
 THRESHOLD = "hive.compactor.delta.num.threshold=1"
 TINY = RewriteSettings(copy_bytes=1)

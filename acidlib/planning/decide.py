@@ -17,6 +17,7 @@ from acidlib.model.names import BASE_PREFIX, BucketFile, OriginalFile, is_hidden
 from acidlib.model.requests import CompactionType
 from acidlib.planning.enough import single_write_id
 from acidlib.planning.state import AcidState
+from acidlib.wording import size_words
 
 NO_AUTO_COMPACTION = "no_auto_compaction"
 DELTA_NUM_KEY = "hive.compactor.delta.num.threshold"
@@ -140,7 +141,8 @@ def _by_size(figures: Decision, state: AcidState, thresholds: Thresholds) -> Dec
         limit = thresholds[DELTA_PCT_KEY]
         if ratio > _float32(limit.value):
             reason = (
-                f"the deltas hold {figures.delta_bytes} bytes, {ratio:.2%} of the base's {figures.base_bytes},"
+                f"the deltas hold {size_words(figures.delta_bytes)}, {ratio:.2%} of the base's"
+                f" {size_words(figures.base_bytes)},"
                 f" more than {limit.value:.2%}"
             )
             return _by(figures, CompactionType.MAJOR, reason, limit)

@@ -147,7 +147,7 @@ def about_failures(last_states: Iterable[State], limits: Limits) -> Iterator[Fin
     if known and (level := limits.failure_ratio.level(bad / len(known))) is not Level.OK:
         limit = limits.failure_ratio
         reason = (
-            f"at {bad:,} of {len(known):,} places the last compaction failed or was not initiated, "
+            f"at {bad:,} of {plural(len(known), 'place')} the last compaction failed or was not initiated, "
             f"{bad / len(known):.1%}, more than {limit.passed(level):.1%}"
         )
         yield Finding(level=level, trouble=Trouble.FAILURE_RATIO, reason=reason, setting=limit.key(level))

@@ -43,6 +43,7 @@ from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, FileForm, FlushLength
 from acidlib.planning.enough import not_enough
 from acidlib.planning.state import AcidState
+from acidlib.wording import size_words
 
 UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"
 """Hive writes the branches of a UNION ALL to directories whose names begin so (`AbstractFileMergeOperator`)."""
@@ -258,8 +259,8 @@ def _way(
     base_bytes = _base_bytes(state, listing)
     if minor_as_major_bytes > 0 and base_bytes <= minor_as_major_bytes:
         why = (
-            f"a minor of inserts and deletes needs two renames, and the base's {base_bytes} bytes are not more than"
-            f" {minor_as_major_bytes}"
+            f"a minor of inserts and deletes needs two renames, and a base of {size_words(base_bytes)} is no larger"
+            f" than {size_words(minor_as_major_bytes)}"
         )
         return CompactionType.MAJOR, Publication.ONE_RENAME, why
     return kind, Publication.TWO_RENAMES, "as requested"

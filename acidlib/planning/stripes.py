@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 from acidlib.model.units import MEBIBYTE, RewriteSettings, StripeAction, StripeFacts
+from acidlib.wording import plural
 
 MOST_JOINED_ROWS = 1 << 22
 """Rows of a joined stripe: their keys alone are 128 MiB in memory. Columns of few values take next to no bytes, so that
@@ -74,7 +75,7 @@ def _summary(group: list[StripeFacts]) -> str:
     changed = [stripe for stripe in group if stripe.deleted or stripe.aborted]
     parts = [_dropped(changed)] if changed else []
     others = Counter(stripe.no_copy or "small" for stripe in group if stripe not in changed)
-    parts += [f"{reason} ({count} of {len(group)} stripes)" for reason, count in others.most_common()]
+    parts += [f"{reason} ({count} of {plural(len(group), 'stripe')})" for reason, count in others.most_common()]
     return "; ".join(parts)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidlib.report.text import wrapped
+from acidlib.wording import plural
 
 OLDEST_JAVA = 17
 MOST_APART_SECONDS = 5.0
@@ -220,4 +221,4 @@ def checks_text(checks: Sequence[Check]) -> str:
     for check in checks:
         lines += wrapped(check.found or "-", f"{check.state.value:<9}  {check.name:<{width}}  ", below)
         lines += wrapped(check.advice, f"{below}-> ", f"{below}   ")
-    return "\n".join([*lines, "", f"{len(checks)} checks, {wrong(checks)} wrong"])
+    return "\n".join([*lines, "", f"{plural(len(checks), 'check')}, {wrong(checks)} wrong"])

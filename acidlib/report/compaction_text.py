@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.report.results import FIGURES, CompactionResult, CompactionTotals, Outcome, Statistics, Verification
-from acidlib.report.text import First, by_state, field, human_bytes, relative, shortened, with_summary, wrapped
-from acidlib.wording import plural
+from acidlib.report.text import First, by_state, field, relative, shortened, with_summary, wrapped
+from acidlib.wording import human_bytes, plural
 
 _NAMES_SHOWN, _ACTIONS_SHOWN, _FILES_SHOWN = 6, 12, 20
 

@@ -13,19 +13,8 @@ from acidlib.report.decisions import (
     RemovedPath,
     Verdict,
 )
-from acidlib.report.text import (
-    First,
-    by_state,
-    field,
-    fitted,
-    human_bytes,
-    one_line,
-    relative,
-    shortened,
-    with_summary,
-    wrapped,
-)
-from acidlib.wording import plural
+from acidlib.report.text import First, by_state, field, fitted, one_line, relative, shortened, with_summary, wrapped
+from acidlib.wording import human_bytes, plural
 
 _PATHS_SHOWN = 20
 _HEADER = ("Place", "Decision", "Request", "Deltas", "In deltas", "In base", "Ratio")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from acidlib.report.text import fitted, human_bytes, one_line, wrapped
-from acidlib.wording import plural
+from acidlib.report.text import fitted, one_line, wrapped
+from acidlib.wording import human_bytes, plural
 
 _MOST_IDS = 20
 

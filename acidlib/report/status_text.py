@@ -8,8 +8,8 @@ from itertools import groupby
 from acidlib.model.generation import Generation
 from acidlib.model.requests import State
 from acidlib.planning.health import Figures, Finding, InState, Level, PlaceFigures, Status, Transaction, Waits
-from acidlib.report.text import fitted, human_bytes, wrapped
-from acidlib.wording import age_words, plural
+from acidlib.report.text import fitted, wrapped
+from acidlib.wording import age_words, human_bytes, plural
 
 _LABEL = 14
 _SHOWN_OF_A_KIND = 5

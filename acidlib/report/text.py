@@ -11,8 +11,6 @@ from typing import Any, Generic, TypeVar
 
 from rich.cells import cell_len
 
-from acidlib.wording import plural
-
 Item = TypeVar("Item")
 
 WIDTH = 80
@@ -20,19 +18,6 @@ WIDTH = 80
 _PLACES_SHOWN = 20
 _LABEL = 13
 _BREAKS = re.compile(r"\s*[\r\n\t]\s*")
-
-
-def human_bytes(size: int) -> str:
-    """`1 byte`, `512 bytes`, `1.0 KiB`, `12.3 MiB` and so on; units of 1024."""
-    if size < 1024:
-        return plural(size, "byte")
-    value = float(size)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        # what would be rounded to 1024.0 belongs to the next unit
-        if value < 1023.95:
-            return f"{value:.1f} {unit}"
-    return f"{value / 1024:,.1f} PiB"
 
 
 def one_line(text: str) -> str:

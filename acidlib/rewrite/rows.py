@@ -137,7 +137,7 @@ def container_difference(tail: Tail, options: FileOptions, *, statistics_true: b
     if tail.compression is not options.compression:
         return f"compressed with {tail.compression.name}, not {options.compression.name}"
     if tail.compression is not Compression.NONE and tail.block_size > options.block_size:
-        return f"compression blocks of {tail.block_size} bytes, above {options.block_size}"
+        return f"compression blocks of {tail.block_size:,} bytes, above {options.block_size:,}"
     if tail.stride != options.stride:
         return "no row index" if tail.stride == 0 else f"row index stride {tail.stride}, not {options.stride}"
     if tail.version != (0, 12):

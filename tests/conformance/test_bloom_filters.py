@@ -346,7 +346,7 @@ def test_files_of_insert_only_tables(java: JavaOrc, tmp_path: Path) -> None:
     made = tmp_path / "made"
     result = join_plain_files(files, made, settings=COPY, generation=Generation.HIVE3)
     reasons = [(action.copy, action.reason) for action in result.actions]
-    assert reasons[1] == (False, "no bloom filter of column id (1 of 1 stripes)")
+    assert reasons[1] == (False, "no bloom filter of column id (1 of 1 stripe)")
     assert [copy for copy, _ in reasons] == [True, False, True]
     assert filtered_columns(made) == [[1, 2]] * 3
     assert java.differences(made) == []

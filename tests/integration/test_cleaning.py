@@ -19,7 +19,7 @@ from acidlib.model.location import Location
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.text import human_bytes
+from acidlib.wording import human_bytes
 from integration.children import without_rights
 from integration.harness import AROUND, Jobs, Ran, at_time, fixture, names, tree, visible
 from integration.test_service_cycle import litter

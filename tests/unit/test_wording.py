@@ -1,13 +1,42 @@
-"""Numbers and times in sentences."""
+"""Numbers, sizes and times in sentences."""
 
 import pytest
 
-from acidlib.wording import age_words, duration_words, plural, retention_words
+from acidlib.wording import age_words, duration_words, human_bytes, plural, retention_words, size_words
+
+MIB = 1 << 20
 
 
 def test_one_and_many() -> None:
     assert [plural(n, "row") for n in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
     assert plural(2, "copy", "copies") == "2 copies"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1023, "1,023 bytes"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (MIB - 1, "1.0 MiB"),
+        (1023 * 1024, "1023.0 KiB"),
+        (12 * MIB + MIB // 4, "12.2 MiB"),
+        (1 << 30, "1.0 GiB"),
+        (1 << 40, "1.0 TiB"),
+        (1 << 50, "1.0 PiB"),
+        (5000 << 50, "5,000.0 PiB"),
+    ],
+)
+def test_sizes(size: int, text: str) -> None:
+    assert human_bytes(size) == text
+
+
+def test_sizes_in_sentences_have_no_digit_that_says_nothing() -> None:
+    assert [size_words(size) for size in (0, 1024, 256 * MIB, MIB + MIB // 2)] == [
+        "0 bytes", "1 KiB", "256 MiB", "1.5 MiB"
+    ]  # fmt: skip
 
 
 def test_how_long_something_takes_is_as_exact_as_people_want_it() -> None:

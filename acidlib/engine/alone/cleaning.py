@@ -21,9 +21,8 @@ from acidlib.model.requests import CompactionRequest
 from acidlib.planning.clean import CleanPlan, cleanable
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.queue.sql import SqlQueue
-from acidlib.report.text import human_bytes
 from acidlib.storage.witness import is_there
-from acidlib.wording import plural
+from acidlib.wording import human_bytes, plural
 
 TOGETHER = 16
 """To ask an SQLite file costs as much as all else that is done at a small place."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.report.text import human_bytes
+from acidlib.wording import human_bytes
 
 Item = TypeVar("Item")
 Entry = Mapping[str, Any]

@@ -286,11 +286,11 @@ def started(budget: Budget, sizes: list[int], clock: Callable[[], float] = lambd
         (Budget(partitions=2), [1, 2, 3], (2, "--max-partitions 2 is reached")),
         (Budget(partitions=3), [1, 2, 3], (3, None)),
         (Budget(partitions=0), [1], (0, "--max-partitions 0 is reached")),
-        (Budget(bytes=30), [10, 20, 1], (2, "--max-bytes 30 is reached")),
+        (Budget(bytes=30), [10, 20, 1], (2, "--max-bytes 30 bytes is reached")),
         (Budget(bytes=30), [10, 20], (2, None)),
-        (Budget(bytes=30), [10, 21, 1], (1, "--max-bytes 30 is reached")),
+        (Budget(bytes=30), [10, 21, 1], (1, "--max-bytes 30 bytes is reached")),
         # what is larger than the whole budget would never be compacted
-        (Budget(bytes=30), [100, 1], (1, "--max-bytes 30 is reached")),
+        (Budget(bytes=30), [100, 1], (1, "--max-bytes 30 bytes is reached")),
         (Budget(deadline=5.0), [], (0, None)),
     ],
 )

@@ -57,7 +57,7 @@ def test_figures_and_reason() -> None:
     assert (found.base_bytes, found.delta_bytes, found.delta_count) == (20, 4, 2)
     assert found.ratio == pytest.approx(0.2, rel=1e-6)
     assert (found.threshold, found.threshold_key, found.threshold_source) == (0.1, DELTA_PCT_KEY, "default")
-    assert found.reason == "the deltas hold 4 bytes, 20.00% of the base's 20, more than 10.00%"
+    assert found.reason == "the deltas hold 4 bytes, 20.00% of the base's 20 bytes, more than 10.00%"
 
 
 def test_both_comparisons_are_strict_and_in_single_precision() -> None:

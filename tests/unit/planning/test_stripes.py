@@ -56,7 +56,7 @@ def test_each_reason_to_rewrite_is_told() -> None:
     assert why(deleted=3) == "rows to leave out: 3 deleted"
     assert why(aborted=1) == "row to leave out: 1 aborted"
     assert why(deleted=2, aborted=1) == "rows to leave out: 2 deleted, 1 aborted"
-    assert why(no_copy="no row index") == "no row index (1 of 1 stripes)"
+    assert why(no_copy="no row index") == "no row index (1 of 1 stripe)"
     assert why(deleted=10) == "no row of it is left"
     assert why(deleted=9, aborted=1) == "no row of it is left"
 

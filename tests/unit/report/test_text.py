@@ -22,7 +22,7 @@ from acidlib.report.decisions import (
 from acidlib.report.places import ShownPart, ShownPlace, places_text
 from acidlib.report.results import CompactionResult, CompactionTotals, Outcome
 from acidlib.report.run_report import RunReport
-from acidlib.report.text import WIDTH, aligned, human_bytes, json_text, one_line
+from acidlib.report.text import WIDTH, aligned, json_text, one_line
 
 Result = TypeVar("Result")
 MIB = 1 << 20
@@ -468,27 +468,6 @@ def test_many_paths_are_shortened_unless_all_is_wanted() -> None:
 
 
 # --- words and figures ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 bytes"),
-        (1, "1 byte"),
-        (1023, "1,023 bytes"),
-        (1024, "1.0 KiB"),
-        (1536, "1.5 KiB"),
-        (MIB - 1, "1.0 MiB"),
-        (1023 * 1024, "1023.0 KiB"),
-        (12 * MIB + MIB // 4, "12.2 MiB"),
-        (1 << 30, "1.0 GiB"),
-        (1 << 40, "1.0 TiB"),
-        (1 << 50, "1.0 PiB"),
-        (5000 << 50, "5,000.0 PiB"),
-    ],
-)
-def test_sizes(size: int, text: str) -> None:
-    assert human_bytes(size) == text
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_whole_stripes_are_copied_and_those_at_the_edge_of_a_bucket_are_not(tmp_
     done = rebalanced(built, 3, RewriteSettings(copy_bytes=1))
     assert read(built) == renumbered(built.expected, 3)
     reasons = Counter(action.reason for one in done.results for action in one.actions)
-    assert reasons["a part of a stripe (1 of 1 stripes)"] == 4
+    assert reasons["a part of a stripe (1 of 1 stripe)"] == 4
     assert reasons["unchanged but for new row ids"] == sum(one.stripes_copied for one in done.results) > 10
 
 

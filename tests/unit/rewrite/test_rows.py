@@ -80,7 +80,7 @@ def test_other_columns_need_new_streams(stripe: OpenInput, tmp_path: Path) -> No
     [
         ({"compression": Compression.ZSTD}, "compressed with ZLIB, not ZSTD"),
         ({"compression": Compression.NONE}, "compressed with ZLIB, not NONE"),
-        ({"block_size": 1024}, "compression blocks of 65536 bytes, above 1024"),
+        ({"block_size": 1024}, "compression blocks of 65,536 bytes, above 1,024"),
         ({"stride": 10_000}, "row index stride 5, not 10000"),
     ],
 )

@@ -110,7 +110,7 @@ def test_larger_blocks_than_stated_are_made_smaller_once(tmp_path: Path) -> None
     small = replace(COPY, block_bytes=3141, stated=frozenset({"block_bytes"}))
     result, file = compact(location, small)
     assert (result.stripes_copied, result.stripes_rewritten, file.block) == (0, 3, 3141)
-    assert "compression blocks of 65536 bytes, above 3141" in result.actions[0].reason
+    assert "compression blocks of 65,536 bytes, above 3,141" in result.actions[0].reason
     assert merge.read(location, generation=4, strict=True) == before
 
     more = tables.inserts(4, [(1, "x")])
