@@ -17,7 +17,7 @@ from acidlib.engine import compact_place
 from acidlib.engine.spark import SparkEndedError
 from acidlib.points import Point
 from integration.children import Child, killed_at, without_rights
-from integration.harness import Jobs, at_time, names, use_runner, visible
+from integration.harness import AROUND, Jobs, at_time, names, use_runner, visible
 from integration.test_backfill import OVER, Places, another_at_work, ended
 
 pytestmark = pytest.mark.usefixtures("threads")
@@ -88,6 +88,23 @@ def test_a_run_that_is_terminated_gives_all_back(jobs: Jobs, tmp_path: Path, mon
     assert sorted(states) == ["initiated"] * (24 - len(done)) + ["ready for cleaning"] * len(done)
     assert jobs.good("major_compact").states == ["ready for cleaning"] * (24 - len(done))
     places.check()
+
+
+def test_the_time_of_a_place_is_its_own(jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the start of Spark and of its first Python worker."""
+    places = Places(tmp_path / "db.db" / "t", 3)
+    late = 0.0
+
+    class Slow(ThreadRunner):
+        def start(self) -> None:
+            nonlocal late
+            late += 100.0
+
+    monkeypatch.setattr(AROUND, "clock", lambda: time.time() + late)
+    use_runner(monkeypatch, Slow())
+    ran = jobs.good("major_compact", *places.asked)
+    assert late == 100
+    assert all(0 < entry["seconds"] < 50 for entry in ran.compactions)
 
 
 @pytest.mark.parametrize("first", [1, 9])
