@@ -54,12 +54,12 @@ def connect(*, jvm: Callable[[], Any], url: str, user: str | None, password: str
         if value is not None:
             properties.setProperty(name, value)
     try:
-        # the jars that Spark was given are not where DriverManager looks
+        # what Spark was given is not where DriverManager looks
         loader = view.java.lang.Thread.currentThread().getContextClassLoader()
         driver = loader.loadClass(DRIVER).newInstance()
     except Exception as error:  # py4j's, of which this room knows nothing
         raise InterfaceError(
-            f"Spark's JVM has no {DRIVER}; add --packages org.apache.derby:derbyclient:RELEASE, as the server has it"
+            f"Spark's JVM has no {DRIVER}; add --driver-class-path derbyclient-RELEASE.jar, of the server's release"
         ) from error
     opened = _said(lambda: driver.connect(url, properties))
     _said(lambda: opened.setAutoCommit(False))

@@ -29,7 +29,8 @@ OF_OTHERS = {
     "pip": {"--upgrade"},
     "spark-submit": {
         *("--master", "--conf", "--deploy-mode", "--executor-memory", "--num-executors", "--queue"),
-        *("--packages", "--jars", "--archives", "--driver-java-options", "--principal", "--keytab"),
+        *("--packages", "--jars", "--archives", "--driver-java-options", "--driver-class-path"),
+        *("--principal", "--keytab"),
     },
     "bench": {
         "--deleted",

@@ -158,7 +158,7 @@ def test_what_derby_says_is_told_without_the_password() -> None:
 def test_without_its_driver_it_is_said_what_to_add() -> None:
     java = Java()
     java.java.lang.Thread = SimpleNamespace(currentThread=lambda: SimpleNamespace(getContextClassLoader=object))
-    with pytest.raises(RetryError, match=r"add --packages org\.apache\.derby:derbyclient"):
+    with pytest.raises(RetryError, match=r"add --driver-class-path derbyclient-RELEASE\.jar"):
         NotedWrites(URL, lambda: java).read()
 
 
