@@ -67,6 +67,34 @@ def test_insert_only_tables_that_hive_wrote(table: Fixture, jobs: Jobs, tmp_path
         assert entry["verification"]["rows"] > 0
 
 
+OLD_TYPES = "struct<f:float,g:float,x:double,d:date,n:decimal(12,4),c:char(3)>"
+NEW_TYPES = "struct<f:double,g:string,x:char(24),d:varchar(10),n:string,c:char(5)>"
+
+
+@pytest.mark.parametrize("generation", ["3", "4"])
+def test_columns_whose_type_was_changed(generation: str, jobs: Jobs, tmp_path: Path) -> None:
+    """Both readers convert the values, each by code of its own."""
+    reals = (74.72, -0.1, 0.0, -0.0, 1e-4, 1e7, 16777216.0, 2.0**30 + 128, float("inf"), 1 / 3, -999.995, None)
+    days = (-719_164, -141_428, -141_427, -1, 0, 11_016, 2_932_896, -577_736, None)
+    numbers = ("0", "1.5000", "-0.0001", "99999999.9999", "120", None)
+    rows = [
+        (real, real, real, days[i % len(days)], numbers[i % len(numbers)], ("a", " b ", None)[i % 3])
+        for i, real in enumerate(reals * 6)
+    ]
+    place = tmp_path / "db.db" / "t"
+    for number in (1, 2):
+        tables.write_dir(place, tables.delta_name(number, number), OLD_TYPES, tables.inserts(number, rows), LAYOUT)
+    latest = tables.inserts(3, [(0.5, "g", "x", "d", "n", "c")])
+    tables.write_dir(place, tables.delta_name(3, 3), NEW_TYPES, latest)
+    asked = ("--location", place, "--all-committed", "--hive-version", generation, "--table-kind", "full")
+    (entry,) = jobs.good("major_compact", *asked, "--verify").compactions
+    assert entry["state"] == "ready for cleaning", entry["reason"]
+    assert entry["verification"]["rows"] == 2 * len(rows) + 1
+    assert "values to convert: f from float to double" in " ".join(
+        action["reason"] for file in entry["files"] for action in file["actions"]
+    )
+
+
 # --- faults of the rewriting, behind the back of its own proof --------------------------------------------------------
 
 
