@@ -18,13 +18,15 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
 from threading import Thread
-from typing import IO
+from typing import IO, Any
 
 from acidlib.engine.stopping import SIGNALS
 from acidlib.errors import RetryError
 
 _INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """By this variable Spark's PythonGatewayServer is told where to write its port and its secret."""
+_BEFORE_SPARK, _GIVE_BACK_SECONDS = 1000, 600
+"""The priority of what a JVM does before it stops its context (40), and for how long it waits for the run then."""
 _LOOK_SECONDS, _END_SECONDS, _LAST_WORDS_SECONDS = 0.05, 60.0, 1.0
 # what every JVM says for which Spark asks for a module of vectors
 _NO_NEWS = re.compile(rb"WARNING: Using incubator modules: ")
@@ -97,6 +99,36 @@ class DriverJvm:
 
 OF_THIS_PROCESS = DriverJvm()
 """The one of a driver that spark-submit does not run."""
+
+
+def end_after_this_process(jvm: Any) -> None:
+    """Have a JVM that has started this process hand a signal on to it, and wait for its end, before it ends itself.
+
+    Of hooks of Java alone, for a callback would open a port to all users: a method of a value is what is run. Both do
+    nothing where this process has ended by itself. `jvm` is py4j's view of it.
+    """
+    invoke = jvm.java.lang.invoke
+    runnable, nothing = jvm.java.lang.Class.forName("java.lang.Runnable"), jvm.java.lang.Void.TYPE
+
+    def calling(value: Any, type_name: str, method: str, returned: str | None) -> Any:
+        of, gives = jvm.java.lang.Class.forName(type_name), jvm.java.lang.Boolean.TYPE
+        if returned is not None:
+            gives = jvm.java.lang.Class.forName(returned)
+        found = invoke.MethodHandles.publicLookup().findVirtual(of, method, invoke.MethodType.methodType(gives))
+        return found.bindTo(value)
+
+    def hook(handle: Any) -> Any:
+        ending = handle.asType(invoke.MethodType.methodType(nothing))
+        return invoke.MethodHandleProxies.asInterfaceInstance(runnable, ending)
+
+    process = jvm.java.lang.ProcessHandle.of(os.getpid()).get()
+    future = "java.util.concurrent.CompletableFuture"
+    ended = calling(process, "java.lang.ProcessHandle", "onExit", future).invokeWithArguments(jvm.java.util.ArrayList())
+    hooks, seconds = jvm.org.apache.hadoop.util.ShutdownHookManager.get(), jvm.java.util.concurrent.TimeUnit.SECONDS
+    first = hook(calling(process, "java.lang.ProcessHandle", "destroy", None))
+    hooks.addShutdownHook(first, _BEFORE_SPARK + 1, _GIVE_BACK_SECONDS, seconds)
+    then = hook(calling(ended, future, "join", "java.lang.Object"))
+    hooks.addShutdownHook(then, _BEFORE_SPARK, _GIVE_BACK_SECONDS, seconds)
 
 
 def _ignore_signals() -> None:

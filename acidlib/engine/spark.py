@@ -20,7 +20,7 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext, TaskContext
 
-from acidlib.engine.driver_jvm import OF_THIS_PROCESS
+from acidlib.engine.driver_jvm import OF_THIS_PROCESS, end_after_this_process
 from acidlib.engine.placed import other_queue
 from acidlib.engine.runner import Application, Done, Task, attempt
 from acidlib.engine.spark_options import SHELL, SUBMIT_ARGS, YARN_QUEUE, spark_home, stated_to_spark
@@ -222,8 +222,12 @@ def _properties() -> dict[str, str]:
 def _have_jvm() -> None:
     """Have Spark's JVM: that of spark-submit where it runs this, else one of our own."""
     with _BEGINNING:
-        if SparkContext._gateway is not None or _GATEWAY in os.environ:
+        if SparkContext._gateway is not None:
+            return
+        if _GATEWAY in os.environ:
             SparkContext._ensure_initialized()
+            with suppress(Exception):  # one that takes no hook ends as it would without: its run notices that
+                end_after_this_process(SparkContext._jvm)
             return
         program = str(spark_home(os.environ) / "bin" / "spark-submit")
         atexit.register(OF_THIS_PROCESS.end)

@@ -21,6 +21,7 @@ import pytest
 from judges import merge
 from long_runs import amount, in_a_long_run
 from servers.process import marked_processes
+from servers.spark import SPARK_HOME
 
 from acidlib.points import STOP_AT, Point
 from integration.harness import ROOT, SMALL_SPARK, Jobs, fixture, names
@@ -30,6 +31,7 @@ PLACES = 3
 SECONDS = 120.0
 ACIDLIB = [sys.executable, "-P", "-c", "from acidlib.launch.command import main; main()"]
 SCRIPT = [str(ROOT / "spark-submit.sh")]
+PLAIN = [str(SPARK_HOME / "bin" / "spark-submit")]
 MARK = "ACIDLIB_TEST_RUN"
 """In the environment of all processes of a run, by which those that are left are found."""
 
@@ -76,6 +78,9 @@ class Stopped:
     def environment(self) -> dict[str, str]:
         kept = {key: text for key, text in os.environ.items() if not key.startswith(("PYSPARK_", "ACIDLIB_"))}
         ours = {"ACIDLIB_HOME": str(self.root), "PYTHONPATH": str(ROOT), MARK: str(self.root), STOP_AT: self.stop_at}
+        if self.command is PLAIN:
+            ours |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+            ours |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(ROOT / "conf")}
         return kept | SMALL_SPARK | ours
 
     def processes(self) -> list[int]:
@@ -98,7 +103,7 @@ class Stopped:
             f"interrupted by {by.name}: of {PLACES} places {PLACES} given back"
         ]
         assert "Traceback" not in self.told
-        assert "WARNING" not in self.told
+        assert self.command is PLAIN or "WARNING" not in self.told
         assert self.left == []
         states = [row["state"] for row in self.jobs.shown().values()]
         assert states == (["initiated"] * PLACES if self.queued else [])
@@ -194,6 +199,8 @@ WITHOUT_TERMINAL = [
     (ACIDLIB, False, to_all, signal.SIGTERM),
     (SCRIPT, False, to_process, signal.SIGTERM),
     (SCRIPT, False, to_group, signal.SIGTERM),
+    (PLAIN, True, to_process, signal.SIGTERM),
+    (PLAIN, False, to_group, signal.SIGINT),
 ]
 
 
