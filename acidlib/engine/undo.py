@@ -186,7 +186,7 @@ def _plan(services: Services, undoing: Undoing, request: CompactionRequest, targ
         listing,
         _outputs(request),
         target.write_ids(listing),
-        digest=request.facts.inputs,
+        digest=request.facts.inputs or "",  # none but of what published nothing
         generation=target.generation(listing),
     )
     if isinstance(plan, NotTakenBack):

@@ -78,7 +78,7 @@ def taking_back(
     outputs: Collection[str],
     write_ids: ValidWriteIdList,
     *,
-    digest: str | None,
+    digest: str,
     generation: Generation,
 ) -> TakingBack | NotTakenBack:
     """What it takes to take back the results `outputs` of a compaction that noted this digest of its inputs.
@@ -87,8 +87,6 @@ def taking_back(
     """
     if not outputs:
         return NotTakenBack(reason="it published nothing")
-    if digest is None:
-        return NotTakenBack(reason="it was done by an earlier version, which noted nothing of what it had read")
     tops = set(listing.top_directories())
     for name in outputs:
         if name not in tops:

@@ -12,15 +12,15 @@ METADATA = MetaData()
 """Our own tables, made where they are missing."""
 
 PLACE = "PLACE"
-"""What tells where a request's place lies, by which its rows are found; see `rows.place_key`. Tables that were made
-without it go on without: their rows, and those of earlier releases, are found by the text of their properties.
+"""What tells where a request's place lies, by which its rows are found; see `rows.place_key`. A metastore's tables have
+no such column: their rows are found by the text of their properties.
 """
 PLACE_WIDTH = 32
 
 ENTITY = "ENTITY"
 """What tells which table or partition a request is about; see `rows.entity_key`. An index by the names themselves would
-be wider than some databases allow, and one by the table's alone has all partitions gone through for each. Tables that
-were made without it are searched by the names.
+be wider than some databases allow, and one by the table's alone has all partitions gone through for each. A metastore's
+tables are searched by the names.
 """
 ENTITY_WIDTH = 32
 

@@ -85,9 +85,8 @@ def in_line(table: RequestTable) -> NamedRows:
 
 @lru_cache(_TABLES_KEPT)
 def noting_at_a_place(table: RequestTable, name: str) -> Select[Any]:
-    """The ids of rows about a place, and perhaps of more, whose properties mention a name; see `about_place`."""
-    place = table.column(PLACE)
-    return select(table.column("ID")).where(or_(place == bindparam(_PLACE), place.is_(None)), mentions(table, name))
+    """The ids of rows about a place, whose properties mention a name; see `about_place`."""
+    return select(table.column("ID")).where(table.column(PLACE) == bindparam(_PLACE), mentions(table, name))
 
 
 def about_place(location: Location) -> dict[str, object]:
@@ -122,13 +121,11 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
 def state_location(table: RequestTable, locations: Mapping[Location, str]) -> ColumnElement[bool]:
     """The rows whose facts state one of these locations, given with their texts as `stored_location` makes them.
 
-    Some databases find those of another case as well.
+    Without an index some databases find those of another case as well.
     """
-    mentioned = or_(*(mentions(table, text) for text in locations.values()))
     if not table.has(PLACE):
-        return mentioned
-    place = table.column(PLACE)
-    return or_(place.in_([place_key(location) for location in locations]), and_(place.is_(None), mentioned))
+        return or_(*(mentions(table, text) for text in locations.values()))
+    return table.column(PLACE).in_([place_key(location) for location in locations])
 
 
 def stored_location(location: Location) -> str:

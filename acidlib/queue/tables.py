@@ -52,13 +52,14 @@ def open_tables(database: Database) -> QueueTables:
         if version is not None:
             return _of_metastore(found, version)
         missing = _missing(found)
-        queue, history = (found.own_table(table) for table in (schema.COMPACTION_QUEUE, schema.COMPLETED_COMPACTIONS))
     if missing:
         _make(database, missing)
     bounded = database.dialect != SQLITE
     return QueueTables(
-        queue=RequestTable(queue, limits=_limits(schema.COMPACTION_QUEUE) if bounded else {}),
-        history=RequestTable(history, limits=_limits(schema.COMPLETED_COMPACTIONS) if bounded else {}),
+        queue=RequestTable(schema.COMPACTION_QUEUE, limits=_limits(schema.COMPACTION_QUEUE) if bounded else {}),
+        history=RequestTable(
+            schema.COMPLETED_COMPACTIONS, limits=_limits(schema.COMPLETED_COMPACTIONS) if bounded else {}
+        ),
         next_id=schema.NEXT_COMPACTION_QUEUE_ID,
         mutex=schema.AUX_TABLE,
     )
@@ -109,12 +110,6 @@ class _Found:
             elif column.name not in schema.OPTIONAL_COLUMNS:
                 raise self._unfit(f"its table {template.name} has no column {column.name}")
         return Table(self._names[template.name], self._metadata, *columns)
-
-    def own_table(self, template: Table) -> Table:
-        """The template, unless the table is there without a column that it need not have."""
-        if not self.has(template) or self.columns(template).keys() >= {column.name for column in template.columns}:
-            return template
-        return self.table(template)
 
     def request_table(self, template: Table) -> RequestTable:
         table = self.table(template)
@@ -167,9 +162,7 @@ def _missing(found: _Found) -> list[Table]:
             missing.append(table)
             continue
         there = {name for name, _ in found.columns(table).values()}
-        keys = (f"_{schema.PLACE}", f"_{schema.ENTITY}")
-        needed = (column.name for column in table.columns if not column.name.endswith(keys))
-        lacking = [name for name in needed if name not in there]
+        lacking = [column.name for column in table.columns if column.name not in there]
         if lacking:
             raise RefusedError(
                 f"Cannot use the queue {found.shown}: because its table {table.name} has no column {lacking[0]}, and "

@@ -104,7 +104,7 @@ def read_claim(fs: FileSystem, location: Location) -> ClaimInfo | None:
     """The claim on a partition, whoever holds it; None without one.
 
     An owner whose file is missing or damaged is not known, but lives as long as the claim is renewed. Raises
-    `RefusedError` for what no run leaves: a link, or two generations.
+    `RefusedError` for what no run leaves: a link, a file, or two generations.
     """
     found = _look(fs, f"{location}/{CLAIM_DIRECTORY}")
     return None if found is None or isinstance(found, _Nobodys) else found.holder
@@ -144,20 +144,13 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _HeldByFile:
-    """A claim that is a file, as earlier versions of this engine made it."""
-
-    holder: ClaimInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Nobodys:
     """A claim directory without a generation, and the files in it."""
 
     names: tuple[str, ...]
 
 
-_Found = _Held | _HeldByFile | _Nobodys
+_Found = _Held | _Nobodys
 
 
 def _try_to_claim(
@@ -171,7 +164,7 @@ def _try_to_claim(
     try:
         now = fs.entry(own).modified  # made after the look: a claim that was renewed since has another generation
         info = replace(info, start=now, beat=now)
-        if isinstance(found, _Held | _HeldByFile) and not found.holder.is_stale(now, stale_seconds):
+        if isinstance(found, _Held) and not found.holder.is_stale(now, stale_seconds):
             raise BusyError(
                 f"Cannot claim {location}: {found.holder.owner} has worked on it since "
                 f"{_instant(found.holder.start)} (last sign of life {_instant(found.holder.beat)}); {WHEN_FREE}"
@@ -188,17 +181,10 @@ def _try_to_claim(
     return None if generation is None else RenameClaim(fs, location, info, generation, beat_seconds)
 
 
-def _make(
-    fs: RenameFileSystem, location: Location, own: str, token: str, found: _HeldByFile | _Nobodys | None
-) -> int | None:
+def _make(fs: RenameFileSystem, location: Location, own: str, token: str, found: _Nobodys | None) -> int | None:
     """Gives our own directory the name of the claim; the generation, or None when another one has that name now."""
     path = f"{location}/{CLAIM_DIRECTORY}"
-    if isinstance(found, _HeldByFile):
-        try:
-            fs.remove_file(path, missing=ConflictError)
-        except ConflictError:
-            return None
-    elif isinstance(found, _Nobodys):
+    if found is not None:
         _clear(fs, path, found.names)
     fs.make_directory(_generation_path(own, _FIRST_GENERATION, token))
     fs.inherit(own, str(location))  # others who may write there can take it over
@@ -271,9 +257,11 @@ def _look(fs: FileSystem, path: str, *, looks: int = _LOOKS) -> _Found | None:
             return None
         if entry.is_symlink:
             raise RefusedError(f"Cannot look at the claim {path}: because it is a symbolic link")
+        if not entry.is_directory:
+            raise RefusedError(
+                f"Cannot look at the claim {path}: it is a file, which no run leaves. Remove it if nobody works there"
+            )
         try:
-            if not entry.is_directory:
-                return _HeldByFile(holder=_of_older_version(fs, path, entry.modified))
             entries = fs.list_directory(path, missing=ConflictError)
             # after the generation: what is renewed in between is fresh, what is renewed later has another generation
             beat = fs.entry(path, missing=ConflictError).modified
@@ -310,21 +298,6 @@ def _holder(fs: FileSystem, path: str, token: str, beat: float) -> ClaimInfo:
         )
     except (AcidError, ValueError, KeyError, TypeError):
         return ClaimInfo(owner="an unknown run (its claim is damaged)", token=token, start=beat, beat=beat)
-
-
-def _of_older_version(fs: FileSystem, path: str, modified: float) -> ClaimInfo:
-    """Who holds a claim that is a file, as earlier versions of this engine made it; damaged, it ends by itself."""
-    try:
-        document = json.loads(fs.read(path, missing=ConflictError))
-        return ClaimInfo(
-            owner=str(document["owner"]),
-            token=str(document["token"]),
-            start=float(document["start"]),
-            beat=float(document["beat"]),
-            process=str(document.get("process", "")),
-        )
-    except (ValueError, KeyError, TypeError):
-        return ClaimInfo(owner="an unknown run (its claim is damaged)", token="", start=modified, beat=modified)
 
 
 def _instant(seconds: float) -> str:

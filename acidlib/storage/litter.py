@@ -120,8 +120,7 @@ def _unfinished_trash(fs: FileSystem, location: Location, entry: Entry, now: flo
 def _claim_as_litter(fs: FileSystem, location: Location, entry: Entry, now: float) -> Litter | None:
     """What a run leaves that dies while it claims, and while it releases: then nobody holds the claim any more."""
     if not entry.is_directory:
-        unfinished = entry.name.endswith(".tmp")  # as earlier versions of this engine left it
-        return Litter(name=entry.name, bytes=entry.length, idle_seconds=now - entry.modified) if unfinished else None
+        return None
     if entry.name == CLAIM_DIRECTORY and read_claim(fs, location) is not None:
         return None
     found = _contents(fs, location, entry)

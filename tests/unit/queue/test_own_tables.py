@@ -1,4 +1,4 @@
-"""The queue in tables of our own, in SQLite: two processes at once, a broken database, older tables."""
+"""The queue in tables of our own, in SQLite: two processes at once, a broken database, tables that lack a column."""
 
 import multiprocessing
 import re
@@ -162,32 +162,9 @@ def test_the_rows_of_a_partition_are_found_by_an_index(queue: SqlQueue, path: Pa
         assert all(re.search(r"USING INDEX .*\(C[QC]_ENTITY=\?\)", plan) for plan in _plans(path, work))
 
 
-def test_a_queue_that_was_made_without_an_index_goes_on_without(queue: SqlQueue, path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        for name in ("COMPACTION_QUEUE", "COMPLETED_COMPACTIONS"):
-            ((text,),) = connection.execute("select sql from sqlite_master where name = ?", (name,))
-            older = re.sub(r",\s*UNIQUE \([^)]*\)|\n\s*\"C[QC]_(PLACE|ENTITY)\" VARCHAR\(32\)[^,]*, ", "", text)
-            assert not re.search("UNIQUE|PLACE|ENTITY", older)
-            connection.execute(f"drop table {name}")
-            connection.execute(older)
-    connection.close()
-    with SqlQueue(f"sqlite:///{path}") as again:
-        assert again.enqueue(request(), now_ms=1).accepted
-        assert [row.id for row in again.of_entity(request())] == [1]
-        _still_found(again)
-        assert not any("USING INDEX" in plan for plan in _plans(path, lambda: again.of_entity(request())))
-
-
-def test_rows_that_an_earlier_release_wrote_are_found_by_their_text(queue: SqlQueue, path: Path) -> None:
-    queue.enqueue(request(), now_ms=1)
-    with sqlite3.connect(path) as connection:
-        connection.execute("update COMPACTION_QUEUE set CQ_PLACE = null")
-    connection.close()
-    _still_found(queue)
-
-
-def _still_found(queue: SqlQueue) -> None:
+def test_requests_are_found_by_their_place(queue: SqlQueue) -> None:
     """The request 1, which is queued for /w/t, and when it has failed."""
+    queue.enqueue(request(), now_ms=1)
     here = at("/w/t")
 
     def found() -> list[list[int]]:
@@ -200,6 +177,15 @@ def _still_found(queue: SqlQueue) -> None:
     assert found() == [[1]] * 3
     assert queue.failed_attempts(request(), threshold=1, retry_ms=0, now_ms=9) is not None
     assert queue.failed_attempts(request(location="/elsewhere"), threshold=1, retry_ms=0, now_ms=9) is None
+
+
+@pytest.mark.parametrize("column", ["CQ_PLACE", "CQ_ENTITY", "CQ_WORKER_ID"])
+def test_tables_without_a_column_are_refused(queue: SqlQueue, path: Path, column: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"alter table COMPACTION_QUEUE rename column {column} to CQ_OTHER")
+    connection.close()
+    with pytest.raises(RefusedError, match=f"its table COMPACTION_QUEUE has no column {column}, and no table VERSION"):
+        SqlQueue(f"sqlite:///{path}")
 
 
 def test_a_metastores_own_database_is_not_taken_for_ours(path: Path) -> None:

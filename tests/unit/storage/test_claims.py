@@ -191,52 +191,6 @@ def test_a_listing_that_misses_what_is_renamed_is_repeated(tmp_path: Path, monke
     assert is_claimed(FS, str(tmp_path), time.time())
 
 
-# --- claims that earlier versions made --------------------------------------------------------------------------------
-
-
-def old_claim(location: Path, age: float, content: str | None = None) -> Path:
-    path, beat = location / CLAIM_DIRECTORY, time.time() - age
-    told = {"owner": "an older run", "token": "old", "start": beat, "beat": beat, "process": ""}
-    path.write_text(json.dumps(told) if content is None else content)
-    os.utime(path, (beat, beat))
-    return path
-
-
-@pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_file_of_an_earlier_version_is_a_claim(tmp_path: Path, content: str | None) -> None:
-    path = old_claim(tmp_path, 500, content)
-    assert is_claimed(FS, str(tmp_path), time.time())
-    with pytest.raises(ConflictError, match="damaged" if content else "an older run has worked on it"):
-        taken(tmp_path, "t")
-    assert names(tmp_path) == [CLAIM_DIRECTORY]
-    assert path.is_file()
-    old_claim(tmp_path, STALE, content)
-    held = taken(tmp_path, "t")
-    held.assert_mine()
-    held.release()
-    assert names(tmp_path) == []
-
-
-def test_of_takers_of_an_old_claim_one_wins(tmp_path: Path) -> None:
-    for number in range(5):
-        location = tmp_path / str(number)
-        location.mkdir()
-        old_claim(location, STALE)
-        won = race([lambda index=index, place=location: _takes(place, f"t{index}") for index in range(4)])
-        assert won.count(True) == 1
-        assert names(location) == [CLAIM_DIRECTORY]
-        assert names(location / CLAIM_DIRECTORY)[0] == f"2.t{won.index(True)}"
-
-
-def _takes(location: Path, token: str) -> bool:
-    try:
-        held = taken(location, token)
-        held.assert_mine()
-    except ConflictError:
-        return False
-    return True
-
-
 # --- what is no place -------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +220,15 @@ def test_a_claim_that_is_a_link_is_not_followed(tmp_path: Path, target: str) -> 
     assert names(tmp_path / "claim") == ["7.theirs", "theirs.json"]
     assert not (tmp_path / "nowhere").exists()
     assert names(tmp_path / "t") == [CLAIM_DIRECTORY]
+
+
+def test_a_file_in_the_place_of_the_claim_is_refused_and_stays(tmp_path: Path) -> None:
+    (tmp_path / CLAIM_DIRECTORY).write_text("{}")
+    os.utime(tmp_path / CLAIM_DIRECTORY, (1.0, 1.0))
+    for work in (lambda: taken(tmp_path, "t"), lambda: read_claim(FS, str(tmp_path))):
+        with pytest.raises(RefusedError, match="it is a file, which no run leaves"):
+            work()
+    assert names(tmp_path) == [CLAIM_DIRECTORY]
 
 
 def test_others_who_may_write_there_may_take_over(tmp_path: Path) -> None:
@@ -349,6 +312,15 @@ def test_never_two_at_a_time(tmp_path: Path) -> None:
     conflicts = race([lambda number=number: work(number) for number in range(6)])
     assert sum(conflicts) > 0
     assert names(place) == []
+
+
+def _takes(location: Path, token: str) -> bool:
+    try:
+        held = taken(location, token)
+        held.assert_mine()
+    except ConflictError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("owner", ["asleep", "dead"])

@@ -30,7 +30,6 @@ def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         if content:
             (tmp_path / name / "file").touch()
-    (tmp_path / "_acidlib_claim.abc.tmp").write_bytes(b"{")
     (tmp_path / "_acidlib_claim.t").mkdir()
     (tmp_path / "_acidlib_claim.t" / "t.json").write_bytes(b"{")
     (tmp_path / "_acidlib_claimed").mkdir()
@@ -46,7 +45,7 @@ def test_litter_of_dead_runs_goes_after_a_day(tmp_path: Path) -> None:
     _age(tmp_path / "_tmp_young", DAY - 1)
     os.utime(tmp_path / "_tmp_growing/base_0000004/bucket_00000", (NOW, NOW))
     found = find_litter(FS, str(tmp_path), now=NOW)
-    ours = {"_acidlib_claim.abc.tmp", "_acidlib_claim.t", "_tmp_dead", "_tmp_empty", unfinished}
+    ours = {"_acidlib_claim.t", "_tmp_dead", "_tmp_empty", unfinished}
     assert {item.name for item in found} == ours
     sizes = {item.name: item.bytes for item in found}
     assert sizes["_tmp_dead"] > len("base_0000004")
