@@ -18,7 +18,7 @@ from acidlib.model.location import Location, parse_location
 from acidlib.model.writeids import ValidWriteIdList
 
 UNVERIFIED = "acidlib.unverified"
-"""The key of the fact that says what is not verified."""
+"""The key of the fact that says what is not verified; it stands wherever something was to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,8 @@ class RequestFacts:
     table_id        which table, at which place, the evidence is of
     first_seen      by directory, when the cleaner first saw it, epoch seconds (without a metastore)
     files           what a request that was not carried out notes of the place, see `engine.attempts`
-    unverified      the directories of a result that is to be verified and is not yet; empty once it is
+    unverified      the directories that readers see of a result that is to be verified and is not yet; empty where
+                    they see none of it, and once it is verified
     problems        why a stored fact is not understood, by the name of its field here, which has its default then
     """
 
