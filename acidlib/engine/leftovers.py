@@ -14,13 +14,14 @@ from acidlib.queue.sql import SqlQueue
 from acidlib.storage.claims import STALE_SECONDS
 from acidlib.storage.store import Store
 from acidlib.storage.unfinished import RolledForward
+from acidlib.wording import plural
 
 
 def give_back_timed_out(services: Services, queue: SqlQueue) -> list[str]:
     """Give back requests whose worker timed out (Hive Worker revocation); a note if there were any."""
     timeout = services.settings.integer("hive.compactor.worker.timeout")
     revoked = queue.revoke_timed_out(services.now_ms(), timeout)
-    return [f"{revoked} requests of workers that timed out were given back"] if revoked else []
+    return [f"{plural(revoked, 'request was', 'requests were')} given back, as the worker timed out"] if revoked else []
 
 
 def give_back_dead(

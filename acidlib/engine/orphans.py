@@ -15,7 +15,7 @@ from acidlib.errors import AcidError, ConflictError
 from acidlib.report.decisions import CleaningResult, RemovedPath
 from acidlib.storage.litter import Orphan, find_orphans
 from acidlib.storage.staging import made_as
-from acidlib.wording import plural
+from acidlib.wording import age_words, plural
 
 DEFAULT_ORPHAN_SECONDS = 3 * 86_400.0
 
@@ -98,7 +98,7 @@ def _count(count: int) -> str:
 
 
 def _path(orphan: Orphan) -> RemovedPath:
-    reason = f"{orphan.reason}; unchanged for {orphan.idle_seconds / 3600:.0f} hours"
+    reason = f"{orphan.reason}; unchanged for {age_words(orphan.idle_seconds)}"
     return RemovedPath(path=made_as(orphan.path), bytes=orphan.bytes, reason=reason)
 
 

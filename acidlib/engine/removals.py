@@ -17,6 +17,7 @@ from acidlib.storage.litter import TAKEN_BACK, Litter, find_litter
 from acidlib.storage.removing import OUT_OF_SIGHT, measure, remove_paths
 from acidlib.storage.staging import made_as
 from acidlib.storage.taking_back import UNDONE
+from acidlib.wording import age_words
 
 
 class Pace:
@@ -160,5 +161,5 @@ def litter_at(services: Services, location: Location) -> tuple[RemovedPath, ...]
 
 def _reason(litter: Litter) -> str:
     if litter.name.startswith(UNDONE):
-        return f"{TAKEN_BACK}, {litter.idle_seconds / 3600:.0f} hours ago"
-    return f"left by a dead run {litter.idle_seconds / 3600:.0f} hours ago"
+        return f"{TAKEN_BACK}, {age_words(litter.idle_seconds)} ago"
+    return f"left by a dead run {age_words(litter.idle_seconds)} ago"

@@ -25,6 +25,7 @@ from acidlib.metastore.options import CATALOG
 from acidlib.model.partitions import PartitionName
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableColumn
 from acidlib.model.writeids import ValidWriteIdList
+from acidlib.wording import plural
 
 _TABLES_PER_CALL = 300
 _PARTITIONS_PER_CALL = 500
@@ -224,7 +225,7 @@ class CatalogCalls(Calls):
     def _tables_of(self, catalog: str, database: str, names: Sequence[str]) -> tuple[Table, ...]:
         found = []
         for batch in _batches(dict.fromkeys(names), _TABLES_PER_CALL):
-            action = f"read {len(batch)} tables of {database}"
+            action = f"read {plural(len(batch), 'table')} of {database}"
             call = "get_table_objects_by_name_req"
             if self._is_hive4 or catalog != CATALOG or self.catalog != CATALOG:
                 request = self._types.GetTablesRequest(
@@ -258,7 +259,7 @@ class CatalogCalls(Calls):
             for name in names:
                 yield from self._partitions(table, [name])
             return
-        action = f"read {len(names)} partitions of {table.full_name}"
+        action = f"read {plural(len(names), 'partition')} of {table.full_name}"
         call = "get_partitions_by_names_req" if self._is_hive4 else "get_partitions_by_names"
         try:
             if self._is_hive4:

@@ -132,7 +132,7 @@ def about_history(history: Sequence[CompactionRequest], limits: Limits) -> Itera
     refused, limit = in_a_row(newest, State.REFUSED), limits.refused_in_a_row
     if last is not None and 0 < limit.warning <= refused:
         why = f": {last.error_message}" if last.error_message else ""
-        reason = f"the last {refused} requests were refused{why}"
+        reason = f"the last {plural(refused, 'request was', 'requests were')} refused{why}"
         yield _of(last, Level.WARNING, Trouble.REFUSED, reason, limit.warning_key)
     waiting = [row for row in newest if row.state in (State.INITIATED, State.WORKING)]
     if len(waiting) > 1:

@@ -229,7 +229,7 @@ class CompactionsFold:
                 )
             )
         if sums["verified"]:
-            rows = f"{sums['verified rows']:,} rows" if sums["verified rows"] else "what was compared"
+            rows = plural(sums["verified rows"], "row") if sums["verified rows"] else "what was compared"
             buckets = f"{sums['verified buckets']:,} of {plural(sums['buckets'], 'bucket')}"
             found.append(
                 Figure(

@@ -14,6 +14,7 @@ from acidlib.storage.filesystem import Entry, TreeEntry, safe_parts
 from acidlib.storage.s3.client import Bucket
 from acidlib.storage.s3.conditional import seconds
 from acidlib.storage.staging import STAGING_MARKER
+from acidlib.wording import plural
 
 _AT_ONCE = 1000
 
@@ -180,7 +181,8 @@ def remove_keys(bucket: Bucket, path: str, keys: Iterable[str]) -> None:
         ]
     if failed:
         raise RetryError(
-            f"Cannot remove {path}: because the store kept {len(failed)} of {len(waiting)} objects, first {failed[0]}"
+            f"Cannot remove {path}: because the store kept {len(failed)} of {plural(len(waiting), 'object')}, first "
+            f"{failed[0]}"
         )
 
 
