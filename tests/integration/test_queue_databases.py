@@ -12,6 +12,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from servers.mariadb import MariaDb
 from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.process import free_port
-from sqlalchemy import Connection, create_engine, event, text, update
+from sqlalchemy import Connection, MetaData, create_engine, event, text, update
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
@@ -41,6 +43,7 @@ from acidlib.model.generation import Generation
 from acidlib.model.request_facts import RequestFacts
 from acidlib.model.requests import CompactionType, State
 from acidlib.queue.locks import Service
+from acidlib.queue.parameters import MetastoreParameters, Owner
 from acidlib.queue.schema import COMPACTION_QUEUE
 from acidlib.queue.sql import SqlQueue
 
@@ -430,6 +433,54 @@ def _kill_others(hive: Hive) -> None:
     others = hive.run("SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()")
     for (number,) in others:
         hive.run(f"KILL {number}")
+
+
+OF_A_METASTORE = {
+    "DBS": ({"DB_ID": 1, "NAME": "db", "DB_LOCATION_URI": "/", "CTLG_NAME": "hive"},),
+    "TBLS": ({"TBL_ID": 5, "DB_ID": 1, "TBL_NAME": "t", "CREATE_TIME": 9, "LAST_ACCESS_TIME": 0, "RETENTION": 0,
+              "IS_REWRITE_ENABLED": False},),
+    "PARTITIONS": tuple(
+        {"PART_ID": number, "TBL_ID": 5, "PART_NAME": name, "CREATE_TIME": 9, "LAST_ACCESS_TIME": 0}
+        for number, name in ((7, "p=a"), (8, "p=A"))
+    ),
+    "PARTITION_PARAMS": tuple(
+        {"PART_ID": number, "PARAM_KEY": key, "PARAM_VALUE": value}
+        for number in (7, 8) for key, value in (("numFiles", "3"), ("mine", "x"))
+    ),
+}  # fmt: skip
+
+
+def test_single_parameters_of_a_partition_are_changed(hive: Hive) -> None:
+    """Others stay, also of one whose name differs in case; what was changed or added meanwhile stays, too."""
+    engine, schema = create_engine(hive.url), MetaData()
+    schema.reflect(engine, only=list(OF_A_METASTORE))
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("set session_replication_role = replica"))  # none of the tables that these are of
+        for name, rows in OF_A_METASTORE.items():
+            connection.execute(schema.tables[name].insert(), list(rows))
+
+    def there() -> dict[int, dict[str, str]]:
+        found: dict[int, dict[str, str]] = {7: {}, 8: {}}
+        with engine.connect() as connection:
+            for number, key, value in connection.execute(schema.tables["PARTITION_PARAMS"].select()):
+                found[number][key] = value
+        return found
+
+    untouched, before = there()[8], there()[7]
+    owner = Owner(catalog="hive", database="db", table="t", partition="p=a", created=9)
+    with closing(MetastoreParameters(hive.url)) as parameters:
+        assert parameters.read(owner) == before
+        parameters.change(owner, before, {"numFiles": "1", "totalSize": "5"})
+        assert there() == {7: before | {"numFiles": "1", "totalSize": "5"}, 8: untouched}
+        for changes, what in (({"numFiles": "2"}, "numFiles"), ({"mine": "y", "totalSize": "6"}, "totalSize")):
+            with pytest.raises(
+                ConflictError, match=f"^Cannot change statistics of db.t.p=a: another has changed {what}"
+            ):
+                parameters.change(owner, before, changes)
+        assert there() == {7: before | {"numFiles": "1", "totalSize": "5"}, 8: untouched}
+        assert parameters.read(replace(owner, created=8)) is None
+    engine.dispose()
 
 
 def test_one_that_is_not_hives_is_never_kept_waiting(url: str) -> None:
