@@ -170,6 +170,10 @@ def test_each_place_is_cleaned_by_itself(lake: Lake, forgetful: Service) -> None
     lake.hms.update_compactor_state(replace(taken, highest_write_id=3), dead)
     write_dir(compactor.location, f"base_0000003_v{dead:07d}", COLUMNS, inserts(3, rows(950, 1)))
     lake.hms.abort_txn(dead, TxnType.COMPACTION)
+    unaware = cleaned(forgetful, compactor)["compactor"]
+    assert [one["path"] for one in unaware["removed"]] == [f"base_0000003_v{dead:07d}"]
+    assert unaware["blocked"] == [f"request {taken.id}: it is worked on, and its transaction {dead} was rolled back"]
+    write_dir(compactor.location, f"base_0000003_v{dead:07d}", COLUMNS, inserts(3, rows(950, 1)))
     lake.hms.mark_failed(replace(taken, error_message="it died"))
     nothing = lake.table("nothing", ())
     roll_back(lake, write_to(lake, nothing)[0])

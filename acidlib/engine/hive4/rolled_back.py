@@ -150,6 +150,7 @@ class RolledBack:
         database, table, _ = due.entity
         # what is rolled back from here on is not looked for at the first place: it is left for the next run
         notes = [note for note in self._notes.of_table(database, table) if due.concerns(note)]
+        at_work = self._at_work(notes)
         table_itself = self._catalog.table_itself(database, table)
         if table_itself is None:
             if self._notes.has_table(database, table):
@@ -157,12 +158,23 @@ class RolledBack:
                     f"Cannot clean {result.name}: the metastore does not show this user the table, though its database "
                     "has it; run the cleaner as a user who may see it"
                 )
-            return self._ended(result, notes, [], f"{due.reason}; the table does not exist any more")
+            return self._ended(result, notes, [], at_work, f"{due.reason}; the table does not exist any more")
         cleaned = []
         for target in self._places(due, notes, table_itself):
             result = result if result.location else replace(result, location=str(target.location))
             cleaned.append(self._clean_at(due, notes, target, table_itself, pace))
-        return self._ended(result, notes, cleaned, due.reason)
+        return self._ended(result, notes, cleaned, at_work, due.reason)
+
+    def _at_work(self, notes: Sequence[NotedWrite]) -> dict[NotedWrite, str]:
+        """The notes of compactions that were rolled back and whose worker may not know it yet: a result may come."""
+        if not any(note.compacts for note in notes):
+            return {}
+        rows = {row.txn_id: row.id for row in self._hms.show_compactions() if row.state is State.WORKING}
+        return {
+            note: f"request {rows[note.txn_id]}: it is worked on, and its {_words(note)} was rolled back"
+            for note in notes
+            if note.txn_id in rows
+        }
 
     def _places(self, due: DueCleaning, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
         """The places that may hold rows of what is due."""
@@ -273,15 +285,21 @@ class RolledBack:
             )
 
     def _ended(
-        self, result: CleaningResult, notes: Sequence[NotedWrite], cleaned: Sequence[_Cleaned], why: str
+        self,
+        result: CleaningResult,
+        notes: Sequence[NotedWrite],
+        cleaned: Sequence[_Cleaned],
+        at_work: Mapping[NotedWrite, str],
+        why: str,
     ) -> CleaningResult:
         """Have forgotten what is gone everywhere, and return what is left and why."""
-        held = {note: name for one in cleaned for note, name in one.held}
+        lying = {note: name for one in cleaned for note, name in one.held}
+        held = {**at_work, **{note: f"{name}: it may hold rows of {_words(note)}" for note, name in lying.items()}}
         free = _free(notes, held)
         result = replace(
             result,
             removed=tuple(item for one in cleaned for item in one.removed),
-            blocked=tuple(sorted({f"{name}: it may hold rows of {_words(note)}" for note, name in held.items()})),
+            blocked=tuple(sorted(set(held.values()))),
         )
         count = plural(len({note.txn_id for note in free}), "rolled back transaction")
         if self._options.dry_run:
@@ -292,8 +310,10 @@ class RolledBack:
         if problems:
             return replace(result, reason="; ".join(problems))
         if held:
-            left = f"{len({note.txn_id for note in held})} stay remembered until a compaction leaves their rows out"
-            return replace(result, state="ready for cleaning", reason=f"{why}; {count} forgotten here, {left}")
+            left = len({note.txn_id for note in held})
+            return replace(
+                result, state="ready for cleaning", reason=f"{why}; {count} forgotten here, {left} remembered"
+            )
         return replace(result, state="succeeded", reason=f"{why}; {count} forgotten here")
 
     def _require_its_database(self) -> None:
