@@ -1,5 +1,7 @@
 """Whose tickets are in a cache, and when they end. No I/O.
 
+The module gssapi tells both of tickets that are good, and neither once they have ended, when it is asked for.
+
 Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are big-endian.
 """
 

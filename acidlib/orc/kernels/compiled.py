@@ -7,6 +7,9 @@ and no time of modification matters, and two processes that compile the same ker
 It is looked for beside the kernels, where whoever made the installation has compiled them (`acidlib.rewrite.warm`),
 then in the user's own directory: `acidlib` in `NUMBA_CACHE_DIR`, else in `XDG_CACHE_HOME` or `~/.cache`. It is written
 to the first of them that can be written; where none can, what is compiled lasts as long as its process.
+
+Numba's own cache passes over a directory that this user cannot write, has another one for each path of an installation
+below `NUMBA_CACHE_DIR`, and knows no change of a kernel that is called from another module.
 """
 
 import hashlib

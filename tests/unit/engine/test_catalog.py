@@ -250,6 +250,15 @@ def test_the_whole_file_system_is_nobodys_table(location: str) -> None:
     assert "the whole file system" in refused(Metastore(table(location)))
 
 
+def test_a_table_or_partition_in_a_store_that_is_not_supported_is_refused(tmp_path: Path) -> None:
+    assert refused(Metastore(table("ofs://om/vol/t"))).startswith(
+        "Cannot open ofs://om/vol/t: Apache Ozone is not supported; "
+    )
+    elsewhere = part("abfss://c@a.dfs.core.windows.net/t/p=1")
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": elsewhere})
+    assert "Azure Data Lake Storage is not supported" in refused(hms, "p=1")
+
+
 def test_a_link_in_place_of_a_partition_is_refused(tmp_path: Path) -> None:
     real, other = tmp_path / "t", tmp_path / "u"
     (other / "p=1").mkdir(parents=True)
