@@ -42,7 +42,8 @@ def run_logged(command: Sequence[str], path: Path) -> int:
     """Run a command, append all that it writes to a file, tell its problems here, and return its exit status.
 
     Signals are passed on to it, and it decides what they mean; what a terminal has sent to both is one signal to it.
-    Where it fails and has printed no problem in a line of its own, one is printed. RetryError for a file that cannot be
+    Where it fails and has printed no problem in a line of its own, one is printed: also of a run that was killed, which
+    is why a process above it is needed. RetryError for a file that cannot be
     written.
     """
     try:
@@ -68,11 +69,12 @@ def run_logged(command: Sequence[str], path: Path) -> int:
         printed: list[bytes] = []
         copier = Thread(target=_copy, args=(process.stderr, log, printed), daemon=True)
         copier.start()
-        status = process.wait()
+        ended = process.wait()
+        status = ended if ended >= 0 else exit_status(-ended)
         copier.join(_END_SECONDS)
         if status and not printed:
             _tell(f"error: the run ended with exit status {status}; {path} has what it said\n".encode())
-        return status if status >= 0 else exit_status(-status)
+        return status
 
 
 def _copy(stream: IO[bytes], log: IO[bytes], printed: list[bytes]) -> None:

@@ -90,6 +90,13 @@ def test_a_run_that_fails_in_silence_is_told(tmp_path: Path, capfd: pytest.Captu
     assert capfd.readouterr() == ("", f"error: the run ended with exit status 1; {tmp_path / 'log'} has what it said\n")
 
 
+def test_a_run_that_is_killed_is_told_with_the_status_that_is_returned(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_logged([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], tmp_path / "log") == 137
+    assert capfd.readouterr().err == f"error: the run ended with exit status 137; {tmp_path / 'log'} has what it said\n"
+
+
 def test_a_log_that_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     with pytest.raises(RetryError, match=r"Cannot write .*: because the operating system said: No such file"):
         run_logged([sys.executable, "-c", f"open({str(tmp_path / 'begun')!r}, 'w')"], tmp_path / "none" / "log")
