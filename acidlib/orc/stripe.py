@@ -196,8 +196,13 @@ class StripeReader:
         column = self.column(alignment.source, slots)
         try:
             return under_target(column, alignment, alignment.source, calendar=self.tail.calendar)
-        except (CorruptError, RefusedError) as error:
-            raise type(error)(f"Cannot convert {self.where}: {error}") from None
+        except CorruptError as error:
+            raise CorruptError(f"Cannot convert {self.where}: {error}") from None
+        except RefusedError as error:
+            raise RefusedError(
+                f"Cannot convert {self.where}: {error}; change the type back, or have Hive write anew what it reads "
+                "(INSERT OVERWRITE)"
+            ) from None
 
     def _column(self, node: TypeNode, slots: int) -> Column:
         if slots > MAX_SLOTS:

@@ -382,7 +382,8 @@ def test_a_value_that_readers_convert_each_in_their_own_way_is_refused_and_nothi
         compact_directory(tmp_path, kind)
     assert str(caught.value) == (
         f"Cannot convert stripe 0 of {tmp_path}/delta_0000001_0000001_0000/bucket_00000: its column row.x is double "
-        "and the table's is string: its value NaN is read as null, which would be lost"
+        "and the table's is string: its value NaN is read as null, which would be lost; change the type back, or have "
+        "Hive write anew what it reads (INSERT OVERWRITE)"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
