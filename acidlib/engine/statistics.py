@@ -39,7 +39,7 @@ class Parameters(Protocol):
         """All of them, as they are now; `write_ids` are from before. ConflictError while they cannot be changed."""
 
     def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        """Give some new values, as long as nothing has changed that was read before; else ConflictError, RetryError."""
+        """Give some new values. ConflictError where something has changed that was read before."""
 
 
 class StatisticsUpdater:
@@ -84,7 +84,7 @@ class StatisticsUpdater:
                 wanted = changes(before, found)
                 if wanted:
                     parameters.change(before, wanted)
-            except (ConflictError, RetryError, UnknownOutcomeError) as error:
+            except (ConflictError, UnknownOutcomeError) as error:
                 failed = error  # as it is now it is looked at again
             else:
                 return Statistics(written=tuple(wanted), files=found.files, bytes=found.bytes, rows=found.rows)
@@ -205,7 +205,10 @@ class _ByCall:
         assert self._whole is not None
         assert self._write_ids is not None
         now = max(int(self._services.clock()), int(before[CHANGED]) + 1)
-        self._hms.change_properties(self._whole, {**wanted, CHANGED: str(now)}, self._write_ids)
+        try:
+            self._hms.change_properties(self._whole, {**wanted, CHANGED: str(now)}, self._write_ids)
+        except RetryError as error:  # as the metastore says it, be it for this or for another reason
+            raise ConflictError(str(error)) from error
 
     def _read(self) -> WholeTable:
         target = self._target

@@ -75,6 +75,7 @@ class MetastoreParameters:
         """Connects when it is used. Raises UsageError and RefusedError as `Database` does."""
         self._database = Database(url)
         self._schema: _Schema | None = None
+        self._looked = False
 
     @property
     def shown(self) -> str:
@@ -87,7 +88,7 @@ class MetastoreParameters:
 
     def is_of_metastore(self) -> bool:
         """Return whether a metastore has its tables here; RetryError when the database does not answer."""
-        if self._schema is None:
+        if not self._looked:  # once: what a database is of does not change
             with self._database.reading("look for tables in") as connection:
                 found = [find_table(connection, self.shown, one) for one in _METADATA.sorted_tables]
             named = {table.name.upper(): table for table in found if table is not None}
@@ -99,6 +100,7 @@ class MetastoreParameters:
                     of_tables=named["TABLE_PARAMS"],
                     of_partitions=named["PARTITION_PARAMS"],
                 )
+            self._looked = True
         return self._schema is not None
 
     def read(self, owner: Owner) -> dict[str, str] | None:

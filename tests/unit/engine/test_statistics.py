@@ -302,6 +302,21 @@ def test_nothing_is_written_over_what_another_writes_each_time(services: Service
     assert rows_of(url, "TABLE_PARAMS") == {(5, "numFiles", "xxxx9"), (6, "numFiles", "xxxx9")}
 
 
+def test_a_right_that_is_missing_is_asked_for_once(
+    services: Services, target: Target, url: str, tmp_path: Path
+) -> None:
+    with create_engine(url).begin() as connection:
+        connection.execute(
+            text('create trigger no before update on "TABLE_PARAMS" begin select raise(abort, "no"); end')
+        )
+    metastore = FakeMetastore({})
+    found = updated(services, metastore, target, MetastoreParameters(url))
+    assert found is not None
+    assert found.reason is not None
+    assert found.reason.startswith("Cannot change statistics in the queue")
+    assert metastore.calls == ["write ids"]
+
+
 def test_a_table_of_the_name_that_is_another_is_not_touched(services: Services, target: Target, url: str) -> None:
     assert target.facts is not None
     anew = replace(target, facts=replace(target.facts, table=table({CHANGED: OLD}, created=2)))
