@@ -68,14 +68,14 @@ HIVE4: dict[str, dict[str, Numbers]] = {
         "get_database_req": (1, 0, 0),
         "get_table_objects_by_name_req": (1, 0, 0),
         "get_valid_write_ids": (1, 0, 0),
-        "show_compact": (2, 0, 1),
+        "show_compact": (3, 0, 1),
         "get_table_req": (0, 0, 1),
         "get_partitions_by_names_req": (0, 1, 1),
         "mark_cleaned": (0, 0, 1),
     },
 }
 HIVE4["status"] = {
-    "get_config_value": (1, 0, 0),
+    "get_config_value": (2, 0, 0),
     "get_catalogs": (1, 0, 0),
     "show_compact": (1, 0, 0),
     "get_open_txns_info": (1, 0, 0),
