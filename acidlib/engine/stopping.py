@@ -100,13 +100,13 @@ class Stopping:
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Do something to its end before the run is stopped, in the main thread."""
+        """Do something to its end before the run is stopped, in the main thread; also where that ends with an error."""
         self._shields += 1
         try:
             yield
         finally:
             self._shields -= 1
-        self.look()
+            self.look()
 
     def look(self) -> None:
         """Stop here, also below a shield, where a signal waits for that."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from thread_runner import ThreadRunner
 
 from acidlib.engine.flow import Flow, Piece, Steps
 from acidlib.engine.runner import Done, LocalRunner, Task
+from acidlib.engine.stopping import STOPPING
 from acidlib.engine.units import Errand, one_task
 from acidlib.errors import ConflictError, RetryError
 from acidlib.planning.batches import SMALL_BYTES
@@ -219,6 +222,39 @@ def test_an_interrupt_gives_back_what_is_under_way(where: str) -> None:
     assert ended >= {line.split()[0] for line in log if where != "a step" or not line.startswith("p1")}
     assert "p0 closed" in log or "p0 given back" in log
     assert "p0 ended" not in log
+
+
+def test_what_was_taken_when_a_signal_came_is_given_back() -> None:
+    log: list[str] = []
+
+    def source() -> Iterator[Doubled]:
+        log.append("p0 taken")
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield Doubled(0, log=log)
+
+    with STOPPING.by_signals(lambda _: None, lambda _: None), pytest.raises(KeyboardInterrupt):
+        list(flow(ThreadRunner()).run(source()))
+    assert log == ["p0 taken", "p0 given back"]
+
+
+def test_what_ends_while_the_run_is_given_up_has_its_result() -> None:
+    """Such as a place that was being published."""
+    runner, running = ThreadRunner(), threading.Event()
+
+    class Published(Doubled):
+        def steps(self) -> Steps[int]:
+            (done,) = yield (one_task(Task(self.work, self.number, self.length)),)
+            running.set()
+            assert runner.cancelled.wait(SECONDS)
+            return done.get()
+
+    pieces = flow(runner)
+    late = Doubled(3, before=lambda: runner.cancelled.wait(SECONDS))
+    results = pieces.run(iter([Doubled(1), Published(2), late]))
+    assert next(results) == 2
+    assert running.wait(SECONDS)
+    results.close()
+    assert (list(pieces.late_results()), pieces.given_back, pieces.in_flight) == ([4], 1, 0)
 
 
 def test_a_machine_without_room_for_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ try:
                 open(sys.argv[1], "w").close()
                 stay(float(sys.argv[2]))
                 print("shielded to its end", flush=True)
+                if "error" in sys.argv:
+                    raise ValueError
             stay(60)
         except KeyboardInterrupt:
             stay(float(sys.argv[3])) if float(sys.argv[3]) < 30 else stay_below_python()
@@ -45,10 +47,12 @@ except KeyboardInterrupt:
 """
 
 
-def started(tmp_path: Path, *, shielded: float = 0, giving_back: float = 0, before: str = "") -> subprocess.Popen[str]:
+def started(
+    tmp_path: Path, *, shielded: float = 0, giving_back: float = 0, before: str = "", more: str = ""
+) -> subprocess.Popen[str]:
     begun = tmp_path / "begun"
     process = subprocess.Popen(
-        [sys.executable, "-c", before + RUN, str(begun), str(shielded), str(giving_back)],
+        [sys.executable, "-c", before + RUN, str(begun), str(shielded), str(giving_back), more],
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not begun.exists():
@@ -69,8 +73,9 @@ def test_the_first_stops_it_in_order(tmp_path: Path, number: signal.Signals) -> 
     assert err == f"stopping by {number.name}: what is being published is published, the rest is given back\n"
 
 
-def test_what_is_shielded_is_done_before(tmp_path: Path) -> None:
-    process = started(tmp_path, shielded=0.3)
+@pytest.mark.parametrize("more", ["", "error"])
+def test_what_is_shielded_is_done_before(tmp_path: Path, more: str) -> None:
+    process = started(tmp_path, shielded=0.3, more=more)
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (143, "shielded to its end\ngiven back\n")
