@@ -174,11 +174,6 @@ class QueueReader:
                 found[row.facts.location].append(row)
         return {location: tuple(rows) for location, rows in found.items()}
 
-    def below_location(self, location: Location) -> tuple[CompactionRequest, ...]:
-        """The rows of the queue and the history whose facts state this location or one below it, newest first."""
-        found = self._shown(lambda _, table: mentions(table, location.stored_text))
-        return tuple(row for row in found if row.facts.location is not None and location.holds(row.facts.location))
-
     def has_succeeded_below(self, location: Location) -> bool:
         """Whether the history knows a success at this location or below it."""
         history = self._tables.history
