@@ -60,3 +60,12 @@ def test_a_driver_that_yarn_started_reads_what_spark_has_shipped(
         monkeypatch.setenv("HADOOP_CONF_DIR", "conf")
     given = read_environment(metastore=(), queue_url=None, assignments=(), output="text", is_placed=placed)
     assert given.hadoop.get("fs.defaultFS") == (found and f"hdfs://{found}")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_told"), [("postgresql+psycopg://db/metastore", True), ("derby://db/metastore", False)]
+)
+def test_parameters_are_changed_where_they_can_be_compared(url: str, is_told: bool) -> None:
+    where = Environment(settings=default_settings(), queue_url=url)
+    assert (where.metastore_parameters() is not None) == is_told
+    assert Environment(settings=default_settings(), queue_url=url, is_queue_named=False).metastore_parameters() is None
