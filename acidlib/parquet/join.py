@@ -49,8 +49,8 @@ def join_files(sink: ByteSink, footers: Sequence[Footer], data: DataFiles) -> Jo
     """Write the rows of some files, in their order, as one; one file alone is copied byte for byte.
 
     The files are opened by the name and length of their footers, one at a time. The caller closes the sink, then
-    proves the result with `check_joined`. Raises RefusedError for files that are not of one group (`group_files`),
-    CorruptError when an index of an input is damaged.
+    proves the result with `check_joined`. Raises RefusedError for files that differ (`differences`), CorruptError when
+    an index of an input is damaged.
     """
     if not footers:
         raise RefusedError(f"Cannot write {sink.name}: because there are no files to join")

@@ -13,9 +13,8 @@ import pytest
 from parquet_joining import edit, footer_of, join
 
 from acidlib.errors import RefusedError
-from acidlib.parquet import groups as groups_module
 from acidlib.parquet.footer import Footer
-from acidlib.parquet.groups import FileGroup, differences, group_files
+from acidlib.parquet.groups import differences
 
 SCHEMA = pa.schema(
     [
@@ -42,15 +41,13 @@ def first(tmp_path: Path) -> Footer:
     return write(tmp_path / "first")
 
 
-def test_files_of_one_kind_are_one_group(tmp_path: Path, first: Footer) -> None:
+def test_files_of_one_kind_do_not_differ(tmp_path: Path, first: Footer) -> None:
     others = [
         write(tmp_path / "pages", row_group_size=1, data_page_version="2.0", compression="zstd", write_page_index=True),
         write(tmp_path / "order", SCHEMA.with_metadata(dict(reversed(SCHEMA.metadata.items())))),
     ]
     assert [differences(first, other) for other in others] == [(), ()]
     assert others[1].struct[5] != first.struct[5]
-    assert group_files([first, *others]) == (FileGroup(files=(first, *others), apart=""),)
-    assert group_files([]) == ()
 
 
 def _schema(place: int, field: pa.Field) -> pa.Schema:
@@ -73,7 +70,6 @@ def _schema(place: int, field: pa.Field) -> pa.Schema:
 def test_another_schema(tmp_path: Path, first: Footer, schema: pa.Schema) -> None:
     other = write(tmp_path / "other", schema)
     assert "another schema" in differences(first, other)
-    assert len(group_files([first, other])) == 2
 
 
 @pytest.mark.parametrize(
@@ -108,31 +104,17 @@ def test_other_differences(tmp_path: Path, first: Footer, reason: str, change: C
     other = footer_of(edit(path, change))
     [reason_found] = differences(first, other)
     assert reason_found.startswith(reason)
-    assert [group.apart for group in group_files([first, other])] == ["", reason_found]
     with pytest.raises(RefusedError, match=r"Cannot join .*other with .*first: because of "):
         join(tmp_path / "target", [tmp_path / "first", path])
     assert not (tmp_path / "target").exists()
 
 
-def test_order_of_groups_and_files(tmp_path: Path, first: Footer) -> None:
-    a, b = (replace(first, name=name) for name in "ab")
-    other = write(tmp_path / "other", SCHEMA.remove(2))
-    c, d = (replace(other, name=name) for name in "cd")
+def test_a_file_of_its_own_kind_is_told(first: Footer) -> None:
     alone = replace(first, name="alone", alone="of its own kind")
-    groups = group_files([a, c, alone, b, d])
-    assert [[file.name for file in group.files] for group in groups] == [["a", "b"], ["c", "d"], ["alone"]]
-    assert [group.apart for group in groups] == [
-        "",
-        "another schema; other column orders",
-        "alone is copied as a whole: of its own kind",
-    ]
-    assert [len(group.files) for group in group_files([alone, alone, a])] == [1, 1, 1]
+    assert differences(first, alone) == ("alone is copied as a whole: of its own kind",)
 
 
 def test_one_file_holds_no_more_than_the_limits(first: Footer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    many = replace(first, row_groups=first.row_groups * 16384)
-    assert [g.apart for g in group_files([many, many, first])] == ["", "more than 32767 row groups in one file"]
-    assert len(group_files([many, replace(many, row_groups=many.row_groups[1:])])) == 1
     monkeypatch.setattr("acidlib.parquet.join.MOST_ROW_GROUPS", 2)
     with pytest.raises(RefusedError, match="one file cannot hold 3 row groups"):
         join(tmp_path / "target", [Path(first.name)] * 3)
@@ -140,6 +122,3 @@ def test_one_file_holds_no_more_than_the_limits(first: Footer, monkeypatch: pyte
     monkeypatch.setattr("acidlib.parquet.join._MOST_ROWS", 5)
     with pytest.raises(RefusedError, match="3 row groups of 6 rows"):
         join(tmp_path / "target", [Path(first.name)] * 3)
-    monkeypatch.setattr(groups_module, "MOST_JOINED_FOOTER", 3 * first.size)
-    assert [len(g.files) for g in group_files([first] * 7)] == [3, 3, 1]
-    assert group_files([first] * 7)[2].apart == f"more than {3 * first.size} bytes of footer in one file"

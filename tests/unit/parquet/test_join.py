@@ -16,7 +16,6 @@ from parquet_joining import DATA, columns, edit, footer_of, join, prove
 from acidlib.errors import CorruptError, DefectError, RefusedError
 from acidlib.parquet import join as join_module
 from acidlib.parquet import shapes
-from acidlib.parquet.groups import group_files
 from acidlib.parquet.join import Joined, join_files
 from acidlib.parquet.thrift_compact import decode, encode
 
@@ -197,7 +196,6 @@ def test_no_rows_and_no_row_groups(make: Callable[..., list[Path]], tmp_path: Pa
     with pq.ParquetWriter(none, table(0, 1).schema):
         pass
     assert [pq.read_metadata(path).num_row_groups for path in (rows, empty, none)] == [1, 1, 0]
-    assert len(group_files([footer_of(path) for path in (empty, rows, none, rows)])) == 1
     assert join(tmp_path / "some", [empty, rows, none, rows]).row_groups == 2
     assert same(pq.read_table(tmp_path / "some"), pa.concat_tables([pq.read_table(rows)] * 2))
     assert join(tmp_path / "nothing", [empty, none]) == Joined(rows=0, row_groups=0, bytes_copied=0)
