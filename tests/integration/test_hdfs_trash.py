@@ -107,7 +107,11 @@ def test_each_user_has_a_trash_and_names_that_are_taken_get_the_time(kept: Hdfs,
 def test_what_cannot_go_to_the_trash_stays(kept: Hdfs, as_user: As, tmp_path: Path) -> None:
     """A user without a home; what the user could not remove; a home that is full."""
     source = small(tmp_path)
-    whats = {"bob": "the permission is missing", "etl": "the permission is missing", "anna": "the quota is used up"}
+    whats = {
+        "bob": "the permission is missing: user bob needs the right to write (w) on /user,",
+        "etl": "the permission is missing: user etl needs the right ",
+        "anna": "because the quota is used up (",
+    }
     kept.client().mkdirs("/user/anna/.Trash/Current/full", create_parent=True)
     kept.client().set_owner("/user/anna/.Trash", "anna")
     kept.client().set_owner("/user/anna/.Trash/Current", "anna")
@@ -118,6 +122,6 @@ def test_what_cannot_go_to_the_trash_stays(kept: Hdfs, as_user: As, tmp_path: Pa
         report = moved_aside(as_user(user), place, "delta_1_1")
         assert (report.removed, len(report.failed)) == ((), 1)
         (failed,) = report.failed
-        assert failed.reason.startswith(f"Cannot move {place}/delta_1_1 to the trash: because {whats[user]} (")
+        assert failed.reason.startswith(f"Cannot move {place}/delta_1_1 to the trash: {whats[user]}")
         assert "\n" not in failed.reason
         assert contents(downloaded(kept, place, tmp_path / "left")) == contents(source)
