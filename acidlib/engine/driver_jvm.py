@@ -20,7 +20,7 @@ from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
 from threading import Thread
 from typing import IO, Any
 
-from acidlib.engine.stopping import SIGNALS
+from acidlib.engine.stopping import SIGNALS, STOPPING
 from acidlib.errors import RetryError
 
 _INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"
@@ -137,9 +137,9 @@ def _ignore_signals() -> None:
 
 
 def _copy(stream: IO[bytes]) -> None:
-    """Pass on what it says, but for what it always says."""
+    """Pass on what it says, but for what it always says, and what it says of tasks that a stopped run has ended."""
     for line in stream:
-        if not _NO_NEWS.match(line):
+        if STOPPING.by is None and not _NO_NEWS.match(line):
             with suppress(OSError):
                 os.write(2, line)
 

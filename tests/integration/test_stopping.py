@@ -103,7 +103,9 @@ class Stopped:
             f"interrupted by {by.name}: of {PLACES} places {PLACES} given back"
         ]
         assert "Traceback" not in self.told
-        assert self.command is PLAIN or "WARNING" not in self.told
+        if self.command is not PLAIN:
+            assert "WARNING" not in self.told
+            assert "\tat " not in self.told, "what Spark says of tasks that were ended is no news"
         assert self.left == []
         states = [row["state"] for row in self.jobs.shown().values()]
         assert states == (["initiated"] * PLACES if self.queued else [])
