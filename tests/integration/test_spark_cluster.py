@@ -20,7 +20,7 @@ import pytest
 from hdfs_tables import downloaded, uploaded
 from installed import build, environment, outside, packed
 from judges import merge
-from long_runs import LONG, amount
+from long_runs import LONG, amount, in_a_long_run
 from servers.hdfs import Hdfs
 from servers.java import SMALL
 from servers.spark import SparkCluster
@@ -203,6 +203,33 @@ def test_the_driver_is_killed_while_executors_write(
     jobs.good("cleaner", "--location", place)
     assert names(place) == [BASE]
     assert merge.read(place, strict=True) == table.rows
+
+
+@in_a_long_run
+def test_the_driver_is_stopped_while_executors_write(
+    tmp_path: Path, cluster: SparkCluster, spark_conf: str, table: Table
+) -> None:
+    """By a signal to its group, as a scheduler sends it: nothing is left when it has returned."""
+    place, home = table.copy(tmp_path / "t"), tmp_path / "home"
+    before = tree(place)
+    job = Path(__file__).with_name("endless_job.py")
+    words = ("--master", cluster.url, job, *NAMED, place)
+    process = submit(*words, home=home, SPARK_CONF_DIR=spark_conf, SPARK_LOCAL_IP="127.0.0.1")
+    try:
+        wait_for(lambda: len(writing(place)) == 2 or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
+        os.killpg(process.pid, signal.SIGTERM)
+        _, err = process.communicate(timeout=SECONDS)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 143, err
+    assert "interrupted by SIGTERM: of 1 place 1 given back" in err
+    (place / "_begun").unlink()
+    assert added(before, tree(place)) == set()
+    assert Jobs(queue_url=f"sqlite:///{home / 'queue.db'}").shown() == {}
+    wait_for(lambda: cluster.on_executors() == [])
+    assert merge.read(place) == table.rows
 
 
 # --- one context, in which a task may fail once --------------------------------------------------------------------

@@ -10,6 +10,7 @@ import os
 import pty
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -294,4 +295,33 @@ def test_what_is_being_published_is_published(tmp_path: Path) -> None:
         assert compacted
         assert f"of {PLACES} places {len(compacted)} ready for cleaning" in run.told
         assert process.returncode == 128 + signal.SIGTERM
+        assert all(merge.read(place, strict=True) == run.rows for place in run.places)
+
+
+@in_a_long_run
+def test_another_signal_ends_it_at_once_and_the_next_run_takes_over(tmp_path: Path) -> None:
+    """Giving back waits here for a queue that another process has locked."""
+    run = Stopped(tmp_path, ACIDLIB, queued=True)
+    with (
+        nothing_left_running(run),
+        contextlib.closing(sqlite3.connect(tmp_path / "queue.db", timeout=SECONDS)) as queue,
+    ):
+        process = subprocess.Popen(
+            run.line, env=run.environment, cwd=run.root, start_new_session=True, stderr=subprocess.PIPE, text=True
+        )
+        wait_for(lambda: run.begun() or process.poll() is not None)
+        queue.execute("BEGIN EXCLUSIVE")
+        process.terminate()
+        time.sleep(1)
+        assert process.poll() is None
+        process.terminate()
+        _, told = process.communicate(timeout=10)
+        queue.rollback()
+        assert process.returncode == 128 + signal.SIGTERM
+        assert told.splitlines()[-1].endswith(
+            "ended at once by another SIGTERM: what was under way is given back by the next run"
+        )
+        wait_for(lambda: not [pid for pid in run.processes() if state_of(pid) not in "Z"])
+        assert [row["state"] for row in run.jobs.shown().values()] == ["working"] * PLACES
+        assert run.jobs.good("major_compact").states == ["ready for cleaning"] * PLACES
         assert all(merge.read(place, strict=True) == run.rows for place in run.places)
