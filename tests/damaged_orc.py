@@ -6,6 +6,7 @@ A damaged file is an error of the engine's own that says why, or its result show
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -233,7 +234,7 @@ def run_engine(found: Trial) -> str:
         found.work()
     except (CorruptError, RefusedError) as error:
         text = str(error)
-        if "Cannot" not in text or "because" not in text or "/" not in text:
+        if not re.match(r"Cannot [^\n]+: \S", text) or "/" not in text:
             raise AssertionError(f"an error that does not say what and why: {text}") from error
         if OUT in found.files.made and found.files.made[OUT].content:
             raise AssertionError(f"a file is left behind by: {text}") from error
