@@ -294,7 +294,8 @@ class Lake:
 
     def check(self, made: Made) -> None:
         """Hive and the independent reader see exactly the rows that have to be there."""
-        assert self.seen(made) == made.expected
+        seen = self.seen(made)
+        assert seen == made.expected, (self.write_ids(made), seen)
         if self.hive is not None:
             assert self.selected(made) == made.expected
 

@@ -80,7 +80,7 @@ def forgotten(lake: Lake) -> None:
 
 def test_a_rolled_back_transaction_is_cleaned_after(lake_of_hive: Lake, forgetful: Service) -> None:
     lake = lake_of_hive
-    made = lake.table("one", ABORTED)
+    made = lake.table("aborted_once", ABORTED)  # no other test of this metastore has a table of this name
     lake.check(made)
     before = made.place.directories()
     assert len(noted(lake, made)) == 1
