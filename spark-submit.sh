@@ -7,4 +7,4 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 "$root/conf/make-env.sh" >&2
 python="$root/.venv/bin/python"
 # what else is decided, the command `acidlib` decides alike
-PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -P -m acidlib.launch "$@"
+PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -P -m acidlib.cli "$@"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
-from acidlib.jobs import table
-from acidlib.report.metrics import METRICS
-from acidlib.setting_keys import KEYS, Key, Kind, Spelling
+from acidlib.cli.jobs import table
+from acidlib.config.keys import KEYS, Key, Kind, Spelling
+from acidlib.status.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 TOML, OPTIONS = ROOT / "conf" / "acidlib.toml", ROOT / "docs" / "options.md"

@@ -5,13 +5,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import acidlib.jobs  # noqa: F401  # before anything else that may fail
+import acidlib.cli.jobs  # noqa: F401  # before anything else that may fail
 
 # isort: split
-from acidlib.engine.streams import tell_starting
+from acidlib.cli.streams import tell_starting
 
 if __name__ == "__main__":
     tell_starting("cancel")  # to load the job takes a second
-    from acidlib.jobs.cancel import main
+    from acidlib.cli.jobs.cancel import main
 
     main()

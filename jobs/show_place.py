@@ -5,14 +5,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import acidlib.jobs  # noqa: F401  # before anything else that may fail
+import acidlib.cli.jobs  # noqa: F401  # before anything else that may fail
 
 # isort: split
-from acidlib.engine.streams import tell_starting, while_loading
+from acidlib.cli.streams import tell_starting, while_loading
 
 if __name__ == "__main__":
     while_loading()
     tell_starting("show_place")  # to load the job takes a second
-    from acidlib.jobs.show_place import main
+    from acidlib.cli.jobs.show_place import main
 
     main()

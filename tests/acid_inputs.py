@@ -15,17 +15,17 @@ from typing import Any
 from judges import mutants, tables
 from judges import orc_tail as o
 
-from acidlib.model.generation import Generation
 from acidlib.model.location import Location
+from acidlib.model.names import Generation
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
-from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.schema import TypeNode, row_struct
 from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
-from acidlib.rewrite.stripe_keys import StripeKeys
-from acidlib.storage.datafiles import LocalDataFiles
-from acidlib.storage.stores import Stores
+from acidlib.rewrite.keys import StripeKeys
+from acidlib.stores.renaming.local import LocalDataFiles
+from acidlib.stores.stores import Stores
 
 COLUMNS = "struct<a:int,s:string>"
 STRIPES = tables.Layout(compression="none", stripe_size=1, stride=5, batch=10)

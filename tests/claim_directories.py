@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from acidlib.storage.claims import CLAIM_DIRECTORY, ClaimInfo
-from acidlib.storage.filesystem import RenameFileSystem
-from acidlib.storage.local import LocalFileSystem
+from acidlib.stores.filesystem import RenameFileSystem
+from acidlib.stores.renaming.claims import CLAIM_DIRECTORY, ClaimInfo
+from acidlib.stores.renaming.local import LocalFileSystem
 
 ELSEWHERE = "elsewhere.1.1"
 """The identity of a process of another machine."""

@@ -10,25 +10,23 @@ from typing import Any, TypeVar, cast
 
 from located import at
 
-from acidlib.engine.prepare import Prepared, prepare
-from acidlib.engine.rebalance import rebalanced
-from acidlib.engine.runner import attempt
-from acidlib.engine.target import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
-from acidlib.engine.tasks import Look, UnitTask, look_task, run_unit_task
-from acidlib.engine.units import collect_results
-from acidlib.model.generation import Generation
+from acidlib.config.settings import Layer, Settings, default_settings
 from acidlib.model.location import Location
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
-from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.rewrite.join import run_join
-from acidlib.rewrite.runs import RebalanceUnit
-from acidlib.settings import Layer, Settings, default_settings
-from acidlib.storage.datafiles import LocalDataFiles
-from acidlib.storage.listing import list_location
-from acidlib.storage.stores import Stores
+from acidlib.rewrite.rebalance import RebalanceUnit
+from acidlib.service.places import CASE_SENSITIVE, FULL, POSITIONAL, Interpretation, Target
+from acidlib.service.plan import Prepared, collect_results, prepare, rebalanced
+from acidlib.service.services import attempt
+from acidlib.service.tasks import Look, UnitTask, look_task, run_unit_task
+from acidlib.stores.listing import list_location
+from acidlib.stores.renaming.local import LocalDataFiles
+from acidlib.stores.stores import Stores
 
 Asked = TypeVar("Asked")
 Ended = TypeVar("Ended")

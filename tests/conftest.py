@@ -111,7 +111,7 @@ def nothing_waits_for_the_disk(request: pytest.FixtureRequest) -> Iterator[None]
     That it is asked for where it must be, and that an error is told, tests find out by putting something in its place.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if not request.node.nodeid.startswith("tests/unit/storage/"):  # they are about the true one
+        if not request.node.nodeid.startswith("tests/unit/stores/"):  # they are about the true one
             patch.setattr(os, "fsync", _looked_at_only)
         yield
 

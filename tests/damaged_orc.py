@@ -24,13 +24,12 @@ from located import at
 from orc_memory import MemoryFiles, root_column, tail_of
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit
-from acidlib.model.writeids import ValidWriteIdList
 from acidlib.rewrite.deletes import event_buckets
 from acidlib.rewrite.inputs import InputFiles
-from acidlib.rewrite.join import run_join
-from acidlib.rewrite.join_facts import join_facts
+from acidlib.rewrite.join import join_facts, run_join
 from acidlib.rewrite.unit import run_unit
 
 ROWS = 60

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from acidlib.errors import ConflictError
-from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType, OpenTxns, TxnType
-from acidlib.model.generation import Generation
-from acidlib.model.txnids import ValidTxnList
+from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType, OpenTxns, TxnType
+from acidlib.model.names import Generation
+from acidlib.model.snapshots import ValidTxnList
 
 
 @dataclass

@@ -14,7 +14,7 @@ import pytest
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.orc.source import DataFiles
-from acidlib.storage.filesystem import FileSystem
+from acidlib.stores.filesystem import FileSystem
 
 ODD_NAMES = ["p=%3A", "a b", "a#b?c", "é", "x'\"&<", "~", "a%2Fb", "-rf", "*", "[a]", "{b}", "\\", "$HOME"]
 

@@ -8,14 +8,12 @@ import pytest
 from claiming import claim_next
 from sqlalchemy import create_engine, inspect, text
 
-from acidlib.engine.queueing import history_retention
+from acidlib.config.settings import default_settings
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
-from acidlib.model.request_facts import RequestFacts, split_properties
-from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.stringable import format_map
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State, format_map, split_properties
 from acidlib.queue.rows import ERROR
 from acidlib.queue.sql import SqlQueue
-from acidlib.settings import default_settings
+from acidlib.service.surroundings.sql import history_retention
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 DAY_MS = 86_400_000

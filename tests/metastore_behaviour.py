@@ -17,8 +17,8 @@ from acidlib.metastore.compaction_transaction import begin_compaction
 from acidlib.metastore.compactor_locks import lock_place, publication_lock
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import LockComponent, LockState, LockType, TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
+from acidlib.model.names import Generation
 
 NO_LOCK = 999_999_999
 TIMEOUT = 300.0

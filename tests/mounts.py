@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.storage import local
+from acidlib.stores.renaming import local
 
 FLAG = "rename without replacing"
 NO_FLAG = "link and plain rename"

@@ -10,11 +10,11 @@ import numpy as np
 from judges import tables
 
 from acidlib.errors import CorruptError
-from acidlib.orc.column import Column
+from acidlib.orc.columns import Column
 from acidlib.orc.encode import EncodingOptions, encode_column
 from acidlib.orc.proto import Compression
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics_rules import StatisticsRules
+from acidlib.orc.statistics import StatisticsRules
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import ORC_14, Tail, read_tail
 from acidlib.orc.writer import FileOptions, OrcWriter

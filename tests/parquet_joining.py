@@ -11,7 +11,7 @@ from acidlib.parquet import shapes
 from acidlib.parquet.footer import Footer, read_footer
 from acidlib.parquet.join import Joined, check_joined, join_files
 from acidlib.parquet.thrift_compact import Struct, decode, encode
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.stores.renaming.local import LocalDataFiles
 
 DATA = LocalDataFiles()
 

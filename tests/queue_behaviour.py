@@ -6,13 +6,12 @@ import pytest
 from claiming import claim_next
 from located import at
 
-from acidlib.engine.queueing import history_retention
+from acidlib.config.settings import default_settings
 from acidlib.errors import ConflictError, RefusedError
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.writeids import ValidWriteIdList
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.queue.sql import SqlQueue
-from acidlib.settings import default_settings
+from acidlib.service.surroundings.sql import history_retention
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 DAY_MS = 86_400_000

@@ -10,9 +10,9 @@ from claim_directories import CHANGES
 from store_races import Opened, Watch
 
 from acidlib.model.location import Location
-from acidlib.storage.filesystem import RenameFileSystem
-from acidlib.storage.rename_store import RenameStore
-from acidlib.storage.stores import Stores
+from acidlib.stores.filesystem import RenameFileSystem
+from acidlib.stores.renaming.store import RenameStore
+from acidlib.stores.stores import Stores
 
 _NUMBERS = count()
 

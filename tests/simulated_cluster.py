@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from acidlib.engine.flow import Flow, Steps
-from acidlib.engine.runner import Done, Task
-from acidlib.engine.threads import MOST_JOBS, THREADS, Threads
-from acidlib.engine.units import JOINING, PLANNING, Errand, one_task
-from acidlib.engine.worker import places_in_flight
 from acidlib.model.units import MEBIBYTE
 from acidlib.planning.stripes import MOST_PARTS, part_bytes_on
+from acidlib.service.compact import places_in_flight
+from acidlib.service.plan import JOINING, PLANNING, Errand, one_task
+from acidlib.service.schedule import MOST_JOBS, THREADS, Flow, Steps, Threads
+from acidlib.service.services import Done, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +129,7 @@ class _Machine:
             self.next_thing()
         self.now = max(self.now, until)
 
-    # --- the executors: see acidlib.engine.runner.Runner ------------------------------------------------------------
+    # --- the executors: see acidlib.service.services.Runner ---------------------------------------------------------
 
     def start(self) -> None:
         """It is here."""
@@ -190,7 +189,7 @@ class _Pool:
 
 
 class _VirtualThreads:
-    """See acidlib.engine.threads.Threads."""
+    """See acidlib.service.schedule.Threads."""
 
     def __init__(self, machine: _Machine) -> None:
         self._machine = machine

@@ -25,12 +25,12 @@ from long_runs import LONG, amount
 
 from acidlib.errors import AcidError, ConflictError, RetryError
 from acidlib.model.location import Location
-from acidlib.storage.claims import Claim, ClaimInfo
-from acidlib.storage.filesystem import FileSystem
-from acidlib.storage.litter import find_litter
-from acidlib.storage.removing import remove_paths
-from acidlib.storage.staging import STAGING_MARKER, STAGING_PREFIX, attempt_path
-from acidlib.storage.store import Attempt, Store
+from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.litter import find_litter
+from acidlib.stores.removing import remove_paths
+from acidlib.stores.renaming.claims import Claim, ClaimInfo
+from acidlib.stores.renaming.publishing import STAGING_MARKER, STAGING_PREFIX, attempt_path
+from acidlib.stores.store import Attempt, Store
 
 DAY = 86_400
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000004_0000004_0000")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from acidlib.engine.runner import Application, Done, Task, attempt
+from acidlib.service.services import Application, Done, Task, attempt
 
 
 class ThreadRunner:

@@ -19,12 +19,10 @@ from typing import Any
 from hmsclient.genthrift.hive_metastore import ttypes as hive3_types
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
-from acidlib.metastore.failover import Calls
-from acidlib.metastore.idl import required
+from acidlib.metastore.connection import Calls, required
 from acidlib.metastore.options import CATALOG
-from acidlib.model.partitions import PartitionName
-from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableColumn
-from acidlib.model.writeids import ValidWriteIdList
+from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import MANAGED_TABLE, Database, Partition, PartitionName, Storage, Table, TableColumn
 from acidlib.wording import plural
 
 _TABLES_PER_CALL = 300

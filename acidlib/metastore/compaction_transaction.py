@@ -13,10 +13,10 @@ from contextlib import suppress
 from types import TracebackType
 
 from acidlib.errors import AcidError, ConflictError, RetryError, UnknownOutcomeError
+from acidlib.metastore.compactor_locks import agent_text, blocking_locks, refusal
 from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.lock_rules import agent_text, blocking_locks, refusal
-from acidlib.metastore.values import LockComponent, LockState, LockType, TxnType
+from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import LONG_MAX
 
 

@@ -10,12 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.failover import Calls
-from acidlib.metastore.idl import missing_field
-from acidlib.metastore.values import Accepted, OtherRequest, ShownRequest, ShownRequests
-from acidlib.model.request_facts import RequestFacts, split_properties
-from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.stringable import format_map, parse_map
+from acidlib.metastore.connection import Calls, missing_field
+from acidlib.metastore.transactions import Accepted, OtherRequest, ShownRequest, ShownRequests
+from acidlib.model.requests import (
+    CompactionRequest,
+    CompactionType,
+    RequestFacts,
+    State,
+    format_map,
+    parse_map,
+    split_properties,
+)
 
 
 class CompactionCalls(Calls):

@@ -9,11 +9,10 @@ from typing import Self
 
 from acidlib.metastore.catalog import CatalogCalls
 from acidlib.metastore.compactions import CompactionCalls
+from acidlib.metastore.connection import FailoverClient
 from acidlib.metastore.discovery import ensemble_of, registered
-from acidlib.metastore.failover import FailoverClient
-from acidlib.metastore.locks import LockCalls
 from acidlib.metastore.options import ConnectionOptions, Endpoint, parse_endpoints
-from acidlib.metastore.transactions import TransactionCalls
+from acidlib.metastore.transactions import LockCalls, TransactionCalls
 
 
 class Hms(CatalogCalls, TransactionCalls, LockCalls, CompactionCalls):

@@ -1,8 +1,4 @@
-"""Logging in with Kerberos: tickets by a keytab or out of the caller's cache, and SASL's mechanism GSSAPI with them.
-
-Source: RFC 4752 for the messages, MIT Kerberos for how credentials are found. The module gssapi is an extra: it is
-loaded when somebody logs in.
-"""
+"""Logging in with Kerberos: ticket caches, keytabs, SASL's mechanism GSSAPI, and what went wrong in one line."""
 
 from __future__ import annotations
 
@@ -12,19 +8,213 @@ import os
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from acidlib.errors import RefusedError, RetryError
-from acidlib.metastore.kerberos_errors import (
-    KerberosFailure,
-    failure_of,
-    is_without_ticket,
-    keytab_failure,
-    message_failure,
-)
 from acidlib.metastore.options import KerberosLogin, Protection, SaslOptions
-from acidlib.metastore.ticket_cache import Tickets, tickets_in
+
+# --- ticket cache -----------------------------------------------------------------------------------------------------
+# Whose tickets are in a cache, and when they end. No I/O.
+#
+# The module gssapi tells both of tickets that are good, and neither once they have ended, when it is asked for.
+#
+# Source: MIT Kerberos, `Credential cache file format`, version 4; all numbers are big-endian.
+
+_VERSION = 0x0504
+_TICKET_GRANTING = b"krbtgt"
+
+
+@dataclass(frozen=True, slots=True)
+class Tickets:
+    """`owner` is a principal; after `end`, epoch seconds, they are good for nothing. None: there are none."""
+
+    owner: str
+    end: int | None
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
+
+    def take(self, size: int) -> bytes:
+        if size > len(self.data) - self.at:
+            raise ValueError("the cache ends before it is whole")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def text(self) -> bytes:
+        return self.take(self.number(4))
+
+    def principal(self) -> tuple[bytes, list[bytes]]:
+        """Its realm and its parts."""
+        self.take(4)
+        count = self.number(4)
+        return self.text(), [self.text() for _ in range(count)]
+
+
+def tickets_in(data: bytes) -> Tickets | None:
+    """What is in such a file; None for another file, and for one that is not whole."""
+    reader = _Reader(data)
+    ends = []
+    try:
+        if reader.number(2) != _VERSION:
+            return None
+        reader.take(reader.number(2))
+        realm, parts = reader.principal()
+        while reader.at < len(data):
+            reader.principal()
+            _, server = reader.principal()
+            reader.take(2)
+            reader.text()
+            _, _, end, _ = struct.unpack(">4I", reader.take(16))
+            reader.take(1 + 4)
+            for _ in range(2):  # addresses, and data of whoever authorised
+                for _ in range(reader.number(4)):
+                    reader.take(2)
+                    reader.text()
+            reader.text()
+            reader.text()
+            if server[:1] == [_TICKET_GRANTING]:
+                ends.append(end)
+    except ValueError:
+        return None
+    owner = b"/".join(parts) + b"@" + realm
+    return Tickets(owner.decode("utf-8", "replace"), max(ends, default=None))
+
+
+# --- kerberos errors --------------------------------------------------------------------------------------------------
+# What went wrong with Kerberos, in one line that says what helps. No I/O.
+#
+# Source of the numbers: RFC 4120 for those below 128; MIT Kerberos `krb5_err.et` for the others, where the first one is
+# -1765328384, and `gssapi_err_krb5.et` for that of a name without keys.
+
+_FIRST = -1765328384 & 0xFFFFFFFF
+_NO_KEYS_OF_NAME = 39756033 - _FIRST
+_LOCKED = (1, 18)
+_NO_CLIENT, _NO_SERVICE, _KEY_EXPIRED, _WRONG_KEY = 6, 7, 23, (24, 31)
+_TICKET_ENDED, _TICKET_NOT_YET, _SKEW = 32, 33, (37, 148)
+_BROKEN_CONFIGURATION, _NO_KDC_KNOWN, _NO_KDC_ANSWERS, _NO_DEFAULT_REALM = 136, 154, 156, 224
+_NO_TICKET, _NO_KEYTAB_FORMAT = (141, 195), 213
+_NO_ERROR = "Success"
+_CLOCKS = "the clocks of this machine, of the KDC and of the metastore differ by too much; set them by NTP"
+_KINIT = "run kinit, or give --principal and --keytab"
+
+
+class GssError(Protocol):
+    """What the module gssapi raises: its number, the one that Kerberos gives it (0: none), and their texts."""
+
+    maj_code: int
+    min_code: int
+
+    def get_all_statuses(self, code: int, is_maj: bool, /) -> list[str]:  # noqa: FBT001 - gssapi's
+        """The texts of a number."""
+
+
+class KerberosFailure(Exception):  # noqa: N818 - whoever logs in makes an error for users of it
+    """Kerberos said no; the text says what and, where that is known, what helps.
+
+    `passes`: nobody answered, so it may go well in a while. `has_ended`: the tickets were good once.
+    """
+
+    def __init__(self, text: str, *, passes: bool = False, has_ended: bool = False) -> None:
+        super().__init__(text)
+        self.passes = passes
+        self.has_ended = has_ended
+
+
+def failure_of(
+    error: GssError, login: KerberosLogin, *, service: str, cached: Tickets | None = None
+) -> KerberosFailure:
+    """What an error means for a login to `service`; `cached` is what is in the cache, where that is known."""
+    number = error.min_code - _FIRST
+    name = login.principal or (cached.owner if cached is not None else "this user")
+    known = {
+        _NO_CLIENT: f"the realm knows no principal {name}",
+        _NO_SERVICE: f"the realm knows no service {service}: does hive.metastore.kerberos.principal name the "
+        "metastore's own?",
+        _KEY_EXPIRED: f"the password or key of {name} has expired: have a new one made",
+        _TICKET_NOT_YET: _CLOCKS,
+        _BROKEN_CONFIGURATION: "krb5.conf cannot be understood",
+        _NO_KDC_KNOWN: "krb5.conf names no KDC of the realm; KRB5_CONFIG says which file is read",
+        _NO_KDC_ANSWERS: "no KDC of the realm answers",
+        _NO_DEFAULT_REALM: "krb5.conf names no default_realm; KRB5_CONFIG says which file is read",
+    }
+    if number in _SKEW:
+        reason = _CLOCKS
+    elif number == _TICKET_ENDED and login.keytab is not None:
+        reason = f"a ticket that was fetched now has ended already: {_CLOCKS}"
+    elif number == _TICKET_ENDED:
+        reason = f"the ticket of {name} {_ended(cached)}; {_KINIT}"
+    elif number in _LOCKED:
+        reason = f"{name} is locked in the realm, or has expired there"
+    elif number in _NO_TICKET:
+        reason = f"there is no ticket{f' of {login.principal}' if login.principal else ''}; {_KINIT}"
+    elif number in _WRONG_KEY and login.keytab is not None:
+        reason = f"the keys of {name} in {login.keytab} are not those of the realm: have the keytab made anew"
+    else:
+        reason = known.get(number, "Kerberos failed")
+    return KerberosFailure(
+        f"{reason}{_said(error)}", passes=number == _NO_KDC_ANSWERS, has_ended=number == _TICKET_ENDED
+    )
+
+
+def is_without_ticket(error: GssError) -> bool:
+    """Whether there is none: with a keytab the reason may be the keytab, of which Kerberos says nothing."""
+    return error.min_code - _FIRST in _NO_TICKET
+
+
+def keytab_failure(error: GssError, login: KerberosLogin) -> KerberosFailure:
+    """What an error means for a look into the keytab."""
+    number = error.min_code - _FIRST
+    if number == _NO_KEYS_OF_NAME:
+        return KerberosFailure(f"the keytab {login.keytab} has no keys of {login.principal}{_said(error)}")
+    if number == _NO_KEYTAB_FORMAT:
+        return KerberosFailure(f"{login.keytab} is no keytab{_said(error)}")
+    return KerberosFailure(f"the keytab {login.keytab} cannot be read{_said(error)}")
+
+
+def message_failure(error: GssError) -> KerberosFailure:
+    """What an error means for what the server said, in the login or after it.
+
+    It was changed on its way, left out, repeated, or somebody else's. Kerberos has the numbers of wrong keys for that.
+    """
+    if error.min_code - _FIRST in _SKEW:
+        reason = _CLOCKS
+    else:
+        reason = "what came is not the server's next message as it sent it"
+    return KerberosFailure(f"{reason}{_said(error)}")
+
+
+def _ended(cached: Tickets | None) -> str:
+    if cached is None or cached.end is None:
+        return "has ended"
+    return f"ended at {datetime.fromtimestamp(cached.end, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _said(error: GssError) -> str:
+    """Kerberos' own words; the number that it gives to a wrong signature has the text of no error."""
+    words = _words(error, error.min_code or error.maj_code, is_maj=not error.min_code)
+    if words == _NO_ERROR:
+        words = _words(error, error.maj_code, is_maj=True)
+    return f" (Kerberos says: {words})" if words else ""
+
+
+def _words(error: GssError, code: int, *, is_maj: bool) -> str:
+    return " ".join(" ".join(error.get_all_statuses(code, is_maj)).split())
+
+
+# --- kerberos ---------------------------------------------------------------------------------------------------------
+# Logging in with Kerberos: tickets by a keytab or out of the caller's cache, and SASL's mechanism GSSAPI with them.
+#
+# Source: RFC 4752 for the messages, MIT Kerberos for how credentials are found. The module gssapi is an extra: it is
+# loaded when somebody logs in.
 
 T = TypeVar("T")
 

@@ -1,20 +1,172 @@
-"""The calls about transactions and write ids, and the lists of ids in their answers: which are open, which aborted.
-
-Source: Hive `TxnCommonUtils`; the bits are those of `java.util.BitSet`: bit i of byte i / 8, lowest first, belongs to
-entry i of the list.
-"""
+"""Transactions, write ids and locks: their values, and the calls about them."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from acidlib.errors import CorruptError
-from acidlib.metastore.failover import Calls
-from acidlib.metastore.values import OpenTxn, OpenTxns, TxnType
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.metastore.connection import Calls, required
 from acidlib.model.names import LONG_MAX
-from acidlib.model.txnids import IdRange, ValidTxnList
-from acidlib.model.writeids import ValidWriteIdList
+from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.snapshots import IdRange, ValidTxnList, ValidWriteIdList
+
+# --- values -----------------------------------------------------------------------------------------------------------
+# Transactions, locks and requests of compactions as a metastore reports them; values without I/O.
+#
+# Source of the names and numbers: Hive `hive_metastore.thrift`.
+
+
+class LockState(enum.Enum):
+    """The state of a request for a lock; the value is the number on the wire."""
+
+    ACQUIRED = 1
+    WAITING = 2
+    ABORT = 3
+    NOT_ACQUIRED = 4
+
+
+class LockType(enum.Enum):
+    """The strength of a lock; the value is the number on the wire. EXCL_WRITE exists in Hive 4 only."""
+
+    SHARED_READ = 1
+    SHARED_WRITE = 2
+    EXCLUSIVE = 3
+    EXCL_WRITE = 4
+
+
+class TxnType(enum.Enum):
+    """The kind of a transaction; the value is the number on the wire. Hive 3.1 has no kinds and ignores them."""
+
+    DEFAULT = 0
+    REPL_CREATED = 1
+    READ_ONLY = 2
+    COMPACTION = 3
+    MATER_VIEW_REBUILD = 4
+    SOFT_DELETE = 5
+    REBALANCE_COMPACTION = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockComponent:
+    """One thing to lock: a database, a table (with `table`) or a partition (with both, as `k=v/k2=v2`).
+
+    With `transactional` the lock belongs to a transaction's read (operation SELECT), otherwise to none (NO_TXN). With
+    `updates` it is its update (UPDATE): the server notes a change of the table's data when it commits, and whoever has
+    read rows before, and asks for a lock to change them, reads them again. Only a rebalance is one.
+    """
+
+    type: LockType
+    database: str
+    table: str | None = None
+    partition: str | None = None
+    transactional: bool = False
+    updates: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLock:
+    """One lock that is held or waited for. Times are epoch milliseconds of the server's database.
+
+    `heartbeat_ms` is None for a lock that lives and dies with its transaction.
+    """
+
+    lock_id: int
+    database: str
+    table: str | None = None
+    partition: str | None = None
+    state: LockState
+    type: LockType
+    txn_id: int | None = None
+    user: str
+    host: str
+    acquired_ms: int | None = None
+    heartbeat_ms: int | None = None
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTxn:
+    """One transaction that is open or aborted: `state` is `open` or `aborted`. Times are epoch milliseconds."""
+
+    id: int
+    state: str
+    user: str
+    host: str
+    started_ms: int | None = None
+    heartbeat_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTxns:
+    """A snapshot of the transactions: which are open and which aborted, up to the highest id given out."""
+
+    txns: ValidTxnList
+    high_water_mark: int
+
+    @property
+    def min_open(self) -> int:
+        """The lowest open id (aborted ones do not count); one more than the high-water mark when none is open."""
+        return self.txns.opened[0][0] if self.txns.opened else self.high_water_mark + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The answer to a request for a compaction.
+
+    Of a request that is refused as a duplicate, Hive 3.1 gives the id and the state of the one that is there already;
+    Hive 4 gives the id -1, the state refused, and a `reason` that names the other one.
+    """
+
+    id: int
+    accepted: bool
+    state: State | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRequest(CompactionRequest):
+    """A row of the queue or of the history with what only a metastore has of it; all of it is None on Hive 3.1."""
+
+    worker_version: str | None = None
+    initiator_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRequest:
+    """A row of the queue or of the history of a type or state that this library does not know, in Hive's words.
+
+    It counts as work on its table or partition unless `state` says otherwise.
+    """
+
+    id: int
+    database: str
+    table: str
+    partition: str | None = None
+    kind: str
+    state: str
+
+    @property
+    def entity(self) -> tuple[str, str, str | None]:
+        """What is compacted: database, table and partition name."""
+        return self.database, self.table, self.partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRequests:
+    """All rows of the queue and of the history, newest first: those of known types and states, and the others."""
+
+    requests: tuple[ShownRequest, ...]
+    others: tuple[OtherRequest, ...] = ()
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+# The calls about transactions and write ids, and the lists of ids in their answers: which are open, which aborted.
+#
+# Source: Hive `TxnCommonUtils`; the bits are those of `java.util.BitSet`: bit i of byte i / 8, lowest first, belongs to
+# entry i of the list.
 
 _TABLES_PER_CALL = 100
 _STATES = {2: "aborted", 3: "open"}
@@ -217,3 +369,135 @@ def _ranges(ids: Iterable[int]) -> tuple[IdRange, ...]:
 
 def _each_alone(ranges: Iterable[IdRange]) -> tuple[IdRange, ...]:
     return tuple((number, number) for low, high in ranges for number in range(low, high + 1))
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+# The calls about locks: asking for them, giving them up, and showing them.
+
+# Hive `LockLevel` and `DataOperationType`
+_DATABASE, _TABLE, _PARTITION = 1, 2, 3
+_SELECT, _UPDATE, _NO_TXN = 1, 3, 6
+
+
+class LockCalls(Calls):
+    """Locks. All calls but `lock` are repeated when a connection is lost."""
+
+    def lock(
+        self,
+        components: Sequence[LockComponent],
+        *,
+        txn_id: int | None,
+        agent: str,
+        zero_wait: bool = False,
+        may_have_committed: bool = True,
+    ) -> tuple[int, LockState]:
+        """Asks for locks, all or none, and gives the id of the request and what became of it.
+
+        A request that is WAITING holds its place: ask again with `check_lock`, or give it up with `unlock`. With
+        `zero_wait` (Hive 4; no effect on 3.1) a SHARED_READ that would have to wait is NOT_ACQUIRED instead. Whoever
+        has just opened the transaction knows that nobody `may_have_committed` it, and saves a question. Raises
+        RefusedError for a type of lock that Hive 3.1 does not have, ConflictError when the transaction has ended,
+        UnknownOutcomeError when the answer is lost: the locks may then be held until a timeout without heartbeats.
+        """
+        action = f"lock {_lock_description(components)}"
+        if not self._is_hive4 and any(component.type is LockType.EXCL_WRITE for component in components):
+            raise RefusedError(f"Cannot {action}: because a Hive 3.1 metastore has no EXCL_WRITE locks")
+        if txn_id is not None and self._is_hive4 and may_have_committed:
+            # Hive 4 refuses one that was aborted, but grants locks to a committed one, and nothing ever ends them
+            self._read(action, "heartbeat", self._types.HeartbeatRequest(txnid=txn_id))
+        request = self._types.LockRequest(
+            component=[self._component(component) for component in components],
+            txnid=txn_id,
+            user=self._client.user,
+            hostname=self._client.host,
+            agentInfo=agent,
+            zeroWaitReadEnabled=zero_wait if self._is_hive4 else None,
+        )
+        answer = self._client.call(action, "lock", request)
+        return answer.lockid, _state(answer.state, "lock")
+
+    def check_lock(self, lock_id: int, *, txn_id: int | None) -> LockState:
+        """The state of a request; asking counts as a heartbeat. Raises ConflictError when there is no such lock."""
+        request = self._types.CheckLockRequest(lockid=lock_id, txnid=txn_id)
+        return _state(self._read(f"check lock {lock_id}", "check_lock", request).state, "check_lock")
+
+    def unlock(self, lock_id: int) -> None:
+        """Gives up locks that belong to no transaction, and a request that is waiting; what does not exist is no error.
+
+        Raises ConflictError for locks that a transaction holds: they end with it.
+        """
+        request = self._types.UnlockRequest(lockid=lock_id)
+        self._client.call(f"unlock {lock_id}", "unlock", request, missing="NoSuchLockException")
+
+    def show_locks(
+        self, database: str | None = None, table: str | None = None, partition: str | None = None
+    ) -> tuple[HeldLock, ...]:
+        """The locks on a partition, on a table and its partitions, on a database and all in it, or all there are.
+
+        Hive 3.1 keeps the partitions of locks in lower case: there `partition` is compared and returned so.
+        """
+        call = "show_locks"
+        if partition is not None and not self._is_hive4:
+            partition = partition.lower()
+        request = self._types.ShowLocksRequest(
+            dbname=database.lower() if database is not None else None,
+            tablename=table.lower() if table is not None else None,
+            partname=partition,
+        )
+        answer = self._read("read the locks", call, request)
+        return tuple(_held_lock_of(row, call) for row in required(answer.locks, call, "locks"))
+
+    def _component(self, component: LockComponent) -> Any:
+        if component.partition is not None and component.table is None:
+            raise RefusedError(f"Cannot lock {component.partition}: because its table is not named")
+        operation = _UPDATE if component.updates else _SELECT if component.transactional else _NO_TXN
+        level = _DATABASE if component.table is None else _TABLE if component.partition is None else _PARTITION
+        return self._types.LockComponent(
+            type=component.type.value,
+            level=level,
+            dbname=component.database.lower(),
+            tablename=component.table.lower() if component.table is not None else None,
+            partitionname=component.partition,
+            operationType=operation,
+            isTransactional=component.transactional,
+        )
+
+
+def _held_lock_of(row: Any, call: str) -> HeldLock:
+    return HeldLock(
+        lock_id=row.lockid,
+        database=row.dbname,
+        table=row.tablename,
+        partition=row.partname,
+        state=_state(row.state, call),
+        type=_type(row.type, call),
+        txn_id=row.txnid or None,
+        user=row.user,
+        host=row.hostname,
+        acquired_ms=row.acquiredat or None,
+        heartbeat_ms=row.lastheartbeat or None,
+        agent=row.agentInfo,
+    )
+
+
+def _state(number: int, call: str) -> LockState:
+    try:
+        return LockState(number)
+    except ValueError:
+        raise CorruptError(f"Cannot read the answer of {call}: because there is no lock state {number}") from None
+
+
+def _type(number: int, call: str) -> LockType:
+    try:
+        return LockType(number)
+    except ValueError:
+        raise CorruptError(f"Cannot read the answer of {call}: because there is no lock type {number}") from None
+
+
+def _lock_description(components: Sequence[LockComponent]) -> str:
+    return ", ".join(
+        ".".join(
+            part for part in (component.database.lower(), (component.table or "").lower(), component.partition) if part
+        )
+        for component in components
+    )

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import quote
 
-from acidlib.model.generation import Generation
 from acidlib.model.location import Location
 from acidlib.model.names import (
     LONG_MIN,
     BaseDir,
     BucketFile,
+    Generation,
     has_visibility_suffix,
     is_hidden,
     parse_directory,

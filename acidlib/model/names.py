@@ -1,18 +1,33 @@
-"""Names of ACID directories and of the files in them, parsed and written.
-
-Source of the forms: Hive `AcidUtils` (`baseDir`, `deltaSubdir`, `deleteDeltaSubdir`, `ParsedBaseLight`,
-`ParsedDeltaLight`, `parseBucketId`) and `OrcAcidUtils.getSideFile`. Ids are printed with at least seven digits, longer
-ones are simply longer; readers accept any number of digits, so names are never compared as text.
+"""Names of ACID directories and of the files in them, parsed and written, and the two generations of Hive that name
+them.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
+
+# --- generation -------------------------------------------------------------------------------------------------------
+# The generation of Hive whose names and rules of state a table follows.
+
+
+class Generation(enum.IntEnum):
+    """Hive 3.1 (no visibility suffix, no attempt suffix), or Hive 4 (both)."""
+
+    HIVE3 = 3
+    HIVE4 = 4
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+# Names of ACID directories and of the files in them, parsed and written.
+#
+# Source of the forms: Hive `AcidUtils` (`baseDir`, `deltaSubdir`, `deleteDeltaSubdir`, `ParsedBaseLight`,
+# `ParsedDeltaLight`, `parseBucketId`) and `OrcAcidUtils.getSideFile`. Ids are printed with at least seven digits,
+# longer ones are simply longer; readers accept any number of digits, so names are never compared as text.
 
 LONG_MIN = -(2**63)
 LONG_MAX = 2**63 - 1

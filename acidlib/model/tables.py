@@ -1,15 +1,18 @@
-"""Databases, tables and partitions as a metastore describes them.
-
-Source of the names of parameters: Hive `hive_metastoreConstants` and `AcidUtils`.
-"""
+"""Databases, tables and partitions as a metastore describes them, and the names of partitions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
-from acidlib.errors import RefusedError
+from acidlib.errors import CorruptError, RefusedError, UsageError
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+# Databases, tables and partitions as a metastore describes them.
+#
+# Source of the names of parameters: Hive `hive_metastoreConstants` and `AcidUtils`.
 
 _PLAIN = re.compile(r"\w+", re.ASCII)
 
@@ -108,3 +111,112 @@ def row_type(table: Table) -> str:
 
 def _quoted(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+# Partition names: escaping as in paths, parsing, and matching against patterns of the command line.
+#
+# Source: Hive `FileUtils.escapePathName`, `unescapePathName` and `makePartName`. Characters outside
+# ASCII stay as they are.
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+_ESCAPED = frozenset(chr(code) for code in range(0x20)) | frozenset("\x7f\"#%'*/:=?\\{[]^")
+_HEX = frozenset("0123456789abcdefABCDEF")
+_NEXT_KEY = re.compile(r"[,/](?=[^,/=]+=)")
+
+
+def escape_path_name(value: str | None) -> str:
+    """A partition key or value as it is written in a path; null and empty give `__HIVE_DEFAULT_PARTITION__`."""
+    if not value:
+        return DEFAULT_PARTITION
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in value)
+
+
+def unescape_path_name(text: str) -> str:
+    """The value behind a path component; a `%` that two hexadecimal digits do not follow stays as it is."""
+    parts = text.split("%")
+    result = [parts[0]]
+    for part in parts[1:]:
+        if len(part) >= 2 and part[0] in _HEX and part[1] in _HEX:
+            result.append(chr(int(part[:2], 16)) + part[2:])
+        else:
+            result.append("%" + part)
+    return "".join(result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionName:
+    """The keys and unescaped values of one partition, outermost first.
+
+    The value of the default partition is the text `__HIVE_DEFAULT_PARTITION__`, as in Hive.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> PartitionName:
+        """The name of `k1=v1/k2=v2` with escaped parts; raises CorruptError when a part is not `key=value`."""
+        pairs = []
+        for part in text.split("/"):
+            key, equals, value = part.partition("=")
+            if not key or not equals:
+                raise CorruptError(
+                    f"Cannot read the partition name {text!r}: because {part!r} is not of the form key=value"
+                )
+            pairs.append((unescape_path_name(key), unescape_path_name(value) or DEFAULT_PARTITION))
+        return cls(pairs=tuple(pairs))
+
+    @property
+    def path(self) -> str:
+        """`k1=v1/k2=v2` with Hive's escaping. A directory made by others may escape more; its own path stays valid."""
+        return "/".join(f"{escape_path_name(key)}={escape_path_name(value)}" for key, value in self.pairs)
+
+
+def is_partition_directory(name: str) -> bool:
+    """Whether a directory's name has the form `key=value` of a partition level."""
+    key, equals, _ = name.partition("=")
+    return bool(key) and bool(equals)
+
+
+def matches(partition: PartitionName, patterns: Sequence[str]) -> bool:
+    """Whether a partition matches one of the patterns; without a pattern every partition does.
+
+    A pattern is `k=glob`, several keys joined by `,` or `/`: each named key must match, keys that are not named match
+    anything. Keys are compared without case, values unescaped and with case, as by `fnmatch.fnmatchcase`. A comma or a
+    slash that no `key=` follows belongs to the value. Every pattern is checked, wrong ones raise even if another one
+    matches: UsageError for a pattern that is not `key=glob`, RefusedError for a key the table does not have.
+    """
+    values = {key.lower(): value for key, value in partition.pairs}
+    results = [_matches_one(values, pattern) for pattern in patterns]
+    return not results or any(results)
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises UsageError unless the text is a pattern, see `matches`."""
+    _globs(pattern)
+
+
+def _globs(pattern: str) -> list[tuple[str, str]]:
+    found = []
+    for part in _NEXT_KEY.split(pattern):
+        key, equals, glob = part.partition("=")
+        if not key.strip() or not equals:
+            raise UsageError(
+                f"Cannot use the partition pattern {pattern!r}: because {part!r} is not of the form key=glob"
+            )
+        found.append((key, glob))
+    return found
+
+
+def _matches_one(values: dict[str, str], pattern: str) -> bool:
+    matched = True
+    for key, glob in _globs(pattern):
+        value = values.get(key.strip().lower())
+        if value is None:
+            known = ", ".join(values) or "none"
+            raise RefusedError(
+                f"Cannot use the partition pattern {pattern!r}: because {key!r} is no partition key ({known})"
+            )
+        matched = matched and fnmatchcase(value, glob)
+    return matched

@@ -20,9 +20,9 @@ from enum import Enum
 from itertools import zip_longest
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
-from acidlib.orc.column import STRING_KINDS
+from acidlib.orc.columns import STRING_KINDS
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
 

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acidlib.model.units import FilterSize
-from acidlib.orc.column import INTEGER_KINDS, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs, Mask
+from acidlib.orc.columns import INTEGER_KINDS, STRING_KINDS, TIMESTAMP_KINDS, Column, Longs, Mask
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.jit import Bytes, kernel_bytes, kernel_longs
 from acidlib.orc.kernels.murmur import Words
 from acidlib.orc.proto import GREGORIAN_START_DAYS, BloomFilterIndex, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics_rules import UTC_NAMES, StatisticsRules
+from acidlib.orc.statistics import UTC_NAMES, StatisticsRules
 
 _WORD = 64
 _MOST_PER_ROW = 64

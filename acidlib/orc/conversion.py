@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
-from acidlib.orc.column import STRING_KINDS, Bytes, Column, Dictionary, Longs
+from acidlib.model.names import Generation
+from acidlib.orc.columns import STRING_KINDS, Bytes, Column, Dictionary, Longs
 from acidlib.orc.kernels.texts import date_texts, decimal_texts, first_too_long, integer_texts, real_texts, repadded
 from acidlib.orc.proto import Calendar, Kind
 from acidlib.orc.schema import TypeNode

@@ -12,7 +12,7 @@ import numpy as np
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
 from acidlib.orc.bloom import bloom_filters
-from acidlib.orc.column import (
+from acidlib.orc.columns import (
     INTEGER_KINDS,
     NO_VALUES,
     STRING_KINDS,
@@ -21,19 +21,17 @@ from acidlib.orc.column import (
     Dictionary,
     Longs,
     Mask,
+    canonical,
 )
 from acidlib.orc.compression import Compressed, compress, position
-from acidlib.orc.dictionary import canonical
 from acidlib.orc.kernels.bytes_bits import encode_bits, encode_bytes
-from acidlib.orc.kernels.encoded import Encoded
-from acidlib.orc.kernels.ints_encode import encode_ints
+from acidlib.orc.kernels.ints import encode_ints
 from acidlib.orc.kernels.varints import encode_varints
-from acidlib.orc.kernels.vectors import sums_before
+from acidlib.orc.kernels.vectors import Encoded, sums_before
 from acidlib.orc.proto import Compression, Encoding, Kind, StreamKind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics import group_statistics
+from acidlib.orc.statistics import StatisticsRules, group_statistics
 from acidlib.orc.statistics_merge import merge_statistics
-from acidlib.orc.statistics_rules import StatisticsRules
 
 _PLAIN_KINDS = (Kind.BOOLEAN, Kind.BYTE, Kind.FLOAT, Kind.DOUBLE, Kind.STRUCT, Kind.UNION)
 

@@ -1,13 +1,17 @@
-"""The type tree of an ORC file, and that of a row within it."""
+"""The type tree of an ORC file, and Hive's text of a row's type as such a tree."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.proto import Kind, Type
+
+# --- schema -----------------------------------------------------------------------------------------------------------
+# The type tree of an ORC file, and that of a row within it.
 
 ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 _LOWER_FIELDS = tuple(name.lower() for name in ACID_FIELDS)
@@ -179,3 +183,189 @@ def acid_tree(row: TypeNode) -> TypeNode:
 def row_struct(root: TypeNode) -> TypeNode:
     """The user's columns: the `row` field of an ACID tree, or the root itself of an original file."""
     return root.children[5] if is_acid(root) else root
+
+
+# --- hive types -------------------------------------------------------------------------------------------------------
+# Hive's text of a row's type, `struct<a:int,b:array<decimal(10,2)>>`, as a type tree of ORC.
+#
+# Source: Hive `TypeInfoUtils.TypeInfoParser`, and `OrcInputFormat.convertTypeInfo` for what ORC can hold. More is taken
+# than there: blanks around a word do not count (as in Hive 4), nor does the case of a type's name; a field's name may
+# be in backquotes, as ORC writes it (a backquote in it is doubled), or hold anything but backquotes, blanks at its ends
+# and `<>(),:;`.
+
+_SIMPLE = {
+    "boolean": Kind.BOOLEAN,
+    "tinyint": Kind.BYTE,
+    "smallint": Kind.SHORT,
+    "int": Kind.INT,
+    "bigint": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "string": Kind.STRING,
+    "binary": Kind.BINARY,
+    "timestamp": Kind.TIMESTAMP,
+    "timestamp with local time zone": Kind.TIMESTAMP_INSTANT,
+    "date": Kind.DATE,
+}
+_LONGEST = {"char": (Kind.CHAR, 255), "varchar": (Kind.VARCHAR, 65_535)}
+_NESTED = {"array": (Kind.LIST, 1), "map": (Kind.MAP, 2), "uniontype": (Kind.UNION, None)}
+_NOT_IN_ORC = frozenset({"void", "interval_year_month", "interval_day_time", "unknown"})
+_MOST_DIGITS, _DIGITS, _SCALE = 38, 10, 0
+_DEEPEST = 200
+
+_TYPE_NAME = re.compile(r"\s*([a-z_0-9 ]*[a-z_0-9])\s*", re.IGNORECASE | re.ASCII)
+_PARAMETERS = re.compile(r"\(([^()]*)\)\s*")
+_COLUMN_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^<>(),:;`\s]+)\s")
+_COMMENT = re.compile(r"\s+comment\s+'(?:[^'\\]|\\.)*'", re.IGNORECASE)
+_FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^<>(),:;`]*[^<>(),:;`\s]))\s*:")
+
+
+def parse_row_type(text: str, *, where: str) -> TypeNode:
+    """The tree of a table's row, its root a struct with column id 0. `where`: what errors name, a table or a file.
+
+    Raises RefusedError, naming the column, for a type that ORC cannot hold and for a text that is no type.
+    """
+    parser = _Parser(text, where)
+    root = parser.type("row", 0)
+    if not parser.ended() or root.kind is not Kind.STRUCT:
+        raise parser.misunderstood("row")
+    return root
+
+
+def row_type_of_columns(text: str, *, where: str) -> str:
+    """The text of a row's type for columns as DDL states them, `a int, b struct<x:int> COMMENT '...'`.
+
+    Raises RefusedError for a name that stands twice, whatever its case, and as `parse_row_type` does.
+    """
+    parser = _Parser(_COMMENT.sub("", text), where)
+    columns = parser.columns()
+    names = [name.strip("`").lower() for name, _ in columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise RefusedError(f"Cannot compact {where}: because its column {twice} is stated twice")
+    return f"struct<{','.join(f'{name}:{column_type}' for name, column_type in columns)}>"
+
+
+class _Parser:
+    """Goes through the text once; column ids are given in the order in which types begin."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self._text = text
+        self._where = where
+        self._at = 0
+        self._column = 0
+
+    def type(self, path: str, depth: int) -> TypeNode:
+        """The type that begins here, with all below it."""
+        found = _TYPE_NAME.match(self._text, self._at)
+        if found is None or depth > _DEEPEST:
+            raise self.misunderstood(path)
+        name = " ".join(found[1].lower().split())
+        column, self._column = self._column, self._column + 1
+        if name in _NOT_IN_ORC:
+            raise RefusedError(
+                f"Cannot compact {self._where}: because ORC cannot hold its column {path} of type {name}"
+            )
+        if name == "struct":
+            self._at = found.end()
+            names, fields = self._fields(path, depth)
+            return TypeNode(column=column, kind=Kind.STRUCT, children=fields, field_names=names)
+        if name in _NESTED:
+            self._at = found.end()
+            kind, count = _NESTED[name]
+            children = self._children(path, depth)
+            if count not in (None, len(children)):
+                raise self.misunderstood(path)
+            return TypeNode(column=column, kind=kind, children=children)
+        return self._primitive(name, found.end(), column, path)
+
+    def columns(self) -> list[tuple[str, str]]:
+        """The names and types of columns, a blank between them and commas after each, as they are written."""
+        found: list[tuple[str, str]] = []
+        while not found or self._take(","):
+            name = _COLUMN_NAME.match(self._text, self._at)
+            if name is None:
+                raise self.misunderstood("row")
+            self._at = start = name.end()
+            self.type(f"row.{name[1]}", 1)
+            found.append((name[1], self._text[start : self._at].strip()))
+        if not self.ended():
+            raise self.misunderstood(f"row.{found[-1][0]}")
+        return found
+
+    def _primitive(self, name: str, end: int, column: int, path: str) -> TypeNode:
+        found = _PARAMETERS.match(self._text, end)
+        given = [part.strip() for part in found[1].split(",")] if found else []
+        if name in _SIMPLE:
+            # a zone or a precision is passed over, as in Hive
+            node = TypeNode(column=column, kind=_SIMPLE[name])
+        elif name in _LONGEST:
+            kind, longest = _LONGEST[name]
+            (length,) = self._numbers(given, 1, path) or (0,)
+            if not 1 <= length <= longest:
+                raise self.misunderstood(path)
+            node = TypeNode(column=column, kind=kind, maximum_length=length)
+        elif name == "decimal":
+            numbers = self._numbers(given, 2, path)
+            # without parameters a decimal has ten digits, as columns from before Hive 0.13
+            precision, scale = (*numbers, *(_DIGITS, _SCALE)[len(numbers) :])
+            if not 1 <= precision <= _MOST_DIGITS or scale > precision:
+                raise self.misunderstood(path)
+            node = TypeNode(column=column, kind=Kind.DECIMAL, precision=precision, scale=scale)
+        else:
+            raise self.misunderstood(path)
+        self._at = found.end() if found else end
+        return node
+
+    def _numbers(self, given: list[str], most: int, path: str) -> tuple[int, ...]:
+        if len(given) > most or not all(re.fullmatch("[0-9]{1,9}", number) for number in given):
+            raise self.misunderstood(path)
+        return tuple(map(int, given))
+
+    def _fields(self, path: str, depth: int) -> tuple[tuple[str, ...], tuple[TypeNode, ...]]:
+        names: list[str] = []
+        fields: list[TypeNode] = []
+        self._expect("<", path)
+        if self._take(">"):
+            return (), ()
+        while not fields or self._take(","):
+            found = _FIELD_NAME.match(self._text, self._at)
+            if found is None:
+                raise self.misunderstood(path)
+            self._at = found.end()
+            names.append(found[2] if found[1] is None else found[1].replace("``", "`"))
+            fields.append(self.type(f"{path}.{names[-1]}", depth + 1))
+        self._expect(">", path)
+        return tuple(names), tuple(fields)
+
+    def _children(self, path: str, depth: int) -> tuple[TypeNode, ...]:
+        children: list[TypeNode] = []
+        self._expect("<", path)
+        while not children or self._take(","):
+            children.append(self.type(f"{path}.{len(children)}", depth + 1))
+        self._expect(">", path)
+        return tuple(children)
+
+    def ended(self) -> bool:
+        """Whether nothing but blanks is left."""
+        return not self._text[self._at :].strip()
+
+    def _take(self, sign: str) -> bool:
+        if not self._text.startswith(sign, self._at):
+            return False
+        self._at += 1
+        while self._text[self._at : self._at + 1].isspace():
+            self._at += 1
+        return True
+
+    def _expect(self, sign: str, path: str) -> None:
+        if not self._take(sign):
+            raise self.misunderstood(path)
+
+    def misunderstood(self, path: str) -> RefusedError:
+        """The error for a text that is no type from here on."""
+        rest = self._text[self._at :]
+        shown = f"{rest[:60]}…" if len(rest) > 60 else rest
+        return RefusedError(
+            f"Cannot compact {self._where}: because the type of its column {path} is not understood from {shown!r} on"
+        )

@@ -13,7 +13,7 @@ from typing import Any
 
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics_rules import (
+from acidlib.orc.statistics import (
     ALL_TYPED,
     DEFAULT_MAX_NANOS,
     DEFAULT_MIN_NANOS,

@@ -12,20 +12,11 @@ from numpy.typing import NDArray
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.orc import proto
 from acidlib.orc.alignment import Alignment
-from acidlib.orc.column import (
-    INTEGER_KINDS,
-    STRING_KINDS,
-    TIMESTAMP_KINDS,
-    Bytes,
-    Column,
-    Dictionary,
-    Longs,
-    Mask,
-)
+from acidlib.orc.columns import INTEGER_KINDS, STRING_KINDS, TIMESTAMP_KINDS, Bytes, Column, Dictionary, Longs, Mask
 from acidlib.orc.compression import decompress
 from acidlib.orc.conversion import convert
 from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes
-from acidlib.orc.kernels.ints_decode import decode_ints
+from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.kernels.varints import decode_varints
 from acidlib.orc.proto import INDEX_STREAMS, Encoding, Kind, StreamKind
 from acidlib.orc.schema import TypeNode

@@ -15,8 +15,8 @@ from acidlib.orc.encode import EncodedColumn
 from acidlib.orc.proto import BloomEncoding, Compression, StreamKind
 from acidlib.orc.schema import TypeNode, format_types
 from acidlib.orc.source import ByteSink, ByteSource
+from acidlib.orc.statistics import StatisticsRules
 from acidlib.orc.statistics_merge import merge_statistics
-from acidlib.orc.statistics_rules import StatisticsRules
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import JAVA_WRITER, Tail
 

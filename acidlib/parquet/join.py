@@ -1,9 +1,4 @@
-"""Joining Parquet files: the pages of every row group as they are, under one new footer with the places they have now.
-
-Layout of the result: row groups, then for each input its bloom filters, column indexes and offset indexes, then the
-footer. Bytes that no footer mentions are left out, and so are row groups without rows: Java's older versions, Hive
-3.1's among them, fail on one between others (PARQUET-2219).
-"""
+"""Joining Parquet files: which may become one file, and their row groups under one new footer."""
 
 from __future__ import annotations
 
@@ -16,10 +11,105 @@ from acidlib.errors import CorruptError, DefectError, RefusedError
 from acidlib.orc.source import ByteSink, ByteSource, DataFiles
 from acidlib.parquet import shapes
 from acidlib.parquet.footer import MAGIC, Chunk, Footer, Region, RowGroup, read_footer
-from acidlib.parquet.groups import MOST_ROW_GROUPS, differences
-from acidlib.parquet.indexes import bloom_filter, moved_offset_index
 from acidlib.parquet.shapes import Column, File, Group, Metadata
-from acidlib.parquet.thrift_compact import Struct, encode
+from acidlib.parquet.thrift_compact import DamageError, Decoded, Shape, Struct, decode, encode
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+# Which Parquet files may become one file, and why others may not.
+
+MOST_ROW_GROUPS = 32767
+"""`RowGroup.ordinal` has 16 bits."""
+MOST_JOINED_FOOTER = 32 << 20
+"""Bytes of the footers of files that are joined: every reader holds the result's footer as a whole."""
+
+
+def differences(first: Footer, second: Footer) -> tuple[str, ...]:
+    """Why two files cannot become one; nothing when they can."""
+    found = [f"{footer.name} is copied as a whole: {footer.alone}" for footer in (first, second) if footer.alone]
+    a, b = first.identity, second.identity
+    found += ["another format version"] if a.version != b.version else []
+    found += ["another schema"] if a.schema != b.schema else []
+    if a.created_by != b.created_by:
+        found.append(f"another writer ({_text(b.created_by)} instead of {_text(a.created_by)})")
+    if a.key_values != b.key_values:
+        keys = sorted({_text(key) for key, _ in set(a.key_values) ^ set(b.key_values)})
+        found.append(f"other key-value metadata ({', '.join(keys) or 'of one key twice'})")
+    found += ["other column orders"] if a.column_orders != b.column_orders else []
+    return tuple(found)
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else "none"
+
+
+# --- indexes ----------------------------------------------------------------------------------------------------------
+# What lies outside the pages of a column chunk and is found by its offset: page indexes and bloom filters.
+
+_MOST_HEADER = 256
+"""Bytes of a bloom filter's header; today it has less than 20. Only the header itself has its length."""
+
+
+def bloom_filter(source: ByteSource, footer: Footer, chunk: Chunk) -> Region:
+    """The header and bitset of a chunk's bloom filter (BloomFilter.md). CorruptError when they are not there.
+
+    The length is the header's, by which every reader reads; `bloom_filter_length` is younger than bloom filters, and
+    has to be the same where it is given.
+    """
+    if not chunk.bloom_filter:
+        return Region()
+    where = f"the bloom filter at {chunk.bloom_filter} of {source.name}"
+    limit = footer.data_end - chunk.bloom_filter
+    try:
+        header = decode(source.read(chunk.bloom_filter, min(_MOST_HEADER, limit)), shapes.BLOOM_FILTER_HEADER)
+    except DamageError as damage:
+        raise CorruptError(f"Cannot read {where}: because {damage}") from None
+    bits = cast(int, header.struct[shapes.BITSET_SIZE])
+    size = header.length + bits
+    stated = cast(int, chunk.metadata.get(Metadata.BLOOM_FILTER_LENGTH, size))
+    if bits <= 0 or size > limit or size != stated:
+        raise CorruptError(
+            f"Cannot read {where}: because it has {bits} bytes of bits, and {stated} bytes by the footer"
+        )
+    return Region(start=chunk.bloom_filter, size=size)
+
+
+def moved_offset_index(source: ByteSource, chunk: Chunk, shift: int) -> bytes:
+    """A chunk's offset index for its pages `shift` bytes further on. The pages have to lie in the chunk: CorruptError.
+
+    RefusedError for one with fields that this version does not know: they could hold places in the file.
+    """
+    where = f"the offset index at {chunk.offset_index.start} of {source.name}"
+    data = source.read(chunk.offset_index.start, chunk.offset_index.size)
+    index = _decode_whole(data, shapes.OFFSET_INDEX, where)
+    if index.unknown:
+        raise RefusedError(f"Cannot read {where}: because this version does not know {', '.join(index.unknown)}")
+    pages = []
+    for page in cast("list[Struct]", index.struct[shapes.PAGE_LOCATIONS]):
+        offset, size = cast(int, page[shapes.PAGE_OFFSET]), cast(int, page[shapes.PAGE_SIZE])
+        if offset < chunk.pages.start or size <= 0 or offset + size > chunk.pages.end:
+            raise CorruptError(
+                f"Cannot read {where}: because a page of {size} bytes at {offset} does not lie in the column's pages"
+            )
+        pages.append({**page, shapes.PAGE_OFFSET: offset + shift})
+    return encode({**index.struct, shapes.PAGE_LOCATIONS: pages}, shapes.OFFSET_INDEX)
+
+
+def _decode_whole(data: bytes, shape: Shape, where: str) -> Decoded:
+    try:
+        decoded = decode(data, shape)
+    except DamageError as damage:
+        raise CorruptError(f"Cannot read {where}: because {damage}") from None
+    if decoded.length != len(data):
+        raise CorruptError(f"Cannot read {where}: because {len(data) - decoded.length} bytes follow it")
+    return decoded
+
+
+# --- join -------------------------------------------------------------------------------------------------------------
+# Joining Parquet files: the pages of every row group as they are, under one new footer with the places they have now.
+#
+# Layout of the result: row groups, then for each input its bloom filters, column indexes and offset indexes, then the
+# footer. Bytes that no footer mentions are left out, and so are row groups without rows: Java's older versions, Hive
+# 3.1's among them, fail on one between others (PARQUET-2219).
 
 _MOST_ROWS = (1 << 63) - 1
 

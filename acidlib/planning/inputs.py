@@ -1,31 +1,14 @@
-"""What one compaction reads and what it is to write: directories, files, names of the results, way of publishing.
-
-Source: Hive `CompactorMR` (which directories and files, the range of the result; for Hive 3.1 what is enough), Hive 4
-`Worker` (what is enough).
-Where this differs from Hive on purpose:
-
-* `hive.compactor.max.num.delta` is of no concern: a merge here may have any number of inputs, so there are no
-  intermediate minor compactions.
-* The number in a result's name is the highest write id of the inputs; Hive 4's query-based compaction takes the
-  high-water mark.
-* By Hive 3's names wholly aborted directories at or below the mark are inputs whose rows are dropped, as in Hive 3.1,
-  so that the result's name covers them; by Hive 4's they are not, its cleaner removes them.
-* Files whose names follow no pattern are refused: leaving them out would lose rows.
-* A delta that reaches above the mark and begins within the inputs is refused: the list is older than the compaction
-  that made it, and a reader would take its rows from it and from the result.
-* A table without a visibility suffix cannot publish two directories at one moment. A wide directory makes every
-  narrower one of either kind obsolete, so a mixed minor is done as a major while the base is small, else needs two
-  renames.
+"""The inputs and outputs of one compaction: whether there is enough to merge, what is read and written, and the last
+look before publishing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part, uri_order
 from acidlib.model.names import (
     LONG_MIN,
@@ -33,17 +16,107 @@ from acidlib.model.names import (
     BaseDir,
     BucketFile,
     DeltaDir,
+    Generation,
     OriginalFile,
     SideFile,
     is_hidden,
+    parse_directory,
     parse_file,
     side_file_name,
 )
-from acidlib.model.requests import CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList
 from acidlib.model.units import DataFile, FileForm, FlushLength
-from acidlib.planning.enough import not_enough
-from acidlib.planning.state import AcidState
+from acidlib.planning.state import AcidState, NotTaken
 from acidlib.wording import size_words
+
+# --- enough -----------------------------------------------------------------------------------------------------------
+# Whether a compaction of a kind has enough to work on.
+#
+# Source: Hive 4 `Worker.isEnoughToCompact`. Hive 3.1 asks less of a full-ACID table: `CompactorMR.run` leaves alone
+# only what has neither deltas nor original files, so a major asked of it makes a base of a single delta, without its
+# aborted and deleted rows. (Its minor of a single delta replaces that directory; nothing here replaces one.) A minor
+# over a single write id is left out too: without statement ids in its names a reader no longer sees that one
+# statement's delete events came after another's rows, and rows deleted within that transaction reappear.
+
+_REFUSED_MESSAGE = "None of the compaction thresholds met, compaction request is refused!"
+
+
+def refused_message(reason: str) -> str:
+    """Return the message of a request for a place that is compact already, as Hive 4's worker refuses it."""
+    return f"{_REFUSED_MESSAGE} ({reason})"
+
+
+def was_compact(request: CompactionRequest) -> bool:
+    """Return True for a request that ended because its place was compact already, whichever worker had it.
+
+    Hive 4 has no state for that: the words tell it from what could not be done.
+    """
+    return request.state is State.REFUSED and (request.error_message or "").startswith(_REFUSED_MESSAGE)
+
+
+def not_enough(
+    state: AcidState, kind: CompactionType, *, generation: Generation, insert_only: bool, automatic: bool
+) -> str | None:
+    """Why there is not enough to compact, or None when there is.
+
+    automatic  an initiator asks for it; for any other request a single delta will do by the rules of Hive 3.1
+    """
+    if kind is CompactionType.MINOR:
+        return _not_enough_for_minor(state)
+    if kind is CompactionType.REBALANCE:
+        is_empty = not (state.base or state.originals or state.deltas)
+        return "there is nothing to rebalance: no base and no delta" if is_empty else None
+    one_delta_will_do = generation is Generation.HIVE3 and not (insert_only or automatic)
+    return None if one_delta_will_do and state.deltas else _not_enough_for_major(state)
+
+
+def single_write_id(state: AcidState) -> int | None:
+    """The write id, if all current deltas are of one and the same."""
+    ids = {write_id for delta in state.deltas for write_id in (delta.name.min_write_id, delta.name.max_write_id)}
+    return ids.pop() if len(ids) == 1 else None
+
+
+def _not_enough_for_major(state: AcidState) -> str | None:
+    if state.originals or len(state.deltas) + (state.base is not None) > 1:
+        return None
+    what = "a base and no delta" if state.base is not None else f"{len(state.deltas)} delta directories and no base"
+    return f"there is nothing to merge: {what}"
+
+
+def _not_enough_for_minor(state: AcidState) -> str | None:
+    deletes = sum(delta.name.is_delete for delta in state.deltas)
+    if len(state.deltas) <= 1:
+        return f"there is nothing to merge: {len(state.deltas)} delta directories"
+    if (write_id := single_write_id(state)) is not None:
+        return (
+            f"there is nothing to merge: all {len(state.deltas)} delta directories are of write id {write_id}, and a "
+            "minor would lose their order"
+        )
+    if len(state.deltas) == 2 and deletes == 1:
+        return "there is nothing to merge: one delta and one delete delta directory"
+    return None
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+# What one compaction reads and what it is to write: directories, files, names of the results, way of publishing.
+#
+# Source: Hive `CompactorMR` (which directories and files, the range of the result; for Hive 3.1 what is enough), Hive 4
+# `Worker` (what is enough).
+# Where this differs from Hive on purpose:
+#
+# * `hive.compactor.max.num.delta` is of no concern: a merge here may have any number of inputs, so there are no
+#   intermediate minor compactions.
+# * The number in a result's name is the highest write id of the inputs; Hive 4's query-based compaction takes the
+#   high-water mark.
+# * By Hive 3's names wholly aborted directories at or below the mark are inputs whose rows are dropped, as in Hive 3.1,
+#   so that the result's name covers them; by Hive 4's they are not, its cleaner removes them.
+# * Files whose names follow no pattern are refused: leaving them out would lose rows.
+# * A delta that reaches above the mark and begins within the inputs is refused: the list is older than the compaction
+#   that made it, and a reader would take its rows from it and from the result.
+# * A table without a visibility suffix cannot publish two directories at one moment. A wide directory makes every
+#   narrower one of either kind obsolete, so a mixed minor is done as a major while the base is small, else needs two
+#   renames.
 
 UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"
 """Hive writes the branches of a UNION ALL to directories whose names begin so (`AbstractFileMergeOperator`)."""
@@ -443,3 +516,137 @@ class _Files:
 def is_aside(file: ListedFile) -> bool:
     """Whether a file in an input holds no rows of its own: it is hidden from readers, or notes another's length."""
     return has_hidden_part(file.path) or isinstance(parse_file(file.name), SideFile)
+
+
+# --- overlap ----------------------------------------------------------------------------------------------------------
+# The look right before publishing: has anybody touched what a compaction read, or published over the same range?
+#
+# Nobody but the compactor may publish a directory of the range it merges (HIVE-29210: two compactors' deltas of one
+# range are both read), and a result must not be published for inputs that have gone.
+
+
+def overlapping_outputs(
+    listing_now: Listing,
+    inputs: CompactionInputs,
+    state: AcidState,
+    *,
+    generation: Generation,
+    txns: ValidTxnList = ALL_COMMITTED,
+) -> str | None:
+    """Why the result of `inputs`, planned from `state`, must not be published now; None when nothing speaks against it.
+
+    Conflicts are: an input file that vanished, was written again or joined the others; a result's name that exists; a
+    directory that was not there (or whose transaction had not committed) when the inputs were listed and that shares a
+    write id with the result, for a major also anything below it and new original files. Whether such a directory has
+    committed cannot be seen by its name, so it counts unless `txns` says that its transaction is aborted. Directories
+    wholly above the result's range are no conflict.
+    """
+    return (
+        _changed_input(listing_now, inputs)
+        or _grown_input(listing_now, inputs)
+        or _taken_name(listing_now, inputs)
+        or _new_directory(listing_now, inputs, state, generation, txns)
+        or _new_original(listing_now, inputs)
+    )
+
+
+def _changed_input(listing: Listing, inputs: CompactionInputs) -> str | None:
+    found = {file.path: file for file in listing.files}
+    directories = set(listing.top_directories())
+    for directory in inputs.directories:
+        for file in directory.files:
+            now = found.get(file.path)
+            if now is None:
+                return f"the input {file.path} is gone"
+            if file.flush_length is not None:
+                # a streaming writer may still append behind the length its side file notes
+                if _went_on(file, file.flush_length, found):
+                    return f"the streaming writer of {file.path} has gone on since the inputs were listed"
+                continue
+            if now.length != file.length:
+                return f"the input {file.path} had {file.length} bytes and has {now.length} now"
+            if now.modified != file.modified:
+                return f"the input {file.path} was written again after it was listed"
+        if directory.path and directory.files and directory.path not in directories:
+            return f"the input {directory.path} is gone"
+    return None
+
+
+def _went_on(file: DataFile, side: FlushLength, found: Mapping[str, ListedFile]) -> bool:
+    """Whether rows were noted in the side file, or the writer has closed its file behind what was noted."""
+    noted = found.get(side.path)
+    if noted is None:
+        return found[file.path].length != side.data_length
+    return noted.length != side.length
+
+
+def _grown_input(listing: Listing, inputs: CompactionInputs) -> str | None:
+    """A file with bytes that was not read: the result's name covers its directory, and its rows would be lost."""
+    directories = {directory.path for directory in inputs.directories if directory.path}
+    seen = {file.path for directory in inputs.directories for file in directory.files}
+    for file in listing.files:
+        if file.path in seen or file.length == 0 or file.path.partition("/")[0] not in directories:
+            continue
+        if not is_aside(file):
+            return f"the file {file.path} has appeared in an input, or been filled, since the inputs were listed"
+    return None
+
+
+def _taken_name(listing: Listing, inputs: CompactionInputs) -> str | None:
+    existing = set(listing.top_directories())
+    for output in inputs.outputs:
+        if output.path in existing:
+            return f"{output.path}, the name of the result, exists already"
+    return None
+
+
+def _new_directory(
+    listing: Listing, inputs: CompactionInputs, state: AcidState, generation: Generation, txns: ValidTxnList
+) -> str | None:
+    known = _known(inputs, state)
+    for path in listing.top_directories():
+        name = None if path in known else parse_directory(path, generation)
+        if name is None or txns.is_txn_aborted(name.visibility_txn):
+            continue
+        if _overlaps(name, inputs):
+            return f"{path} has appeared since the inputs were listed, and overlaps {inputs.outputs[0].path}"
+    return None
+
+
+def _known(inputs: CompactionInputs, state: AcidState) -> frozenset[str]:
+    """What was looked at when the inputs were chosen. A transaction that was open then may have committed since."""
+    seen = {directory.path for directory in inputs.directories}
+    seen.update(delta.path for delta in state.deltas)
+    seen.update(state.obsolete_paths)
+    seen.update(state.aborted)
+    seen.update(entry.path for entry in state.ignored if entry.reason is not NotTaken.INVISIBLE)
+    if state.base is not None:
+        seen.add(state.base.path)
+    return frozenset(seen)
+
+
+def _overlaps(name: BaseDir | DeltaDir, inputs: CompactionInputs) -> bool:
+    if isinstance(name, BaseDir) or inputs.min_write_id is None or inputs.max_write_id is None:
+        # a base reaches down to the first write id; originals alone make a base below every delta
+        return isinstance(name, BaseDir)
+    if inputs.kind.makes_base:
+        return name.min_write_id <= inputs.max_write_id
+    return name.min_write_id <= inputs.max_write_id and name.max_write_id >= inputs.min_write_id
+
+
+def _new_original(listing: Listing, inputs: CompactionInputs) -> str | None:
+    if not inputs.kind.makes_base or any(entry.role is Role.BASE for entry in inputs.directories):
+        return None
+    seen = {file.path for entry in inputs.directories if entry.role is Role.ORIGINALS for file in entry.files}
+    seen.update(inputs.empty_files)
+    for file in listing.files:
+        top = file.path.partition("/")[0]
+        is_original = "/" not in file.path or _parse_wide(top) is None
+        if is_original and not has_hidden_part(file.path) and file.length > 0 and file.path not in seen:
+            return f"the original file {file.path} has appeared since the inputs were listed"
+    return None
+
+
+def _parse_wide(name: str) -> BaseDir | DeltaDir | None:
+    """The parsed name by the wider rules of Hive 4."""
+    return parse_directory(name, Generation.HIVE4)

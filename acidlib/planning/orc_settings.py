@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.tables import Table
 from acidlib.model.units import RewriteSettings
 

@@ -21,9 +21,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, has_hidden_part
-from acidlib.model.names import BaseDir, DeltaDir, is_acid_directory_name, parse_directory
+from acidlib.model.names import BaseDir, DeltaDir, Generation, is_acid_directory_name, parse_directory
 from acidlib.wording import age_words
 
 Entity = tuple[str, str, str | None]

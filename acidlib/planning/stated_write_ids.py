@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from acidlib.errors import RefusedError, UsageError
-from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing, highest_write_id
-from acidlib.model.names import BaseDir, SideFile, parse_directory, parse_file
-from acidlib.model.writeids import ValidWriteIdList, all_committed
+from acidlib.model.names import BaseDir, Generation, SideFile, parse_directory, parse_file
+from acidlib.model.snapshots import ValidWriteIdList, all_committed
 
 _SHOWN = 5
 

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing, has_hidden_part
-from acidlib.model.names import LONG_MIN, BaseDir, DeltaDir, parse_directory
-from acidlib.model.writeids import ValidWriteIdList
+from acidlib.model.names import LONG_MIN, BaseDir, DeltaDir, Generation, parse_directory
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.state import AcidState, acid_state
 
 _DIGITS = 16

@@ -11,8 +11,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, select
 
-from acidlib.queue.database import Database
-from acidlib.queue.dialects import SQLITE
+from acidlib.queue.database import SQLITE, Database
 from acidlib.queue.tables import find_table
 
 _TABLE = Table(

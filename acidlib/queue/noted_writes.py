@@ -16,9 +16,8 @@ from sqlalchemy.exc import DBAPIError
 
 from acidlib.errors import RefusedError
 from acidlib.planning.rolled_back import Entity, NotedWrite
-from acidlib.queue.cleaned import CHUNK
-from acidlib.queue.database import Database
-from acidlib.queue.dialects import SQLITE, database_now_ms, equals, is_denied
+from acidlib.queue.database import SQLITE, Database, database_now_ms, equals, is_denied
+from acidlib.queue.statements import CHUNK
 from acidlib.queue.tables import find_table
 
 T = TypeVar("T")

@@ -13,8 +13,7 @@ from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String
 from sqlalchemy.exc import IntegrityError
 
 from acidlib.errors import ConflictError
-from acidlib.queue.database import Database
-from acidlib.queue.dialects import equals
+from acidlib.queue.database import Database, equals
 from acidlib.queue.tables import find_table
 
 _METADATA = MetaData()

@@ -7,16 +7,15 @@ from typing import Self
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, true
 
 from acidlib.errors import CorruptError
-from acidlib.model.generation import Generation
 from acidlib.model.location import Location
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.queue.cleaned import CHUNK
-from acidlib.queue.database import Database
-from acidlib.queue.dialects import database_now_ms
+from acidlib.queue.database import Database, database_now_ms
 from acidlib.queue.rows import RequestTable, Unreadable, place_key
 from acidlib.queue.rules import failed_attempts_reason, same_entity
 from acidlib.queue.schema import PLACE
 from acidlib.queue.statements import (
+    CHUNK,
     about_place,
     has_id,
     in_state,

@@ -16,9 +16,7 @@ from sqlalchemy import Column, Row, Select, Table, select
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.location import Location
-from acidlib.model.request_facts import split_properties
-from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.stringable import format_map, parse_map
+from acidlib.model.requests import CompactionRequest, CompactionType, State, format_map, parse_map, split_properties
 from acidlib.queue.schema import ENTITY, ENTITY_WIDTH, HISTORY_FIELDS, PLACE, PLACE_WIDTH, QUEUE_FIELDS
 
 ERROR = "acidlib.error"

@@ -6,8 +6,8 @@ Source: Hive CompactionTxnHandler.checkFailedCompactions and purgeCompactionHist
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acidlib.model.generation import Generation
 from acidlib.model.location import Location
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.planning.verification import is_unverified
 

@@ -1,26 +1,33 @@
-"""The queue of compaction requests in a SQL database, with Hive's states and guarded transitions.
+"""The queue of compaction requests in a SQL database, with Hive's states and guarded transitions, and its purge."""
 
-Source: Hive CompactionTxnHandler and TxnHandler.compact, statement by statement; with the tests of ownership that Hive
-leaves to the caller: a worker may end only what is still its own. Times are epoch milliseconds, given as arguments;
-but in a metastore's database its own clock counts instead, for Hive compares with it.
-"""
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, and_, delete, insert, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from acidlib.errors import ConflictError, RefusedError
-from acidlib.model.request_facts import NO_FACTS, RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.queue.cleaned import CHUNK
-from acidlib.queue.locks import SCHEDULER, Service, lock_mutex, make_mutex, new_ids
-from acidlib.queue.purging import of_those_with_too_many
+from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.queue.reader import QueueReader
-from acidlib.queue.rows import Unreadable
+from acidlib.queue.rows import RequestTable, Unreadable
 from acidlib.queue.rules import Retention, duplicate_reason, gives_way, rows_to_purge
 from acidlib.queue.statements import (
+    CHUNK,
     change_ended,
     change_one,
     complete,
@@ -32,6 +39,35 @@ from acidlib.queue.statements import (
     owned,
     whose,
 )
+from acidlib.queue.tables import SCHEDULER, Service, lock_mutex, make_mutex, new_ids
+
+# --- purging ----------------------------------------------------------------------------------------------------------
+# Which history rows have to be looked at before some are purged: the database tells, for there may be very many.
+
+_UNHAPPY = (State.ATTEMPTED, State.FAILED, State.REFUSED, State.ABORTED)
+
+
+def of_those_with_too_many(history: RequestTable, retention: Retention, now_ms: int) -> ColumnElement[bool]:
+    """The rows about each table and partition of which `rows_to_purge` may name one, and perhaps of some others."""
+    identity, state = history.column("ID"), history.column("STATE")
+    # a null is equal to nothing; and what is grouped by has to read like what is selected
+    partition = func.coalesce(history.column("PARTITION"), literal_column("''"))
+    place = (history.column("DATABASE"), history.column("TABLE"), partition)
+    quotas = ((one, retention.quota(one)) for one in (State.SUCCEEDED, *_UNHAPPY))
+    too_many = [func.sum(case((state == one.value, 1), else_=0)) > quota for one, quota in quotas if quota is not None]
+    if retention.timeout_ms is not None:
+        is_old = and_(state.in_([one.value for one in _UNHAPPY]), history.column("END") < now_ms - retention.timeout_ms)
+        newest_success = func.max(case((state == State.SUCCEEDED.value, identity)))
+        too_many.append(newest_success > func.min(case((is_old, identity))))
+    return tuple_(*place).in_(select(*place).group_by(*place).having(or_(*too_many)))
+
+
+# --- sql --------------------------------------------------------------------------------------------------------------
+# The queue of compaction requests in a SQL database, with Hive's states and guarded transitions.
+#
+# Source: Hive CompactionTxnHandler and TxnHandler.compact, statement by statement; with the tests of ownership that
+# Hive leaves to the caller: a worker may end only what is still its own. Times are epoch milliseconds, given as
+# arguments; but in a metastore's database its own clock counts instead, for Hive compares with it.
 
 _SERVICE_WAIT_SECONDS = 1
 

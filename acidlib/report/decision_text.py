@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from acidlib.report.decisions import (
+from acidlib.report.results import (
     CleaningResult,
     CleaningTotals,
     InitiatorResult,

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from acidlib.model.generation import Generation
 from acidlib.model.location import Location
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.planning.health_rules import age_of
+from acidlib.planning.health import age_of
 from acidlib.report.text import aligned, by_state, fitted, one_line, shortened, wrapped
 from acidlib.wording import age_words, plural
 

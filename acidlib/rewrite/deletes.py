@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from acidlib.errors import CorruptError
-from acidlib.model.rowid import KeyRange
-from acidlib.model.units import DataFile
-from acidlib.model.writeids import ValidWriteIdList
-from acidlib.orc.column import Longs, Mask
+from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.units import DataFile, KeyRange
+from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
-from acidlib.rewrite.keys import Keys, event_order, gather
-from acidlib.rewrite.stripe_keys import StripeKeys, aborted_rows
+from acidlib.rewrite.keys import Keys, StripeKeys, aborted_rows, event_order, gather
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,20 +1,300 @@
-"""Carrying out one unit of an insert-only table: its files joined into one, or one of them copied."""
+"""Joining files of an insert-only table: which may be joined, and how text, ORC and Parquet become one file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import bz2
+import gzip
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from acidlib.errors import CorruptError
-from acidlib.model.units import DataFile, JoinUnit, JoinWay, PlannedAction, UnitResult
-from acidlib.orc.source import DataFiles, SinkFile
+from isal import igzip_lib
+
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.units import (
+    DataFile,
+    JoinFacts,
+    JoinUnit,
+    JoinWay,
+    PlannedAction,
+    StripeAction,
+    StripeFacts,
+    UnitResult,
+)
+from acidlib.orc.columns import Column, concat_columns
+from acidlib.orc.encode import EncodedColumn, encode_column
+from acidlib.orc.proto import MAGIC as ORC_MAGIC
+from acidlib.orc.proto import Calendar
+from acidlib.orc.schema import TypeNode, is_acid
+from acidlib.orc.source import ByteSource, DataFiles, SinkFile, SourceFile
+from acidlib.orc.statistics import stripe_statistics_are_true
+from acidlib.orc.stripe import StripeReader
+from acidlib.orc.tail import read_tail
+from acidlib.orc.writer import FileOptions, OrcWriter
+from acidlib.parquet.footer import MAGIC as PARQUET_MAGIC
 from acidlib.parquet.footer import Footer, read_footer
-from acidlib.parquet.join import check_joined, join_files
-from acidlib.rewrite.inputs import InputFiles, open_inputs
-from acidlib.rewrite.join_orc import check_orc, plan_orc, write_orc
-from acidlib.rewrite.join_text import join_text
-from acidlib.rewrite.output import new_file, removed_on_error, result_of_actions
+from acidlib.parquet.join import MOST_JOINED_FOOTER, MOST_ROW_GROUPS, check_joined, join_files
+from acidlib.planning.files import extension
+from acidlib.planning.stripes import plan_stripes
+from acidlib.rewrite.inputs import InputFiles, OpenInput, open_inputs
+from acidlib.rewrite.output import (
+    StripeFilters,
+    file_options,
+    filter_sizes,
+    found_filters,
+    new_file,
+    plan_filters,
+    removed_on_error,
+    result_of_actions,
+)
+from acidlib.rewrite.recode import copy_unchanged, encoding_options, group_bounds, walk_timestamps
+from acidlib.rewrite.unit import container_difference
+
+# --- join facts -------------------------------------------------------------------------------------------------------
+# With which other files a file of an insert-only table may be joined, by its format, columns and metadata.
+
+PLAIN = frozenset({"", ".txt", ".csv", ".tsv", ".json", ".log", ".text"})
+"""Extensions that no codec has. A file with an unknown one may be of a codec that somebody added to Hadoop."""
+
+JOINED_CODECS = frozenset({".gz", ".bz2"})
+"""Codecs whose streams may follow one another in a file, by their own definition and as Hadoop reads them."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def join_facts(file: DataFile, ways: frozenset[JoinWay], place: InputFiles) -> JoinFacts:
+    """How a file may be joined with others, of the `ways` that its table allows.
+
+    Raises CorruptError for a damaged ORC or Parquet file, RefusedError for one with ACID columns.
+    """
+    with closing(place.open(file)) as source:
+        start = source.read(0, min(4, source.length))
+        if JoinWay.STRIPES in ways and (len(ways) == 1 or start[:3] == ORC_MAGIC):
+            return _orc(source)
+        if JoinWay.ROW_GROUPS in ways and (len(ways) == 1 or start == PARQUET_MAGIC):
+            return _parquet(source)
+        if JoinWay.LINES in ways:
+            return _text(source)
+        return JoinFacts(way=JoinWay.WHOLE, reason="files of this format are not joined")
+
+
+def _orc(source: SourceFile) -> JoinFacts:
+    try:
+        tail = read_tail(source)
+    except RefusedError as error:
+        return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
+    if is_acid(tail.root):
+        raise RefusedError(
+            f"Cannot compact {source.name}: because it has ACID columns, which no file of an insert-only table has"
+        )
+    # names count, for readers find columns of such files by name; and so does whatever else is said of a whole file
+    metadata = sorted(tail.user_metadata.items())
+    proleptic = tail.calendar == Calendar.PROLEPTIC_GREGORIAN
+    text = repr((tail.root, proleptic, metadata))
+    reason = f"only files of the same columns, calendar and metadata are joined: {tail.root}"
+    return JoinFacts(way=JoinWay.STRIPES, group_key=hashlib.sha256(text.encode()).hexdigest(), reason=reason)
+
+
+def _parquet(source: SourceFile) -> JoinFacts:
+    try:
+        footer = read_footer(source)
+    except RefusedError as error:
+        return JoinFacts(way=JoinWay.WHOLE, reason=str(error))
+    if footer.alone:
+        return JoinFacts(way=JoinWay.WHOLE, reason=footer.alone)
+    group_key = hashlib.sha256(repr(footer.identity).encode()).hexdigest()
+    reason = "only files of the same schema, writer and key-value metadata are joined"
+    share = max(len(footer.row_groups) / MOST_ROW_GROUPS, footer.size / MOST_JOINED_FOOTER)
+    return JoinFacts(way=JoinWay.ROW_GROUPS, group_key=group_key, reason=reason, share=min(share, 1.0))
+
+
+def _text(source: SourceFile) -> JoinFacts:
+    suffix = extension(source.name)
+    if suffix in JOINED_CODECS:
+        return JoinFacts(way=JoinWay.LINES, group_key=suffix, reason=f"compressed as {suffix}")
+    if suffix not in PLAIN:
+        return JoinFacts(way=JoinWay.WHOLE, reason=f"text compressed as {suffix} is not joined")
+    if source.read(0, min(len(BYTE_ORDER_MARK), source.length)) == BYTE_ORDER_MARK:
+        # a reader takes it off the beginning of a file only
+        return JoinFacts(way=JoinWay.WHOLE, reason="it begins with a byte order mark")
+    return JoinFacts(way=JoinWay.LINES)
+
+
+# --- join text --------------------------------------------------------------------------------------------------------
+# Joining text files by lines: their bytes one after the other, each line ended.
+#
+# Source: Hadoop `LineReader` (a line ends at LF, CR or CR LF; the last one of a file needs no end) and the definitions
+# of gzip (RFC 1952, section 2.2: a file is a series of members) and bzip2, whose streams may follow one another.
+
+_PIECE = 1 << 20
+_DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    ValueError,
+    EOFError,
+    cast(type[Exception], igzip_lib.IsalError),
+)
+
+
+def join_text(files: tuple[DataFile, ...], place: InputFiles, sink: SinkFile) -> None:
+    """Append every file. A last line without an end gets one, or the next file's first line would become part of it.
+
+    Compressed files stay as they are; they are inflated to see how they end, which shows whether they are whole, too.
+    Raises CorruptError for a compressed file that is damaged or cut.
+    """
+    for file in files:
+        with closing(place.open(file)) as source:
+            last, newline = _last(source)
+            sink.copy(source, 0, source.length)
+        if last not in (b"", b"\n"):
+            sink.write(newline)
+
+
+def _last(source: ByteSource) -> tuple[bytes, bytes]:
+    """The last byte of the text, empty if there is none, and the bytes that stand for the end of a line."""
+    suffix = extension(source.name)
+    if suffix == ".gz":
+        return _last_inflated(source, _gunzip), gzip.compress(b"\n", mtime=0)
+    if suffix == ".bz2":
+        return _last_inflated(source, bz2.BZ2Decompressor), bz2.compress(b"\n")
+    return (source.read(source.length - 1, 1) if source.length else b""), b"\n"
+
+
+def _gunzip() -> Any:
+    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+
+
+def _last_inflated(source: ByteSource, stream: Callable[[], Any]) -> bytes:
+    """The last byte of all the streams of a file, one after the other. Whatever else follows a stream is damage."""
+    last = b""
+    current = None
+    for piece in _pieces(source):
+        rest = piece
+        while rest:
+            current = current or stream()
+            try:
+                for plain in _inflated(current, rest):
+                    last = plain[-1:] or last
+            except _DAMAGE as problem:
+                raise CorruptError(f"Cannot read {source.name}: because it is damaged ({problem})") from None
+            rest = current.unused_data if current.eof else b""
+            current = None if current.eof else current
+    if current is not None:
+        raise CorruptError(f"Cannot read {source.name}: because its last compressed stream is cut")
+    return last
+
+
+def _inflated(stream: Any, data: bytes) -> Iterator[bytes]:
+    """What the data inflate to, in pieces that fit in memory however well they were compressed."""
+    yield stream.decompress(data, _PIECE)
+    while not (stream.eof or stream.needs_input):
+        yield stream.decompress(b"", _PIECE)
+
+
+def _pieces(source: ByteSource) -> Iterator[bytes]:
+    for offset in range(0, source.length, _PIECE):
+        yield source.read(offset, min(_PIECE, source.length - offset))
+
+
+# --- join orc ---------------------------------------------------------------------------------------------------------
+# Joining ORC files without ACID columns: stripes copied, small ones joined, under one footer.
+
+Actions = tuple[StripeAction, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stripe:
+    """One input stripe with its facts and bloom filters."""
+
+    file: OpenInput
+    facts: StripeFacts
+    filters: StripeFilters
+
+
+def plan_orc(unit: JoinUnit, inputs: Sequence[OpenInput]) -> tuple[FileOptions, Actions]:
+    """The options of the result, and what becomes of each stripe."""
+    tails = [file.tail for file in inputs]
+    options = file_options(tails[0].root, tails, unit.generation, unit.settings)
+    zones = any(True for _ in walk_timestamps(options.root))
+    columns = {node.column: node.column for node in options.root.walk()}
+    stripes = []
+    for index, file in enumerate(inputs):
+        for number, stripe in enumerate(file.tail.stripes):
+            if stripe.rows:
+                # read even if it will be copied: readers expect no unknown kinds of streams below the result's footer
+                reader = StripeReader(file.source, file.tail, number)
+                fact = StripeFacts(
+                    file=index,
+                    number=number,
+                    rows=stripe.rows,
+                    length=stripe.length,
+                    deleted=0,
+                    aborted=0,
+                    timezone=reader.timezone if zones else "UTC",
+                    no_copy=container_difference(
+                        file.tail, options, statistics_true=stripe_statistics_are_true(file.tail, number)
+                    ),
+                )
+                stripes.append(_Stripe(file=file, facts=fact, filters=found_filters(reader, columns)))
+    facts, filtered = plan_filters(stripes, options.root, unit.settings)
+    actions = plan_stripes(facts, unit.settings)
+    sizes = filter_sizes(stripes, filtered, actions, options, unit.generation, unit.settings)
+    return replace(options, filters=sizes), actions
+
+
+def write_orc(sink: SinkFile, inputs: Sequence[OpenInput], options: FileOptions, actions: Actions) -> None:
+    """Write the result as planned."""
+    writer = OrcWriter(sink, options)
+    for action in actions:
+        if action.copy:
+            copy_unchanged(writer, inputs[action.stripes[0].file], action.stripes[0].number)
+        else:
+            _recode(writer, inputs, action.stripes)
+    writer.finish(inputs[0].tail.user_metadata)
+
+
+def _recode(writer: OrcWriter, inputs: Sequence[OpenInput], stripes: Sequence[StripeFacts]) -> None:
+    readers = [StripeReader(inputs[fact.file].source, inputs[fact.file].tail, fact.number) for fact in stripes]
+    rows = sum(fact.rows for fact in stripes)
+    timezone = stripes[0].timezone
+    encoding = encoding_options(writer.options, timezone)
+    columns: list[EncodedColumn] = []
+
+    def encode(node: TypeNode, parts: Sequence[Column]) -> None:
+        columns.extend(encode_column(concat_columns(list(parts)), node, bounds, encoding))
+
+    for reader in readers:
+        reader.prove_rows()
+    bounds = group_bounds(rows, writer.options.stride)
+    root = writer.options.root
+    tops = [reader.column(replace(root, children=()), reader.stripe.rows) for reader in readers]
+    if any(top.present is not None for top in tops):
+        raise CorruptError(f"Cannot read {readers[0].where}: because rows of a file without ACID columns are null")
+    encode(replace(root, children=()), tops)
+    for child in root.children:
+        encode(child, [reader.column(child, reader.stripe.rows) for reader in readers])
+    writer.write_stripe(columns, rows=rows, timezone=timezone)
+
+
+def check_orc(path: str, length: int, rows: int, stripes: int, data: DataFiles) -> None:
+    """Read the finished file's tail; CorruptError unless it has these numbers."""
+    source = data.open(path, length)
+    try:
+        tail = read_tail(source)
+        for number in range(len(tail.stripes)):
+            StripeReader(source, tail, number)
+    finally:
+        source.close()
+    if (tail.rows, len(tail.stripes)) != (rows, stripes):
+        raise CorruptError(
+            f"Cannot publish {path}: because it has {tail.rows} rows in {len(tail.stripes)} stripes, and {rows} rows "
+            f"in {stripes} stripes were written; nothing was changed"
+        )
+
+
+# --- join -------------------------------------------------------------------------------------------------------------
+# Carrying out one unit of an insert-only table: its files joined into one, or one of them copied.
 
 Clock = Callable[[], float]
 

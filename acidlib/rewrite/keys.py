@@ -1,16 +1,24 @@
-"""Row keys as three arrays, in the order of ACID files: write id, bucket property, row id (Hive OrcRawRecordMerger)."""
+"""Row keys in the order of ACID files, and the id columns of a stripe that they come from."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acidlib.model.rowid import Key
-from acidlib.orc.column import Longs, Mask
+from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.units import Key, KeyRange, decode_bucket, encode_bucket
+from acidlib.orc.columns import Longs, Mask
 from acidlib.orc.kernels.jit import kernel, kernel_flags
 from acidlib.orc.kernels.vectors import filter_values
+from acidlib.orc.statistics import stripe_statistics_are_true
+from acidlib.rewrite.inputs import IdRanges, OpenInput, id_ranges
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+# Row keys as three arrays, in the order of ACID files: write id, bucket property, row id (Hive OrcRawRecordMerger).
 
 Indices = NDArray[np.int32] | Longs
 
@@ -202,3 +210,198 @@ def _match(
             return
         if _compare(w[i], b[i], r[i], sw[j], sb[j], sr[j]) == 0:
             found[i] = True
+
+
+# --- stripe keys ------------------------------------------------------------------------------------------------------
+# The ACID id columns of a stripe: what is known of them without decoding, and their values.
+
+OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT = 1, 2, 3, 4, 5
+INSERT, DELETE = 0, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StripeIds:
+    """The id columns of one stripe."""
+
+    keys: Keys
+    current: Longs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    """First and last key of a stripe, and the range of currentTransaction, as they were decoded."""
+
+    first: Key
+    last: Key
+    current: tuple[int, int]
+
+
+class StripeKeys:
+    """What is known of the keys of one stripe without decoding, and the id columns when they are asked for."""
+
+    def __init__(self, file: OpenInput, number: int) -> None:
+        self.file = file
+        self.number = number
+        self.rows = file.tail.stripes[number].rows
+        self.where = f"stripe {number} of {file.tail.name}"
+        self._ids: StripeIds | None = None
+        self._bounds: _Bounds | None = None
+        self._rows_proved = False
+        self._ranges = self._true_ranges()
+
+    def _true_ranges(self) -> IdRanges | None:
+        """The ranges of the id columns, or None unless the statistics are there and true."""
+        tail = self.file.tail
+        if not self.file.ranges_true or not stripe_statistics_are_true(tail, self.number):
+            return None
+        return id_ranges(tail.stripe_statistics[self.number])
+
+    @property
+    def statistics_true(self) -> bool:
+        """Whether the stripe's statistics may be believed."""
+        return self._ranges is not None
+
+    def ids(self) -> StripeIds:
+        """The id columns; decoded at the first call. `forget` drops them."""
+        return self._ids if self._ids is not None else self._load()[0]
+
+    def _load(self) -> tuple[StripeIds, _Bounds]:
+        ids = self._synthetic() if not self.file.acid else self._decode()
+        bounds = _Bounds(
+            first=ids.keys.key(0), last=ids.keys.key(-1), current=(int(ids.current.min()), int(ids.current.max()))
+        )
+        self._ids, self._bounds = ids, bounds
+        return ids, bounds
+
+    def _bounds_alone(self) -> _Bounds:
+        """The bounds of the id columns, which do not stay decoded for that."""
+        if self._bounds is not None:
+            return self._bounds
+        _, bounds = self._load()
+        self.forget()
+        return bounds
+
+    def forget(self) -> None:
+        """Give the decoded columns back."""
+        self._ids = None
+
+    def _synthetic(self) -> StripeIds:
+        file = self.file.file
+        if not self._rows_proved:
+            self.file.stripe(self.number).prove_rows()
+            self._rows_proved = True
+        first_row = self.file.first_row + self.file.rows_before[self.number]
+        keys = Keys.sequence(file.write_id, encode_bucket(file.bucket, file.statement_id), first_row, self.rows)
+        return StripeIds(keys=keys, current=keys.write_ids)
+
+    def _decode(self) -> StripeIds:
+        reader = self.file.stripe(self.number)
+        arrays = []
+        for column in range(OPERATION, CURRENT + 1):
+            decoded = reader.column(self.file.tail.root.children[column - 1], self.rows)
+            if decoded.present is not None or decoded.values is None:
+                raise CorruptError(f"Cannot read column {column} in {self.where}: because an id column has nulls")
+            arrays.append(decoded.values)
+        operations, write_ids, buckets, row_ids, current = arrays
+        keys = Keys(write_ids, buckets, row_ids)
+        self._check_operations(int(operations.min()), int(operations.max()))
+        return StripeIds(keys=keys, current=current)
+
+    def _check_operations(self, low: int, high: int) -> None:
+        wanted = DELETE if self.file.file.directory.startswith("delete_delta_") else INSERT
+        if self.rows and (low != wanted or high != wanted):
+            raise RefusedError(
+                f"Cannot compact {self.where}: because it holds events of operation {low} to {high} where only "
+                f"{wanted} belongs; tables written before split update are not supported"
+            )
+
+    def check(self) -> None:
+        """Raise RefusedError or CorruptError for operations or buckets that do not belong here."""
+        if self._ranges is not None:
+            self._check_operations(*self._ranges[OPERATION - 1])
+        else:
+            self.ids()
+        if not self.file.file.directory.startswith("delete_delta_"):
+            others = self.buckets() - {self.file.file.bucket}
+            if others:
+                raise CorruptError(
+                    f"Cannot compact {self.where}: because it holds rows of bucket {min(others)}, not only of "
+                    f"{self.file.file.bucket} as its name says. Hive shows such rows whatever deletes them, and cannot "
+                    "compact them either; INSERT OVERWRITE of the table, or partition, with a SELECT of all its rows "
+                    "writes those that Hive shows anew, with new row ids"
+                )
+
+    def buckets(self) -> frozenset[int]:
+        """The buckets that the keys decode to, exactly."""
+        if self._ranges is not None:
+            low, high = self._ranges[BUCKET - 1]
+            # between properties of two codec versions, or of two plain buckets, lie those of others
+            if low == high or (low >> 29 and low >> 16 == high >> 16):
+                return frozenset({self._bucket(low)})
+        found = self.ids().keys.buckets
+        if found.min() == found.max():
+            return frozenset({self._bucket(int(found[0]))})
+        return frozenset(self._bucket(int(value)) for value in np.unique(found))
+
+    def _bucket(self, value: int) -> int:
+        try:
+            return decode_bucket(value)[0]
+        except CorruptError as error:
+            raise CorruptError(f"Cannot compact {self.where}: {error}") from None
+
+    def known_range(self) -> KeyRange | None:
+        """The least parts of all keys together, and the greatest, by true statistics; None without these."""
+        if self._ranges is None:
+            return None
+        write_ids, buckets, row_ids = self._ranges[WRITE_ID - 1 : ROW_ID]
+        return (write_ids[0], buckets[0], row_ids[0]), (write_ids[1], buckets[1], row_ids[1])
+
+    def key_range(self) -> KeyRange:
+        """The range that all keys of the stripe lie in; they ascend, and are decoded without true statistics."""
+        known = self.known_range()
+        if known is not None:
+            return known
+        bounds = self._bounds or self._load()[1]
+        return bounds.first, bounds.last
+
+    def first_key(self) -> Key:
+        """The key of the stripe's first row."""
+        return self._bounds_alone().first
+
+    def current_range(self) -> tuple[int, int]:
+        """Lowest and highest currentTransaction."""
+        if self._ranges is not None:
+            return self._ranges[CURRENT - 1]
+        return (self._bounds or self._load()[1]).current
+
+    def last_key(self) -> Key:
+        """The key of the stripe's last row: decoded before, or the file's own entry, or decoded now.
+
+        An entry counts where the file has one per stripe and it agrees with true statistics.
+        """
+        entries = self.file.key_index
+        if self._bounds is None and self._ranges is not None and entries is not None:
+            entry = entries[self.number]
+            bounds = self._ranges[WRITE_ID - 1 : ROW_ID]
+            if all(low <= part <= high for part, (low, high) in zip(entry, bounds, strict=True)):
+                return entry
+        return self._bounds_alone().last
+
+
+def aborted_rows(stripe: StripeKeys, write_ids: ValidWriteIdList) -> Mask | None:
+    """Which rows were written by aborted ids, or None when none was.
+
+    Raises CorruptError for a row whose write id is above the high-water mark: such a directory is no input.
+    """
+    low, high = stripe.current_range()
+    if high > write_ids.high_water_mark:
+        raise CorruptError(
+            f"Cannot compact stripe {stripe.number} of {stripe.file.tail.name}: because it holds write id {high}, "
+            f"above the high-water mark {write_ids.high_water_mark}"
+        )
+    aborted = write_ids.aborted_ids
+    suspects = aborted[bisect_left(aborted, low) : bisect_right(aborted, high)]
+    if not suspects:
+        return None
+    mask = np.isin(stripe.ids().current, np.array(suspects, dtype=np.int64))
+    return mask if mask.any() else None

@@ -1,24 +1,286 @@
-"""A result file beside its rows: that it is there whole or not at all, its options, its figures, and its proof."""
+"""A result file beside its rows: options, bloom filters, figures, the file read back, and its proof."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
 
 from acidlib.errors import CorruptError
-from acidlib.model.generation import Generation
-from acidlib.model.units import JoinUnit, PlannedAction, RewriteSettings, StripeAction, Unit, UnitResult
-from acidlib.orc.proto import Calendar, Compression
-from acidlib.orc.schema import TypeNode
-from acidlib.orc.source import DataFiles, SinkFile
-from acidlib.orc.statistics_rules import StatisticsRules
-from acidlib.orc.tail import JAVA_WRITER, ORC_14, ORC_135, ORC_517, Tail
+from acidlib.model.names import Generation
+from acidlib.model.units import (
+    DataFile,
+    FilterSize,
+    JoinUnit,
+    Key,
+    PlannedAction,
+    RewriteSettings,
+    StripeAction,
+    StripeFacts,
+    Unit,
+    UnitResult,
+)
+from acidlib.orc.alignment import Alignment
+from acidlib.orc.bloom import filter_size, size_of
+from acidlib.orc.columns import Longs
+from acidlib.orc.proto import Calendar, Compression, Kind, StreamKind
+from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
+from acidlib.orc.source import DataFiles, SinkFile, SourceFile
+from acidlib.orc.statistics import StatisticsRules
+from acidlib.orc.stripe import StripeReader
+from acidlib.orc.tail import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, Tail, read_tail
 from acidlib.orc.writer import FileOptions
 from acidlib.points import Point, passing
-from acidlib.rewrite.inputs import OpenInput
+from acidlib.rewrite.deletes import DeleteEvents
+from acidlib.rewrite.inputs import OpenInput, key_index
+from acidlib.rewrite.keys import Keys, StripeIds, StripeKeys
+
+# --- filters ----------------------------------------------------------------------------------------------------------
+# Which columns of a result have bloom filters, and how large they are.
+#
+# All stripes of a file have filters of the same columns, be they copied or recoded. Readers with Java's ORC 1.5 (Hive
+# 3.1) go by the filter of the stripe before where a stripe has none, and lose rows or fail by that; later ones take no
+# notice of the statistics there (RecordReaderUtils.planIndexReading, SargApplier.pickRowGroups).
+
+_FALSE_POSITIVES = {Generation.HIVE3: 0.05, Generation.HIVE4: 0.01}
+"""OrcConf.BLOOM_FILTER_FPP of ORC 1.5, which Hive 3.1 has, and of 1.8, which Hive 4.0 has."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFilter:
+    """A bloom filter of an input stripe: the column there, and whether readers may go by it under the result's footer.
+
+    They may not by those of ORC's C++ writer: they lack values, of numbers in releases up to 1.7.0, which readers
+    recognise by a footer that the result does not have (RecordReaderImpl.hasBadBloomFilters), and of TINYINT in all up
+    to 2.3. Nor by the old kind BLOOM_FILTER beside BLOOM_FILTER_UTF8 in other stripes.
+    """
+
+    column: int
+    good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StripeFilters:
+    """The filters of an input stripe, by the result's column; `columns`: all of the result that its file has."""
+
+    columns: frozenset[int]
+    found: Mapping[int, FoundFilter]
+
+
+NO_FILTERS = StripeFilters(frozenset(), {})
+
+
+class FilteredStripe(Protocol):
+    """An input stripe with its filters."""
+
+    @property
+    def file(self) -> OpenInput:
+        """The open file it lies in."""
+
+    @property
+    def facts(self) -> StripeFacts:
+        """What planning knows of it."""
+
+    @property
+    def filters(self) -> StripeFilters:
+        """Those of its filters whose columns the result has."""
+
+
+def result_columns(alignment: Alignment, root: TypeNode, *, acid: bool) -> dict[int, int]:
+    """The result's column of each column of a file that fills the row of `root`; of the id columns too with `acid`."""
+    pairs = zip(alignment.walk(), row_struct(root).walk(), strict=True)
+    columns = {part.source.column: node.column for part, node in pairs if part.source is not None}
+    return columns | {column: column for column in range(ROW_COLUMN)} if acid else columns
+
+
+def found_filters(reader: StripeReader, columns: Mapping[int, int]) -> StripeFilters:
+    """The filters of a stripe; `columns` as of `result_columns`."""
+    trusted = reader.tail.writer != CPP_WRITER
+    found = {
+        columns[column]: FoundFilter(column, trusted and kind is StreamKind.BLOOM_FILTER_UTF8)
+        for column, kind in reader.bloom_filters().items()
+        if column in columns
+    }
+    return StripeFilters(frozenset(columns.values()), found)
+
+
+def plan_filters(
+    stripes: Sequence[FilteredStripe], root: TypeNode, settings: RewriteSettings
+) -> tuple[tuple[StripeFacts, ...], frozenset[int]]:
+    """The facts of the stripes, where one lacks filters with that as a reason against copying; columns with filters.
+
+    A column of the result has filters when it has some, of whatever kind, in any of the stripes, or when the settings
+    name it. `root`: the result's type tree.
+    """
+    wanted = named_columns(root, settings.bloom_columns).union(*(stripe.filters.found for stripe in stripes))
+    return tuple(_checked(stripe, wanted, root) for stripe in stripes), wanted
+
+
+def _checked(stripe: FilteredStripe, wanted: frozenset[int], root: TypeNode) -> StripeFacts:
+    filters = stripe.filters
+    # columns that its file does not have are added to a copy, with filters
+    lacking = (wanted & filters.columns) - {column for column, found in filters.found.items() if found.good}
+    if stripe.facts.no_copy is not None or not lacking:
+        return stripe.facts
+    column = min(lacking)
+    what = "an unsafe" if column in filters.found else "no"
+    return replace(stripe.facts, no_copy=f"{what} bloom filter of column {_name(root, column)}")
+
+
+def _name(root: TypeNode, column: int) -> str:
+    """What a user calls the column, or the one around it."""
+    for parent in (row_struct(root), root):
+        for name, child in zip(parent.field_names, parent.children, strict=True):
+            if child.column <= column < child.column + child.columns:
+                return name
+    return "0"
+
+
+def named_columns(root: TypeNode, names: str) -> frozenset[int]:
+    """The columns that `orc.bloom.filter.columns` means, with all below them (OrcUtils.includeColumns).
+
+    Names are of the fields of the row, whatever their case; `a.b` is a field of the struct `a`. Unknown ones count for
+    nothing.
+    """
+    if names == "*":
+        return frozenset(node.column for node in root.walk())
+    fields = (_field(row_struct(root), name.strip().lower().split(".")) for name in names.split(","))
+    return frozenset(node.column for field in fields if field is not None for node in field.walk())
+
+
+def _field(node: TypeNode, path: list[str]) -> TypeNode | None:
+    if not path or node.kind is not Kind.STRUCT:
+        return node
+    for name, child in zip(node.field_names, node.children, strict=True):
+        if name.lower() == path[0]:
+            return _field(child, path[1:])
+    return None
+
+
+def filter_sizes(
+    stripes: Iterable[FilteredStripe],
+    columns: frozenset[int],
+    actions: Iterable[StripeAction],
+    options: FileOptions,
+    generation: Generation,
+    settings: RewriteSettings,
+) -> dict[int, FilterSize]:
+    """The size of the filters of each column for the result's row groups; empty where no column is encoded.
+
+    By the settings' share of false positives; without one as in the first stripe of the same stride that has filters
+    of the column, else by the default of Hive. Raises CorruptError for filters that cannot be read.
+    """
+    if not columns or all(action.copy and action.stripes[0].regroup is None for action in actions):
+        return {}
+    stride = options.stride
+    default = filter_size(stride, settings.bloom_fpp or _FALSE_POSITIVES[generation])
+    sizes: dict[int, FilterSize] = {}
+    for stripe in stripes if settings.bloom_fpp is None else ():
+        missing = {column: found for column, found in stripe.filters.found.items() if column not in sizes}
+        if missing and stripe.file.tail.stride == stride:
+            reader = stripe.file.stripe(stripe.facts.number)
+            read = ((column, size_of(reader.bloom_filter_index(f.column), stride)) for column, f in missing.items())
+            sizes |= {column: size for column, size in read if size is not None}
+    return {column: sizes.get(column, default) for column in columns}
+
+
+# --- readback ---------------------------------------------------------------------------------------------------------
+# Reading a finished file back: its tail, and the id columns of every stripe that was not copied.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack:
+    """What the file itself says."""
+
+    rows: int
+    stripes: int
+    index_entries: int
+    ascending: bool
+    found_again: int
+
+
+def read_back(
+    path: str,
+    length: int,
+    data: DataFiles,
+    copied: set[int],
+    last_keys: Sequence[Key],
+    first_keys: Sequence[Key],
+    deleted: Keys,
+    *,
+    events: DeleteEvents | None = None,
+) -> ReadBack:
+    """Read a result of this run.
+
+    Of a copied stripe the bounds of its keys are compared, of others every key: against the one before, against the
+    delete set, and the last one against its key-index entry. For delete events every key has to be the expected one.
+    """
+    source = data.open(path, length)
+    try:
+        tail = read_tail(source)
+        entries = key_index(tail) or ()
+        file = _opened(source, tail, directory="delete_delta_" if events is not None else "")
+        ascending = entries == tuple(last_keys)
+        found_again = 0
+        before: Key | None = None
+        offset = 0
+        for number, stripe in enumerate(tail.stripes):
+            if number in copied:
+                ascending &= before is None or before < first_keys[number]
+            else:
+                ids = StripeKeys(file, number).ids()
+                keys, current = ids.keys, ids.current
+                if events is not None:
+                    part = slice(offset, offset + stripe.rows)
+                    ascending &= _same(keys, current, events, part)
+                else:
+                    ascending &= keys.ascending() and (before is None or before < keys.key(0))
+                    found_again += int(np.count_nonzero(keys.matches(deleted)))
+                ascending &= keys.key(-1) == last_keys[number]
+            before = last_keys[number]
+            offset += stripe.rows
+        return ReadBack(
+            rows=_rows(tail),
+            stripes=len(tail.stripes),
+            index_entries=len(entries),
+            ascending=bool(ascending),
+            found_again=found_again,
+        )
+    finally:
+        source.close()
+
+
+def ids_of_stripes(source: SourceFile, tail: Tail) -> Iterator[StripeIds]:
+    """The id columns of each stripe of a result of rows, decoded."""
+    file = _opened(source, tail, directory="")
+    return (StripeKeys(file, number).ids() for number in range(len(tail.stripes)))
+
+
+def _opened(source: SourceFile, tail: Tail, *, directory: str) -> OpenInput:
+    return OpenInput(
+        file=DataFile(path=source.name, directory=directory, length=source.length, bucket=0),
+        source=source,
+        tail=tail,
+        acid=True,
+        first_row=0,
+        ranges_true=False,
+    )
+
+
+def _same(keys: Keys, current: Longs, events: DeleteEvents, part: slice) -> bool:
+    return keys.equals(events.keys.select(part)) and np.array_equal(current, events.current[part])
+
+
+def _rows(tail: Tail) -> int:
+    return sum(stripe.rows for stripe in tail.stripes)
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+# A result file beside its rows: that it is there whole or not at all, its options, its figures, and its proof.
 
 _CODECS = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
 _BLOCKS_OF_A_COLUMN, _LEAST_ESTIMATE, _MOST_ESTIMATE = 20, 4 << 10, 256 << 10

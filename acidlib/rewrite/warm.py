@@ -12,21 +12,19 @@ import functools
 import numpy as np
 
 from acidlib.errors import DefectError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.orc.bloom import filter_size
-from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.columns import Column, Dictionary, as_direct, canonical, concat_columns, filter_column
 from acidlib.orc.conversion import convert
-from acidlib.orc.dictionary import canonical
 from acidlib.orc.encode import EncodingOptions, encode_column
 from acidlib.orc.kernels.group_stats import entry_groups
-from acidlib.orc.kernels.ints_decode import decode_ints
+from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.source import ByteSource
-from acidlib.orc.statistics_rules import StatisticsRules
+from acidlib.orc.statistics import StatisticsRules
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import ORC_517, read_tail
-from acidlib.orc.transform import as_direct, concat_columns, filter_column
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.rewrite.keys import Keys, event_order, gather
 from acidlib.rewrite.recode import group_bounds

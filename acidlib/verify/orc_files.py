@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Protocol, cast
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile
-from acidlib.verify.types import EMPTY_ROW, ColumnType, parse_type
+from acidlib.verify.columns import EMPTY_ROW, ColumnType, parse_type
 
 _EVENT = ("operation", "originaltransaction", "bucket", "rowid", "currenttransaction", "row")
 _READ_AT_ONCE = 1 << 20

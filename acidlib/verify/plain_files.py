@@ -12,8 +12,8 @@ from typing import Any
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, JoinWay
+from acidlib.verify.bucket import Sum, Tally
 from acidlib.verify.orc_files import Files, SourceStream, opened
-from acidlib.verify.tally import Sum, Tally
 
 _CHUNK = 1 << 20
 

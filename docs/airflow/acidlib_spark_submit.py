@@ -27,7 +27,7 @@ with DAG(
         task_id="compact",
         conn_id="spark_default",
         name="acidlib",
-        application=f"{PACKAGES}/acidlib/launch/entry/acidlib_job.py",
+        application=f"{PACKAGES}/acidlib/cli/entry/acidlib_job.py",
         application_args=["major-compact", *TABLE.split(), "--partition", "ds={{ ds }}", "--if-exists"],
         env_vars={
             "PYSPARK_PYTHON": PYTHON,

@@ -28,8 +28,8 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 from servers.sql import Session
 
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.names import Generation
 from bench.make_table import COLUMNS, make, write_file
 
 POOL = "hive.compactor.worker.hive.threads"

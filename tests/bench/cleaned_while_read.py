@@ -24,7 +24,7 @@ from integration.hive4_model import Lake, Made
 from servers.fleet import Servers
 from servers.sql import Session, SqlError
 
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 
 
 def one_by_one(directories: Sequence[Path]) -> None:
@@ -34,7 +34,7 @@ def one_by_one(directories: Sequence[Path]) -> None:
 
 
 def out_of_sight_first(directories: Sequence[Path]) -> None:
-    """As our cleaner: see `acidlib.engine.removals`."""
+    """As our cleaner: see `acidlib.service.removals`."""
     hidden = [directory.with_name(f"_acidlib_removed.x.{directory.name}") for directory in directories]
     for directory, name in zip(directories, hidden, strict=True):
         directory.rename(name)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import click
 
-from acidlib.orc.hive_types import parse_row_type
+from acidlib.orc.schema import parse_row_type
 from acidlib.rewrite.unit import run_unit
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.stores.renaming.local import LocalDataFiles
 from bench.make_table import COLUMNS
 from bench.pyarrow_once import compact_by_pyarrow
 from bench.rewrite_once import unit_of

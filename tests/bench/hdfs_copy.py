@@ -18,8 +18,7 @@ from pathlib import Path
 
 from servers.hdfs import Hdfs
 
-from acidlib.storage.hdfs.files import HdfsDataFiles
-from acidlib.storage.hdfs.filesystem import HdfsFileSystem
+from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem
 
 ROUNDS = 3
 PLACES, DIRECTORIES, FILES, THREADS = 1000, 7, 2, 16

@@ -30,7 +30,7 @@ from integration.harness import AROUND, Jobs, spark_context
 from servers.java import SMALL
 from servers.spark import SparkCluster
 
-from acidlib.engine.options import Size
+from acidlib.cli.options import Size
 from acidlib.model.units import MEBIBYTE
 from bench.make_table import make
 from bench.many_places import copy_by_links

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import click
 
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
+from acidlib.model.snapshots import all_committed
 from acidlib.model.units import ColumnMatching, DataFile, RewriteSettings, Unit
-from acidlib.model.writeids import all_committed
-from acidlib.orc.column import Column
+from acidlib.orc.columns import Column
 from acidlib.orc.stripe import StripeReader
 from acidlib.rewrite.inputs import InputFiles, open_inputs
 from acidlib.rewrite.unit import run_unit
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.stores.renaming.local import LocalDataFiles
 
 
 def data_files(directory: Path, location: Path | None = None) -> tuple[DataFile, ...]:

@@ -16,10 +16,10 @@ import click
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
-from acidlib.engine.runner import in_threads
-from acidlib.storage.discover import discover_location
-from acidlib.storage.listing import list_location
-from acidlib.storage.stores import Stores
+from acidlib.service.services import in_threads
+from acidlib.stores.discover import discover_location
+from acidlib.stores.listing import list_location
+from acidlib.stores.stores import Stores
 
 DELTAS, FILES, ROUNDS = 7, 2, 3
 

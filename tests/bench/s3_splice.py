@@ -20,7 +20,7 @@ from s3_tables import downloaded, uploaded
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
-from acidlib.storage.stores import Stores
+from acidlib.stores.stores import Stores
 
 ROW = "struct<id:int,v:binary>"
 ACID = f"struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,row:{ROW}>"

@@ -20,13 +20,13 @@ from typing import Any
 
 import click
 
-from acidlib.engine.options import Size
-from acidlib.engine.runner import Done, attempt
-from acidlib.engine.tasks import UnitTask
-from acidlib.engine.units import Errand, make_file
+from acidlib.cli.options import Size
 from acidlib.model.units import Unit
-from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.staging import create_staging, remove_staging
+from acidlib.service.plan import Errand, make_file
+from acidlib.service.services import Done, attempt
+from acidlib.service.tasks import UnitTask
+from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.renaming.publishing import create_staging, remove_staging
 from bench.rewrite_once import unit_of
 
 

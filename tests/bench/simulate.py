@@ -14,7 +14,7 @@ import time
 import click
 from simulated_cluster import Costs, heavy_tailed, simulate
 
-from acidlib.engine.options import Size
+from acidlib.cli.options import Size
 from acidlib.model.units import MEBIBYTE
 
 LARGEST = 200 * 1024 * MEBIBYTE

@@ -19,7 +19,7 @@ from judges.orc_tail import read_orc
 
 from acidlib.model.units import Unit
 from acidlib.rewrite.unit import run_unit
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.stores.renaming.local import LocalDataFiles
 from bench.compare import copy_all, timed
 from bench.make_table import write_deletes, write_file
 from bench.rewrite_once import data_files, unit_of

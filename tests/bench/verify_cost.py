@@ -15,12 +15,12 @@ from typing import Any
 import click
 from compaction import MAJOR, prepared, units_of
 
-from acidlib.engine.runner import Task, attempt
-from acidlib.engine.tasks import UnitTask, run_unit_task
-from acidlib.engine.units import collect_results
-from acidlib.engine.verification import made_by, verify
-from acidlib.settings import default_settings
-from acidlib.storage.stores import Stores
+from acidlib.config.settings import default_settings
+from acidlib.service.plan import collect_results
+from acidlib.service.services import Task, attempt
+from acidlib.service.tasks import UnitTask, run_unit_task
+from acidlib.service.verify import made_by, verify
+from acidlib.stores.stores import Stores
 
 
 class _Services:

@@ -17,13 +17,12 @@ from judges.java_orc import JavaOrc
 from judges.merge import bucket_property
 from judges.tables import acid_schema, deletes, delta_name, inserts
 
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings
 from acidlib.orc.kernels import murmur
 from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits, timestamp_millis
-from acidlib.rewrite.parts import BucketJoin, join_parts, plan_bucket, run_part
-from acidlib.rewrite.unit import run_unit
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.rewrite.unit import BucketJoin, join_parts, plan_bucket, run_part, run_unit
+from acidlib.stores.renaming.local import LocalDataFiles
 from conformance.checks import java_problems, statistics_problems
 from conformance.java_tables import COLUMNS, real, row, single
 

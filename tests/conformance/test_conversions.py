@@ -27,7 +27,7 @@ from long_runs import amount
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
-from acidlib.orc.hive_types import parse_row_type
+from acidlib.orc.schema import parse_row_type
 from conformance.checks import java_problems, statistics_problems
 
 pytestmark = pytest.mark.java

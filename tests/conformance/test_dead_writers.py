@@ -8,7 +8,7 @@ from judges import merge, tables
 from judges.fixtures import fixtures
 
 from acidlib.errors import CorruptError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 
 F_ABORT = next(fixture for fixture in fixtures() if fixture.name.endswith("f_abort"))
 

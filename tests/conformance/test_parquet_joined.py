@@ -21,7 +21,7 @@ from parquet_joining import columns, edit, footer_of, join
 
 from acidlib.errors import RefusedError
 from acidlib.parquet import join as join_module
-from acidlib.parquet.groups import differences
+from acidlib.parquet.join import differences
 
 TABLES = {fixture.name: fixture for fixture in fixtures(insert_only=True) if "parquet" in fixture.name}
 

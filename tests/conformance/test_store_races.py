@@ -22,14 +22,15 @@ from store_races import (
 )
 
 from acidlib.errors import ConflictError
-from acidlib.storage import claims, publishing, staging, unfinished
-from acidlib.storage.claims import CLAIM_DIRECTORY
-from acidlib.storage.datafiles import LocalDataFiles
-from acidlib.storage.filesystem import RenameFileSystem
-from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.rename_store import RenameStore
-from acidlib.storage.staging import REVOKED
-from acidlib.storage.stores import Stores
+from acidlib.stores.filesystem import RenameFileSystem
+from acidlib.stores.renaming import claims, publishing
+from acidlib.stores.renaming import publishing as staging
+from acidlib.stores.renaming import publishing as unfinished
+from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
+from acidlib.stores.renaming.local import LocalDataFiles, LocalFileSystem
+from acidlib.stores.renaming.publishing import REVOKED
+from acidlib.stores.renaming.store import RenameStore
+from acidlib.stores.stores import Stores
 
 
 @pytest.fixture(params=[FLAG, NO_FLAG, "mount"])

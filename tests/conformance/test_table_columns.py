@@ -16,7 +16,7 @@ from judges.java_orc import JavaOrc
 from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import ColumnMatching, RewriteSettings
-from acidlib.orc.hive_types import parse_row_type
+from acidlib.orc.schema import parse_row_type
 from conformance.checks import java_problems, statistics_problems
 from conformance.hive_ddl import row_type_of
 from conformance.hive_tables import FIXTURES, HiveTable, hive_table, hive_tables_by_kind

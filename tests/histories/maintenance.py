@@ -12,12 +12,12 @@ from integration.children import killed_at
 from integration.harness import AROUND, Jobs, Ran
 from judges.acid_dirs import MAX, ReaderError, directory_state
 
-from acidlib.model.generation import Generation
-from acidlib.model.writeids import ValidWriteIdList
+from acidlib.model.names import Generation
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.clean import aborted_present
 from acidlib.points import Point
-from acidlib.storage.listing import list_location
-from acidlib.storage.local import LocalFileSystem
+from acidlib.stores.listing import list_location
+from acidlib.stores.renaming.local import LocalFileSystem
 from histories.history import LONGEST, History
 
 _ALL = [point for point in Point if point is not Point.COMMITTED]

@@ -13,11 +13,11 @@ from pathlib import Path
 from pyspark import TaskContext
 from servers.spark import is_executor
 
-from acidlib.engine.tasks import PartTask, UnitTask, run_part_task, run_unit_task
 from acidlib.errors import AcidError
 from acidlib.model.units import UnitResult
 from acidlib.points import KILL_AT, Point
-from acidlib.rewrite.parts import PartResult
+from acidlib.rewrite.unit import PartResult
+from acidlib.service.tasks import PartTask, UnitTask, run_part_task, run_unit_task
 from integration.spark_tasks import in_the_middle
 
 SLOW = "bucket_00000"

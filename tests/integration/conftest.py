@@ -21,11 +21,11 @@ from servers.s3 import S3Server
 from servers.sql import Session
 from store_tables import StoreTables
 
-from acidlib.engine.spark import SparkRunner
 from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions, KerberosLogin, Protection
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.names import Generation
+from acidlib.service.spark import SparkRunner
 from integration.harness import AROUND, Jobs, use_runner
 from integration.hive3_site import METASTORES, OWN, Site, site
 from integration.hive4_jobs import Service

@@ -25,10 +25,8 @@ from conformance.hive_tables import FIXTURES
 from judges import merge
 from servers.java import SMALL
 
-from acidlib.engine.command import Machine
-from acidlib.engine.runner import LocalRunner, Runner
-from acidlib.engine.spark import SparkRunner, SparkSession, hadoop_in_jvm
-from acidlib.jobs import (
+from acidlib.cli.command import Machine
+from acidlib.cli.jobs import (
     cancel,
     cleaner,
     initiator,
@@ -41,7 +39,9 @@ from acidlib.jobs import (
 )
 from acidlib.metastore.options import KerberosLogin
 from acidlib.queue.sql import SqlQueue
-from acidlib.storage import rename_store
+from acidlib.service.services import LocalRunner, Runner
+from acidlib.service.spark import SparkRunner, SparkSession, hadoop_in_jvm
+from acidlib.stores.renaming import store as rename_store
 
 ROOT = Path(__file__).parents[2]
 TASKS_PATH = f"{ROOT}:{ROOT / 'tests'}"
@@ -104,7 +104,7 @@ def spark_context(conf: Mapping[str, str]) -> Iterator[SparkRunner]:
         "spark.ui.showConsoleProgress": "false",
         "spark.executorEnv.PYTHONPATH": TASKS_PATH,
         "spark.driver.extraJavaOptions": " ".join(SMALL),
-        "spark.python.daemon.module": "acidlib.engine.spark_daemon",
+        "spark.python.daemon.module": "acidlib.service.spark_daemon",
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", TASKS_PATH)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acidlib.metastore.values import TxnType
+from acidlib.metastore.transactions import TxnType
 from integration.harness import Jobs, Ran, at_time
 from integration.hive4_model import Lake, Made
 

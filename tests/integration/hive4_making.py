@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 from servers.sql import Session
 
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import TxnType
-from acidlib.model.writeids import ValidWriteIdList
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.snapshots import ValidWriteIdList
 from integration.hive4_cases import PLAIN, TWIN, Case, Fate
 from integration.metastore_writes import NewTable, Writes
 

@@ -23,11 +23,11 @@ from servers.metastore import Metastore
 from servers.sql import Session
 from thriftpy2.rpc import make_client
 
+from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.idl import interface
 from acidlib.metastore.options import CATALOG, ConnectionOptions
-from acidlib.metastore.values import ShownRequest, TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import ShownRequest, TxnType
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
 

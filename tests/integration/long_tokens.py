@@ -12,11 +12,10 @@ from dataclasses import replace
 
 from pyspark import SparkContext
 
-from acidlib.engine.spark import hadoop_in_jvm
 from acidlib.errors import AcidError
-from acidlib.storage.jvm.tokens import DelegationTokens
-from acidlib.storage.stores import Stores
-from acidlib.storage.tokens import HandedTokens
+from acidlib.service.spark import hadoop_in_jvm
+from acidlib.stores.hadoop.tokens import DelegationTokens, HandedTokens
+from acidlib.stores.stores import Stores
 
 
 def look(stores: Stores, uri: str, name: str) -> str:

@@ -12,7 +12,7 @@ from judges.acid_dirs import directory_state
 from store_tables import StoreTables
 
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import TxnType
+from acidlib.metastore.transactions import TxnType
 from acidlib.model.location import Location
 
 Table = tuple[str, str]

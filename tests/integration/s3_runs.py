@@ -14,14 +14,16 @@ from typing import Any
 from forking import fork
 
 from acidlib.points import KILL_AT, STOP_AT, Point, passing
-from acidlib.storage.records import StagedDirectory
-from acidlib.storage.s3 import claiming, completing, probe, publishing, unfinished
-from acidlib.storage.s3.attempts import Attempt
-from acidlib.storage.s3.client import Bucket
-from acidlib.storage.s3.data import S3DataFiles
-from acidlib.storage.s3.files import S3FileSystem
-from acidlib.storage.s3.unfinished import markers_of
-from acidlib.storage.store import Attempt as AcceptedAttempt
+from acidlib.stores.renaming.publishing import StagedDirectory
+from acidlib.stores.s3 import claiming, publishing
+from acidlib.stores.s3 import publishing as completing
+from acidlib.stores.s3 import publishing as unfinished
+from acidlib.stores.s3 import store as probe
+from acidlib.stores.s3.client import Bucket
+from acidlib.stores.s3.data import S3DataFiles
+from acidlib.stores.s3.files import S3FileSystem
+from acidlib.stores.s3.publishing import Attempt, markers_of
+from acidlib.stores.store import Attempt as AcceptedAttempt
 
 INPUTS = ("delta_0000001_0000001_0000", "delta_0000005_0000005_0000")
 CLAIM = "_acidlib_claim"

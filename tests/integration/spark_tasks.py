@@ -15,11 +15,12 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from acidlib.engine.tasks import UnitTask, run_unit_task
 from acidlib.errors import RetryError
 from acidlib.model.units import UnitResult
 from acidlib.points import Point
-from acidlib.rewrite import parts, unit
+from acidlib.rewrite import unit
+from acidlib.rewrite import unit as parts
+from acidlib.service.tasks import UnitTask, run_unit_task
 
 
 def _beside(task: UnitTask, name: str) -> Path:

@@ -43,7 +43,7 @@ def run(airflow: Path, tmp_path: Path, *words: str, **more: str) -> str:
         assert '"retries": 1' in text
         (home / "dags" / dag.name).write_text(text.replace('"retries": 1', '"retries": 0'))
     command = tmp_path / "acidlib"
-    main = "from acidlib.launch.command import main; main()"
+    main = "from acidlib.cli.main import main; main()"
     command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -P -c "{main}" "$@"\n')
     command.chmod(0o755)
     (tmp_path / "conf").mkdir()

@@ -14,12 +14,12 @@ from judges import merge
 from located import at
 from long_runs import amount
 
-from acidlib.engine import selection, turns
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.points import Point
-from acidlib.storage.claims import Claim, claim
-from acidlib.storage.local import LocalFileSystem
+from acidlib.service import compact as turns
+from acidlib.service import places as selection
+from acidlib.stores.renaming.claims import Claim, claim
+from acidlib.stores.renaming.local import LocalFileSystem
 from integration.children import killed_at
 from integration.harness import Jobs, Ran, at_time, fixture, visible
 

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from judges import merge, tables
 from judges.values import open_orc
 
-from acidlib.engine import compact_place
-from acidlib.engine.placed import QUEUE_IN_A_FILE
-from acidlib.storage import rename_store
+from acidlib.service import compact_place
+from acidlib.service.environment import QUEUE_IN_A_FILE
+from acidlib.stores.renaming import store as rename_store
 from integration.children import without_rights
 from integration.harness import AROUND, COMMANDS, IN_PROCESS, Jobs, added, fixture, names, tree
 
@@ -479,7 +479,7 @@ def test_unreadable_paths(jobs: Jobs, tmp_path: Path, crud: Path, where: str) ->
 @pytest.mark.parametrize("allowed", [0, 400, 2000])
 def test_no_space_in_the_middle(jobs: Jobs, crud: Path, monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
     """The disk takes so many more bytes of data files and then no more."""
-    from acidlib.storage import datafiles
+    from acidlib.stores.renaming import local as datafiles
 
     left = [allowed]
 
@@ -607,7 +607,7 @@ def test_an_interrupt_before_any_place_is_begun(jobs: Jobs, crud: Path, monkeypa
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("acidlib.engine.alone.backend.recover", interrupted)
+    monkeypatch.setattr("acidlib.service.surroundings.alone.recover", interrupted)
     ran = jobs("major_compact", *NAMED, crud)
     assert (ran.status, ran.error["kind"]) == (130, "interrupted")
     told = "interrupted by SIGINT: what was done stays, everything else is as it was"

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from integration.harness import Jobs, Ran, fixture
 
 ALL = ("--all-committed",)

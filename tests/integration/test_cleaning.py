@@ -14,11 +14,10 @@ from conformance.hive_tables import hive_table
 from judges import merge, tables
 from located import at
 
-from acidlib.engine import cleaner
 from acidlib.model.location import Location
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.queue.sql import SqlQueue
+from acidlib.service import clean as cleaner
 from acidlib.wording import human_bytes
 from integration.children import without_rights
 from integration.harness import AROUND, Jobs, Ran, at_time, fixture, names, tree, visible
@@ -289,8 +288,8 @@ def test_litter_that_cannot_be_removed_hides_nothing_that_went(jobs: Jobs, crud:
 def test_a_failure_that_cannot_be_noted_does_not_stop_the_others(
     jobs: Jobs, crud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from acidlib.engine.queueing import SqlReadyRequests
     from acidlib.errors import RetryError
+    from acidlib.service.surroundings.sql import SqlReadyRequests
 
     other = fixture("hive3/a_crud", tmp_path / "db.db" / "other")
     jobs.good("major_compact", "--location", other, *ALL)

@@ -11,8 +11,9 @@ import pytest
 from claim_directories import ELSEWHERE, lay_claim
 from judges import merge
 
-from acidlib.engine import removals, units
-from acidlib.storage import rename_store
+from acidlib.service import plan as units
+from acidlib.service import removals
+from acidlib.stores.renaming import store as rename_store
 from integration.harness import AROUND, Jobs, fixture, names, visible
 
 HOUR, DAY = 3600, 86_400

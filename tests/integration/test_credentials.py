@@ -14,9 +14,9 @@ from servers.postgres import GUARDED, Postgres
 from servers.s3 import S3Server
 from servers.settings import write_site
 
-from acidlib.engine.spark import hadoop_in_jvm
 from acidlib.errors import RefusedError
-from acidlib.storage.jvm.secrets import JavaSecrets
+from acidlib.service.spark import hadoop_in_jvm
+from acidlib.stores.hadoop.secrets import JavaSecrets
 from integration.harness import AROUND, Jobs, fixture
 from integration.keystore import keystore
 

@@ -28,7 +28,7 @@ from store_tables import StoreTables
 from acidlib.errors import ConflictError
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.metastore.values import TxnType
+from acidlib.metastore.transactions import TxnType
 from acidlib.model.location import LOCAL, S3, Location, parse_location
 from acidlib.model.requests import State
 from integration.children import Child

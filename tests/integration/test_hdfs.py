@@ -6,8 +6,7 @@ import pytest
 from filesystem_behaviour import DataFilesBehaviour, FileSystemBehaviour
 from servers.hdfs import Hdfs
 
-from acidlib.storage.hdfs.files import HdfsDataFiles
-from acidlib.storage.hdfs.filesystem import HdfsFileSystem
+from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem
 
 pytestmark = pytest.mark.live
 

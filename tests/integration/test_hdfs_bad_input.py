@@ -15,10 +15,11 @@ from judges import merge
 from long_runs import amount
 from servers.hdfs import Hdfs
 
-from acidlib.engine import compact_place
 from acidlib.model.location import Location
 from acidlib.points import Point
-from acidlib.storage import publishing, rename_store
+from acidlib.service import compact_place
+from acidlib.stores.renaming import publishing
+from acidlib.stores.renaming import store as rename_store
 from integration.children import stopped_at
 from integration.harness import AROUND, Jobs, Ran, fixture
 
@@ -274,7 +275,7 @@ def test_a_fault_on_the_way(
         assert rows(hdfs, table, tmp_path) == before
     with pytest.MonkeyPatch.context() as patch:
         if how in ("safe mode", "rights"):  # the claim could not be given back: as if its process had ended
-            patch.setattr("acidlib.storage.claims.has_ended", bool)
+            patch.setattr("acidlib.stores.renaming.claims.has_ended", bool)
         settle(hdfs, jobs, table, run, before, tmp_path)
 
 

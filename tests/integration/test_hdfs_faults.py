@@ -17,9 +17,9 @@ from servers.hdfs import SUPERUSER, Hdfs
 from servers.process import free_port
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.storage.hdfs import client, filesystem
-from acidlib.storage.hdfs.files import HdfsDataFiles
-from acidlib.storage.hdfs.filesystem import HdfsFileSystem
+from acidlib.stores.renaming import hdfs as filesystem
+from acidlib.stores.renaming import hdfs_client as client
+from acidlib.stores.renaming.hdfs import HdfsDataFiles, HdfsFileSystem
 
 pytestmark = pytest.mark.live
 

@@ -15,7 +15,7 @@ from servers.hdfs import Hdfs
 from store_tables import StoreTables
 
 from acidlib.model.location import HDFS, S3, parse_location
-from acidlib.storage.stores import Stores
+from acidlib.stores.stores import Stores
 from integration.harness import AROUND, Jobs, Ran, fixture, tree, visible
 
 pytestmark = pytest.mark.live

@@ -18,11 +18,11 @@ from servers.hdfs import Hdfs
 
 from acidlib.model.location import Location, parse_location
 from acidlib.points import KILL_AT, Point
-from acidlib.storage.claims import CLAIM_DIRECTORY
-from acidlib.storage.hdfs.filesystem import HdfsFileSystem
-from acidlib.storage.litter import find_litter
-from acidlib.storage.removing import TRASH
-from acidlib.storage.staging import STAGING_MARKER, STAGING_PREFIX
+from acidlib.stores.litter import find_litter
+from acidlib.stores.removing import TRASH
+from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
+from acidlib.stores.renaming.hdfs import HdfsFileSystem
+from acidlib.stores.renaming.publishing import STAGING_MARKER, STAGING_PREFIX
 from integration.children import Child
 from integration.harness import AROUND, Jobs, fixture
 

@@ -7,7 +7,7 @@ from rename_stores import RenameStoreUnderTest
 from servers.hdfs import Hdfs
 from store_races import WAYS, StoreRaces, StoreUnderTest
 
-from acidlib.storage.stores import Stores
+from acidlib.stores.stores import Stores
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -10,8 +10,8 @@ from hdfs_tables import downloaded, uploaded
 from servers.hdfs import SUPERUSER, Hdfs
 
 from acidlib.model.location import Location, parse_location
-from acidlib.storage.removing import RemovalReport, remove_paths
-from acidlib.storage.stores import Stores
+from acidlib.stores.removing import RemovalReport, remove_paths
+from acidlib.stores.stores import Stores
 from integration.harness import AROUND, Jobs, fixture, tree
 
 pytestmark = pytest.mark.live

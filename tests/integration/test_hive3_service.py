@@ -25,15 +25,18 @@ from servers.fleet import Servers
 from servers.metastore import Metastore
 from thread_runner import ThreadRunner
 
-from acidlib.engine import leftovers, sql_hold, units
-from acidlib.engine.backend import HeldPlace
-from acidlib.engine.hive3.hold import Hive3Hold
 from acidlib.metastore import compactor_locks
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.points import Point
-from acidlib.storage import claims, rename_store
-from acidlib.storage.claims import claim
-from acidlib.storage.local import LocalFileSystem
+from acidlib.service import leftovers
+from acidlib.service import plan as units
+from acidlib.service.backend import HeldPlace
+from acidlib.service.surroundings import sql as sql_hold
+from acidlib.service.surroundings.hive3 import Hive3Hold
+from acidlib.stores.renaming import claims
+from acidlib.stores.renaming import store as rename_store
+from acidlib.stores.renaming.claims import claim
+from acidlib.stores.renaming.local import LocalFileSystem
 from integration.children import forked, killed_at
 from integration.conftest import started
 from integration.harness import Jobs, names, tree, use_runner, visible
@@ -1237,7 +1240,7 @@ def test_a_table_that_is_made_again_before_it_is_cleaned_loses_nothing(both: Sit
 @pytest.fixture
 def gated(both: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, Gate]]:
     """A metastore that the jobs can be cut off from; what they repeat does not wait long."""
-    monkeypatch.setattr("acidlib.metastore.failover._LONGEST_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("acidlib.metastore.connection._LONGEST_WAIT_SECONDS", 0.1)
     gate = Gate(both.metastore.uri)
     yield replace(both, gate=gate), gate
     gate.cut()

@@ -11,7 +11,7 @@ from judges.tables import Transaction
 from long_runs import LONG
 from servers.sql import Session
 
-from acidlib.metastore.values import TxnType
+from acidlib.metastore.transactions import TxnType
 from integration.conftest import HIVE_POOL
 from integration.hive4_jobs import Service, clean_up
 from integration.hive4_model import Lake, Made, rows

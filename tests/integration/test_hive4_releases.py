@@ -21,10 +21,10 @@ from servers.metastore import Metastore
 from servers.postgres import Postgres
 from servers.sql import Row
 
-from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
+from acidlib.service.surroundings.hive4_cleaning import Hive4ReadyRequests
 from integration.conftest import started
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, wait_for

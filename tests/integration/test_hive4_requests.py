@@ -11,15 +11,14 @@ import pytest
 from judges.tables import Transaction, delta_name, inserts, write_dir
 from thread_runner import ThreadRunner
 
-from acidlib.engine import compact_place
-from acidlib.engine.hive4.cleaning import Hive4ReadyRequests
-from acidlib.engine.hive4.hold import Hive4HeldPlace
-from acidlib.engine.hive4.recovery import recover
 from acidlib.errors import ConflictError, RetryError, UnknownOutcomeError
+from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.idl import interface
-from acidlib.metastore.values import TxnType
+from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
+from acidlib.service import compact_place
+from acidlib.service.surroundings.hive4 import Hive4HeldPlace, recover
+from acidlib.service.surroundings.hive4_cleaning import Hive4ReadyRequests
 from integration.harness import use_runner
 from integration.hive4_alter import drop_partition
 from integration.hive4_jobs import Service, only_line

@@ -22,9 +22,9 @@ from servers.metastore import Metastore
 from servers.postgres import Postgres
 from sqlalchemy import column, create_engine, select, table
 
-from acidlib.metastore.idl import interface
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.connection import interface
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.names import Generation
 from acidlib.points import Point
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs

@@ -21,8 +21,8 @@ from servers.metastore import Metastore
 from servers.sql import Session
 
 from acidlib.metastore.catalog import CHANGED
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.names import Generation
 from acidlib.model.requests import State
 from acidlib.points import Point
 from integration.children import Child, killed_at

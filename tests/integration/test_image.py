@@ -140,7 +140,7 @@ def test_what_the_extras_bring_is_there(image: Image) -> None:
 
 
 def test_a_driver_is_started_as_spark_says(image: Image) -> None:
-    job = next(image.root.glob("opt/acidlib/lib/python3*/site-packages/acidlib/launch/entry/acidlib_job.py"))
+    job = next(image.root.glob("opt/acidlib/lib/python3*/site-packages/acidlib/cli/entry/acidlib_job.py"))
     words = ("--master", "local[1]", f"local:///{job.relative_to(image.root)}", "major-compact")
     words += ("--location", "/nowhere", "--all-committed")
     ran = image.start("driver", *words, SPARK_DRIVER_BIND_ADDRESS="127.0.0.1", **SMALL_SPARK)

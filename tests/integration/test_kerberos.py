@@ -23,19 +23,19 @@ from servers.fleet import Servers
 from servers.kdc import Kdc
 from servers.metastore import SERVICE, Metastore
 
-from acidlib.engine.runner import Done, LocalRunner, Task
 from acidlib.errors import RefusedError
-from acidlib.metastore.client_settings import options_from_settings
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import (
     ConnectionOptions,
     HttpOptions,
     KerberosLogin,
     Protection,
+    options_from_settings,
 )
+from acidlib.metastore.transactions import TxnType
 from acidlib.metastore.transport import Transport
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
+from acidlib.service.services import Done, LocalRunner, Task
 from integration.conftest import KERBEROS
 from integration.harness import AROUND, ROOT, Jobs
 from integration.hive4_jobs import Service, only_line
@@ -226,7 +226,7 @@ def test_what_stands_before_the_command_logs_in(
     made = lake.table("submitted")
 
     def command(*words: str, login: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        start = [sys.executable, "-P", "-c", "from acidlib.launch.command import main; main()"]
+        start = [sys.executable, "-P", "-c", "from acidlib.cli.main import main; main()"]
         queue = f"sqlite:///{tmp_path / 'queue.db'}"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.run(

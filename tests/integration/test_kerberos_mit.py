@@ -17,8 +17,8 @@ from servers.metastore import SERVICE, Metastore
 from servers.mit_kdc import MitKdc
 
 from acidlib.metastore.options import KerberosLogin, Protection
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.names import Generation
 from integration.conftest import OFFERED
 from integration.kerberos_logins import kinit, reach, refusal, sasl
 

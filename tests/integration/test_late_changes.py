@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from judges import merge, tables
 
-from acidlib.engine.alone import backend
 from acidlib.queue.sql import SqlQueue
-from acidlib.storage import rename_store
+from acidlib.service.surroundings import alone as backend
+from acidlib.stores.renaming import store as rename_store
 from integration.harness import Jobs, fixture, tree, visible
 
 COLUMNS = "struct<a:int>"

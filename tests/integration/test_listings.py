@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from judges import merge
 
-from acidlib.engine.alone.backend import StandaloneBackend
-from acidlib.storage.local import LocalFileSystem
+from acidlib.service.surroundings.alone import StandaloneBackend
+from acidlib.stores.renaming.local import LocalFileSystem
 from integration.harness import Jobs, fixture
 from integration.test_late_changes import write
 

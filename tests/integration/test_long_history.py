@@ -10,8 +10,7 @@ import pytest
 from located import at
 from sqlalchemy import Engine, event
 
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.stringable import format_map
+from acidlib.model.requests import RequestFacts, format_map
 from acidlib.queue.rows import RequestTable
 from acidlib.queue.sql import SqlQueue
 from integration.harness import Jobs

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from thread_runner import ThreadRunner
 
-from acidlib.engine import compact_place
-from acidlib.engine.spark import SparkEndedError
 from acidlib.points import Point
+from acidlib.service import compact_place
+from acidlib.service.spark import SparkEndedError
 from integration.children import Child, killed_at, without_rights
 from integration.harness import AROUND, Jobs, at_time, names, use_runner, visible
 from integration.test_backfill import OVER, Places, another_at_work, ended

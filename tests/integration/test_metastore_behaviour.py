@@ -32,8 +32,8 @@ from acidlib.metastore.compactor_locks import lock_place, publication_lock, rele
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
-from acidlib.metastore.values import HeldLock
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import HeldLock
+from acidlib.model.names import Generation
 from integration.conftest import started
 
 __all__ = ["table"]

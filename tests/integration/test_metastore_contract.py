@@ -14,20 +14,19 @@ import pytest
 from click.testing import CliRunner
 from servers.metastore import Metastore
 
-from acidlib.engine.doctor import hives_compactor
+from acidlib.cli.jobs import doctor
 from acidlib.errors import ConflictError, RefusedError, RetryError
-from acidlib.jobs import doctor
+from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.idl import interface
 from acidlib.metastore.options import ConnectionOptions
+from acidlib.metastore.transactions import LockComponent, LockState, LockType, OpenTxn, ShownRequest, TxnType
 from acidlib.metastore.transport import ConnectionLost
-from acidlib.metastore.values import LockComponent, LockState, LockType, OpenTxn, ShownRequest, TxnType
-from acidlib.model.generation import Generation
-from acidlib.model.names import LONG_MAX
+from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.snapshots import ValidTxnList
 from acidlib.model.tables import TableColumn
-from acidlib.model.txnids import ValidTxnList
-from acidlib.report.checks import HivesCompactor, compactor_check
+from acidlib.status.checks import HivesCompactor, compactor_check
+from acidlib.status.doctor import hives_compactor
 from integration.harness import IN_PROCESS
 from integration.metastore_writes import FULL_ACID, INSERT_ONLY, NewTable, Writes, clone_partition, remove_clones
 

@@ -23,12 +23,12 @@ from servers.process import free_port
 from servers.zookeeper import ZooKeeper, ensemble
 
 from acidlib.errors import RefusedError, RetryError
+from acidlib.metastore.connection import Effect, effect_of
 from acidlib.metastore.discovery import Ensemble, registered
-from acidlib.metastore.effects import Effect, effect_of
 from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, TlsOptions
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.names import Generation
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, settle, wait_for
 from integration.hive4_model import Lake

@@ -17,14 +17,13 @@ from servers.ldap import PEOPLE, Directory
 from servers.metastore import Metastore
 from servers.process import free_port
 
-from acidlib.engine.spark import hadoop_in_jvm
 from acidlib.errors import RefusedError, RetryError
-from acidlib.metastore.client_settings import options_from_settings
 from acidlib.metastore.hms import Hms, connect
-from acidlib.metastore.options import ConnectionOptions, TlsOptions
-from acidlib.metastore.values import TxnType
-from acidlib.model.generation import Generation
-from acidlib.storage.jvm.secrets import JavaSecrets
+from acidlib.metastore.options import ConnectionOptions, TlsOptions, options_from_settings
+from acidlib.metastore.transactions import TxnType
+from acidlib.model.names import Generation
+from acidlib.service.spark import hadoop_in_jvm
+from acidlib.stores.hadoop.secrets import JavaSecrets
 from integration.keystore import keystore
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
 

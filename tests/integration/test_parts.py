@@ -12,8 +12,8 @@ import pytest
 from judges import bloom, merge
 from judges import orc_tail as o
 
-from acidlib.engine import units
 from acidlib.errors import CorruptError
+from acidlib.service import plan as units
 from integration.harness import Jobs, tree
 
 ROW = "struct<id:int,v:string>"

@@ -39,13 +39,12 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.model.generation import Generation
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionType, State
-from acidlib.queue.locks import Service
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionType, RequestFacts, State
 from acidlib.queue.parameters import MetastoreParameters, Owner
 from acidlib.queue.schema import COMPACTION_QUEUE
 from acidlib.queue.sql import SqlQueue
+from acidlib.queue.tables import Service
 
 pytestmark = pytest.mark.live
 

@@ -13,7 +13,7 @@ from servers.errors import ServerError
 from unit.report.page.documents import DOCUMENTS, DONE, FAILED, document_of
 
 from acidlib.report.page.documents import page_of
-from acidlib.report.page.draw import html_of
+from acidlib.report.page.parts import html_of
 
 pytestmark = pytest.mark.skipif(not LONG, reason="only a long run opens a browser")
 LONG_NAME = "anamewithoutanyplacetobreakit" * 5

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.storage.local import LocalFileSystem
+from acidlib.stores.renaming.local import LocalFileSystem
 from integration.harness import Jobs, fixture
 
 

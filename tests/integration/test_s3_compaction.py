@@ -13,18 +13,15 @@ from compaction import MAJOR, MINOR, Compacted, compact_directory, plan
 from servers.s3 import S3Server
 from servers.s3_proxy import Relay
 
-from acidlib.engine.units import filled_directories
 from acidlib.model.units import Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication
 from acidlib.planning.stripes import shares
-from acidlib.rewrite.parts import BucketJoin, join_parts, plan_bucket, run_part
-from acidlib.rewrite.unit import run_unit
-from acidlib.storage.listing import list_location
-from acidlib.storage.local import LocalFileSystem
-from acidlib.storage.s3.attempts import Attempt
-from acidlib.storage.s3.client import Bucket
-from acidlib.storage.s3.options import bucket_options
-from acidlib.storage.s3.publishing import S3Stage
+from acidlib.rewrite.unit import BucketJoin, join_parts, plan_bucket, run_part, run_unit
+from acidlib.service.plan import filled_directories
+from acidlib.stores.listing import list_location
+from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.s3.client import Bucket, bucket_options
+from acidlib.stores.s3.publishing import Attempt, S3Stage
 from integration.s3_runs import Steps, accepted
 from integration.test_parts import make_table
 

@@ -13,9 +13,9 @@ from judges.plain_rows import insert_only_rows
 from s3_tables import downloaded, names, uploaded
 from servers.s3 import S3Server
 
-from acidlib.engine.doctor import Around, broken_promises
 from acidlib.points import Point
-from acidlib.storage.stores import Stores
+from acidlib.status.doctor import Around, broken_promises
+from acidlib.stores.stores import Stores
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, fixture
 from integration.test_hdfs_jobs import asked, contents, each_table

@@ -17,11 +17,12 @@ from servers.s3_proxy import Relay
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.points import Point
-from acidlib.storage.listing import list_location
-from acidlib.storage.litter import LITTER_SECONDS, find_litter
-from acidlib.storage.s3 import completing, publishing, unfinished
-from acidlib.storage.s3.client import Bucket
-from acidlib.storage.s3.options import bucket_options
+from acidlib.stores.listing import list_location
+from acidlib.stores.litter import LITTER_SECONDS, find_litter
+from acidlib.stores.s3 import publishing
+from acidlib.stores.s3 import publishing as completing
+from acidlib.stores.s3 import publishing as unfinished
+from acidlib.stores.s3.client import Bucket, bucket_options
 from integration import s3_runs
 from integration.s3_runs import (
     BY_ANY_CLAIM,
@@ -442,7 +443,7 @@ def test_a_mutant_whose_marker_moves_without_a_condition(
     def moving(own: Bucket, marker: Any, state: Any, recorded: Any = None) -> Any:
         from dataclasses import replace
 
-        from acidlib.storage.s3 import markers
+        from acidlib.stores.s3 import publishing as markers
 
         moved = replace(marker, state=state, recorded=recorded)
         answer = own.client.put_object(Bucket=own.name, Key=own.key(marker.path), Body=markers._encoded(moved))

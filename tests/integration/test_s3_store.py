@@ -15,16 +15,15 @@ from servers.s3_proxy import Relay
 
 from acidlib.errors import ConflictError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.model.location import parse_location
-from acidlib.storage.filesystem import FileSystem
-from acidlib.storage.listing import list_location
-from acidlib.storage.s3 import data, reading, uploading
-from acidlib.storage.s3.attempts import Attempt, output_path
-from acidlib.storage.s3.client import Bucket
-from acidlib.storage.s3.conditional import create_object, read_object, replace_object
-from acidlib.storage.s3.data import S3DataFiles
-from acidlib.storage.s3.errors import ChangedError
-from acidlib.storage.s3.files import S3FileSystem, remove_keys
-from acidlib.storage.s3.options import bucket_options
+from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.listing import list_location
+from acidlib.stores.s3 import data
+from acidlib.stores.s3 import data as reading
+from acidlib.stores.s3 import data as uploading
+from acidlib.stores.s3.client import Bucket, ChangedError, bucket_options, create_object, read_object, replace_object
+from acidlib.stores.s3.data import S3DataFiles
+from acidlib.stores.s3.files import S3FileSystem, remove_keys
+from acidlib.stores.s3.publishing import Attempt, output_path
 
 pytestmark = pytest.mark.live
 MIB = 1 << 20
@@ -181,7 +180,7 @@ def test_what_a_store_would_not_remove_is_told(bucket: Bucket, root: str, monkey
     put(bucket, root, "a", "b", "c")
     answers = iter([{}, {"Errors": [{"Key": "w/c", "Code": "AccessDenied", "Message": "locked"}]}])
     monkeypatch.setattr(bucket.client, "delete_objects", lambda **given: next(answers))
-    monkeypatch.setattr("acidlib.storage.s3.files._AT_ONCE", 2)
+    monkeypatch.setattr("acidlib.stores.s3.files._AT_ONCE", 2)
     with pytest.raises(RetryError, match=r"kept 1 of 3 objects, first w/c \(AccessDenied: locked\)"):
         remove_keys(bucket, root, ["w/a", "w/b", "w/c"])
 

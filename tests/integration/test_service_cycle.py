@@ -16,9 +16,9 @@ import pytest
 from claim_directories import lay_claim
 from judges import merge
 
-from acidlib.engine import initiator
-from acidlib.engine.runner import Done, LocalRunner, Task
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.service import initiate as initiator
+from acidlib.service.services import Done, LocalRunner, Task
 from integration.harness import Jobs, at_time, fixture, names, tree, use_runner, visible, within
 
 LISTS = (

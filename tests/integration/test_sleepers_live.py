@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from long_runs import amount, in_a_long_run
 
-from acidlib.metastore.values import TxnType
+from acidlib.metastore.transactions import TxnType
 from acidlib.points import Point
 from integration.children import stopped_at
 from integration.harness import at_time, visible

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from judges import merge
 
-from acidlib.engine import units
-from acidlib.engine.runner import Task
-from acidlib.engine.spark import SparkRunner
+from acidlib.service import plan as units
+from acidlib.service.services import Task
+from acidlib.service.spark import SparkRunner
 from integration import spark_tasks
 from integration.harness import (
     ROOT,
@@ -117,7 +117,7 @@ def test_what_spark_gives_up_takes_nothing_else_with_it(
 
 
 def test_where_nothing_goes_any_more_it_ends(runner: SparkRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acidlib.engine.spark._MOST_GIVEN_UP", 1)
+    monkeypatch.setattr("acidlib.service.spark._MOST_GIVEN_UP", 1)
     one, two, three = (Task(spark_tasks.fatal, number, 0) for number in (1, 2, 3))
     done = runner.run([[one, two], [three]], group="test")
     assert [[it.error is not None for it in batch] for batch in done] == [[True] * 2, [True]]

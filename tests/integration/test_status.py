@@ -11,8 +11,7 @@ from claim_directories import age_claim
 from judges.tables import orc_bytes
 
 from acidlib.model.location import local_location
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.planning.health import Trouble
 from integration.harness import Jobs, Ran, at_time, fixture, within
 

@@ -30,7 +30,7 @@ from integration.harness import ROOT, SMALL_SPARK, Jobs, fixture, names
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PLACES = 3
 SECONDS = 120.0
-ACIDLIB = [sys.executable, "-P", "-c", "from acidlib.launch.command import main; main()"]
+ACIDLIB = [sys.executable, "-P", "-c", "from acidlib.cli.main import main; main()"]
 SCRIPT = [str(ROOT / "spark-submit.sh")]
 PLAIN = [str(SPARK_HOME / "bin" / "spark-submit")]
 MARK = "ACIDLIB_TEST_RUN"

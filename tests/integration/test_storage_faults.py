@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from judges import merge
 
-from acidlib.engine import compact_place
-from acidlib.storage import rename_store
+from acidlib.service import compact_place
+from acidlib.stores.renaming import store as rename_store
 from integration.children import without_rights
 from integration.harness import Jobs, added, at_time, fixture, names, tree, visible
 from integration.test_kill_points import settle

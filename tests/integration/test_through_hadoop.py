@@ -13,10 +13,10 @@ from servers.hdfs import Hdfs
 from servers.java import SMALL
 from servers.process import free_port
 
-from acidlib.engine.spark import hadoop_in_jvm
 from acidlib.errors import RetryError
-from acidlib.storage.jvm.hadoop import Hadoop
-from acidlib.storage.unanswered import Unanswered
+from acidlib.service.spark import hadoop_in_jvm
+from acidlib.stores.hadoop.jvm import Hadoop
+from acidlib.stores.unanswered import Unanswered
 from integration.harness import AROUND, Jobs, fixture
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]

@@ -24,7 +24,7 @@ from servers.s3_proxy import Relay
 from servers.trino import OLDEST_JAVA, Trino, new_java, properties_of_stores
 
 from acidlib.model.location import HDFS, S3
-from acidlib.storage.listing import UNFINISHED_FORMAT
+from acidlib.stores.listing import UNFINISHED_FORMAT
 from integration.conftest import started
 from integration.harness import AROUND
 from integration.hive3_site import Site

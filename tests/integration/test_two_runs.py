@@ -14,7 +14,7 @@ import pytest
 from claim_directories import holder_of, lay_claim
 from judges import merge
 
-from acidlib.storage import rename_store
+from acidlib.stores.renaming import store as rename_store
 from integration.children import Child, forked
 from integration.harness import Jobs, Ran, fixture, names, visible, within
 

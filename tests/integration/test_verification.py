@@ -19,21 +19,21 @@ from judges.fixtures import Fixture, fixtures
 from s3_tables import uploaded
 from servers.s3 import S3Server
 
-import acidlib.jobs.compact as compact_job
+import acidlib.cli.jobs.compact as compact_job
 import acidlib.rewrite.recode
 import acidlib.rewrite.unit
-from acidlib.engine import prepare
 from acidlib.errors import RetryError
 from acidlib.model.location import Location
 from acidlib.model.names import BaseDir, DeltaDir
 from acidlib.model.requests import CompactionType
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import RewriteSettings, Unit
-from acidlib.model.writeids import ValidWriteIdList
 from acidlib.planning import inputs
 from acidlib.points import Point
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.output import Proof
-from acidlib.storage import rename_store
+from acidlib.service import plan as prepare
+from acidlib.stores.renaming import store as rename_store
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs, Ran, fixture, names, tree, visible
 

@@ -22,9 +22,9 @@ from servers.postgres import Postgres
 from servers.spark import SPARK_HOME
 from servers.yarn import Application, Yarn
 
-from acidlib.engine.placed import QUEUE_IN_A_FILE, other_queue
-from acidlib.engine.streams import IN_A_CONTAINER
+from acidlib.cli.streams import IN_A_CONTAINER
 from acidlib.model.location import Location
+from acidlib.service.environment import QUEUE_IN_A_FILE, other_queue
 from integration.conftest import started
 from integration.harness import ROOT, SMALL_SPARK, fixture
 

@@ -27,8 +27,8 @@ from random_tables import RandomTable, build
 from rebalancing import renumbered
 
 from acidlib.model.units import Unit
-from acidlib.rewrite.parts import BucketJoin, join_parts, plan_bucket, run_part
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.rewrite.unit import BucketJoin, join_parts, plan_bucket, run_part
+from acidlib.stores.renaming.local import LocalDataFiles
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

@@ -3,21 +3,21 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acidlib.model.generation import Generation
 from acidlib.model.names import (
     LONG_MAX,
     LONG_MIN,
     BaseDir,
     BucketFile,
     DeltaDir,
+    Generation,
     OriginalFile,
     parse_directory,
     parse_file,
 )
-from acidlib.model.partitions import PartitionName, escape_path_name, unescape_path_name
-from acidlib.model.rowid import decode_bucket, encode_bucket
-from acidlib.model.stringable import format_map, parse_map
-from acidlib.model.writeids import Range, ValidWriteIdList
+from acidlib.model.requests import format_map, parse_map
+from acidlib.model.snapshots import Range, ValidWriteIdList
+from acidlib.model.tables import PartitionName, escape_path_name, unescape_path_name
+from acidlib.model.units import decode_bucket, encode_bucket
 
 write_ids = st.integers(0, LONG_MAX)
 numbers = st.integers(0, 999_999_999)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from acidlib.errors import CorruptError
 from acidlib.orc.kernels.bytes_bits import decode_bits, decode_bytes, encode_bits, encode_bytes
-from acidlib.orc.kernels.ints_decode import decode_ints
-from acidlib.orc.kernels.ints_encode import encode_ints
+from acidlib.orc.kernels.ints import decode_ints, encode_ints
 from acidlib.orc.kernels.varints import decode_varints, encode_varints
 from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, gather_bytes
 

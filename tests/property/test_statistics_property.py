@@ -16,12 +16,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.columns import Column, Dictionary
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics import group_statistics
+from acidlib.orc.statistics import StatisticsRules, group_statistics
 from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
-from acidlib.orc.statistics_rules import StatisticsRules
 
 RULES = {g: StatisticsRules(generation=g, writer_timezone="UTC") for g in (3, 4)}
 LONGS = st.integers(-(2**63), 2**63 - 1)

@@ -10,7 +10,7 @@ from judges import merge, tables
 from judges.fixtures import Fixture, fixtures
 from judges.hive_reader import JudgeError, hive_reader
 
-from acidlib.storage.listing import UNFINISHED_FORMAT
+from acidlib.stores.listing import UNFINISHED_FORMAT
 
 pytestmark = pytest.mark.live
 FAULTY = ("hive3/m_multiwriter", "after_minor")

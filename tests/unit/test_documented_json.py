@@ -13,39 +13,39 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from acidlib.cli.jobs import show_compactions, status
 from acidlib.documents import OPTIONS
-from acidlib.engine.blockers import Blocker
 from acidlib.errors import AcidError
-from acidlib.jobs import show_compactions, status
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Trouble, Waits
-from acidlib.planning.health_summary import status_of
-from acidlib.report.cancel import Cancellation, CancelState, cancellations_document
-from acidlib.report.checks import checks_document, unchecked
-from acidlib.report.decisions import (
-    CleaningResult,
-    CleaningTotals,
-    InitiatorResult,
-    InitiatorTotals,
-    RemovedPath,
-    Verdict,
-)
+from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Trouble, Waits, status_of
 from acidlib.report.places import ShownPart, ShownPlace, places_document
 from acidlib.report.results import (
+    Cancellation,
+    CancelState,
+    CleaningResult,
+    CleaningTotals,
     CompactionResult,
     CompactionTotals,
+    InitiatorResult,
+    InitiatorTotals,
     Outcome,
+    RemovedPath,
     Statistics,
+    UndoResult,
+    UndoState,
+    Verdict,
     Verification,
+    cancellations_document,
     result_document,
 )
 from acidlib.report.run_report import JsonForm, RunFacts, SetValue
 from acidlib.report.show import show_document
 from acidlib.report.status import status_document
 from acidlib.report.text import json_text
-from acidlib.report.undo import UndoResult, UndoState
+from acidlib.status.blockers import Blocker
+from acidlib.status.checks import checks_document, unchecked
 
 PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
 FACTS = RunFacts(start_ms=1, end_ms=2, settings=(SetValue(name="n", value="v", source="--set"),))

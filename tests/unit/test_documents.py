@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 import pytest
 
+from acidlib.cli.jobs import table
+from acidlib.cli.logged import log_file
+from acidlib.cli.main import group
 from acidlib.documents import JOBS, OPTIONS, ROOT, TOML, options_text, toml_text
-from acidlib.engine.spark_options import split_words
-from acidlib.jobs import table
-from acidlib.launch.command import group
-from acidlib.launch.logged import log_file
 from acidlib.planning import orc_settings
 from acidlib.report import results
+from acidlib.service.spark_options import split_words
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -170,8 +170,10 @@ def test_the_architecture_names_what_exists() -> None:
 
 
 def test_a_name_of_nothing_is_found() -> None:
-    text = "`engine/none.py`, acidlib.none, `none/` and queue/none.py: none_such(), `NoneSuch`; `engine/` has `THREADS`"
-    missing = {"engine/none.py", "acidlib.none", "none/", "queue/none.py", "none_such", "NoneSuch"}
+    text = (
+        "`service/none.py`, acidlib.none, `none/` and queue/none.py: none_such(), `NoneSuch`; `service/` has `THREADS`"
+    )
+    missing = {"service/none.py", "acidlib.none", "none/", "queue/none.py", "none_such", "NoneSuch"}
     assert names_of_nothing(text) == missing
 
 

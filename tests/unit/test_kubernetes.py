@@ -16,11 +16,11 @@ import click
 import pytest
 import yaml
 
+from acidlib.cli.jobs.table import job_named
+from acidlib.cli.main import group
+from acidlib.config.files import read_site
 from acidlib.documents import ROOT
-from acidlib.engine.spark_options import SparkOptions, read_properties, split_words
-from acidlib.jobs.table import job_named
-from acidlib.launch.command import group
-from acidlib.setting_files import read_site
+from acidlib.service.spark_options import SparkOptions, read_properties, split_words
 
 FOLDER = ROOT / "docs" / "kubernetes"
 COMMAND = "/opt/acidlib/bin/acidlib"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from acidlib.config.keys import CONNECTION_NAMES, KEYS, find_key, is_hives
+from acidlib.config.settings import Layer, default_settings, load_settings, site_values
 from acidlib.errors import CorruptError, RefusedError, UsageError
-from acidlib.metastore.client_settings import CA_FILE, PASSWORD_FILE
-from acidlib.setting_keys import CONNECTION_NAMES, KEYS, find_key, is_hives
-from acidlib.settings import Layer, default_settings, load_settings, site_values
+from acidlib.metastore.options import CA_FILE, PASSWORD_FILE
 
 TAKEN = {
     "hive.compactor.aborted.txn.time.threshold": "12h",

@@ -4,26 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from acidlib.config.files import read_site, read_toml
+from acidlib.config.keys import KEYS, Key
+from acidlib.config.settings import Layer, Settings, default_settings, load_settings, parse_duration, parse_size
 from acidlib.documents import TOML
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.planning.decide import ABORTED_TXN_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY
-from acidlib.setting_files import read_site, read_toml
-from acidlib.setting_keys import KEYS, Key
-from acidlib.settings import (
-    Layer,
-    Settings,
-    default_settings,
-    load_settings,
-    parse_duration,
-    parse_size,
-)
+from acidlib.planning.initiate import ABORTED_TXN_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY
 
 ABORTED_TXN_TIME_KEY = "hive.compactor.aborted.txn.time.threshold"
 SOURCES = "\n".join(
     path.read_text()
     for folder in ("acidlib", "jobs")
     for path in sorted((TOML.parents[1] / folder).rglob("*.py"))
-    if path.name not in ("setting_keys.py", "status_keys.py")
+    if path.name not in ("keys.py",)
 )
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from acidlib.errors import CorruptError
-from acidlib.orc.kernels.encoded import Encoded, checked_marks
-from acidlib.orc.kernels.ints_decode import unzigzag
+from acidlib.orc.kernels.bytes_bits import varint_size, write_varint, zigzag
+from acidlib.orc.kernels.ints import unzigzag
 from acidlib.orc.kernels.jit import (
     Bytes,
     Longs,
@@ -17,7 +17,7 @@ from acidlib.orc.kernels.jit import (
     store_word,
     swapped,
 )
-from acidlib.orc.kernels.packing import varint_size, write_varint, zigzag
+from acidlib.orc.kernels.vectors import Encoded, checked_marks
 
 _OK, _TRUNCATED, _TRAILING, _TOO_WIDE, _WIDE = range(5)
 _REASONS = {

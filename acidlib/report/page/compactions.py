@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from acidlib.report.page.common import facts, precise, remarks, settings, when
 from acidlib.report.page.parts import (
     FEWEST_TO_COUNT,
     UNKNOWN,
@@ -20,11 +19,16 @@ from acidlib.report.page.parts import (
     Tone,
     bars,
     deltas_chart,
+    facts,
     histogram,
     name_of,
+    precise,
+    remarks,
     rest_text,
+    settings,
     shares,
     size_text,
+    when,
 )
 from acidlib.wording import plural
 

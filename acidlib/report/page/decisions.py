@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from acidlib.report.page.common import facts, remarks, settings, when
 from acidlib.report.page.parts import (
     FEWEST_TO_COUNT,
     UNKNOWN,
@@ -19,10 +18,14 @@ from acidlib.report.page.parts import (
     Segment,
     Tone,
     deltas_chart,
+    facts,
     name_of,
+    remarks,
     rest_text,
+    settings,
     shares,
     size_text,
+    when,
 )
 from acidlib.wording import plural
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from acidlib.errors import RefusedError
-from acidlib.report.page.common import error_page
 from acidlib.report.page.compactions import CompactionsFold
 from acidlib.report.page.decisions import CleanerFold, InitiatorFold
-from acidlib.report.page.parts import Fold, Page
+from acidlib.report.page.parts import Fold, Page, error_page
 from acidlib.report.page.status import StatusFold
 
 _FOLDS: Mapping[str, tuple[str, Callable[[], Fold]]] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from acidlib.report.page.common import facts, remarks, settings, when
 from acidlib.report.page.parts import (
     UNKNOWN,
     Cell,
@@ -15,10 +14,14 @@ from acidlib.report.page.parts import (
     Page,
     Segment,
     Tone,
+    facts,
     name_of,
+    remarks,
     rest_text,
+    settings,
     shares,
     size_text,
+    when,
 )
 from acidlib.wording import age_words, plural
 

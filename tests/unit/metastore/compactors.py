@@ -17,7 +17,7 @@ from acidlib.metastore.compactor_locks import (
 )
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.metastore.values import LockComponent, LockState, LockType
+from acidlib.metastore.transactions import LockComponent, LockState, LockType
 
 TIMEOUT = 300.0
 AWAY = RetryError("Cannot reach thrift://a:9083: because it is away")

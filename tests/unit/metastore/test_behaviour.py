@@ -13,7 +13,7 @@ from metastore_behaviour import TIMEOUT, CompactionTransactions, CompactorLocks,
 
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 
 __all__ = ["table"]
 

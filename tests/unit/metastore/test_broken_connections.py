@@ -18,7 +18,7 @@ from fake_metastore import TYPES, FakeMetastore
 from faulty_wire import FAULTS, Fault, Way, What, Wire
 
 from acidlib.errors import RetryError, UnknownOutcomeError
-from acidlib.metastore.failover import FailoverClient
+from acidlib.metastore.connection import FailoverClient
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, SaslOptions, TlsOptions, parse_endpoints
 
 MANY = [f"database_{number}" for number in range(100)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.metastore.client_settings import options_from_settings, uris_from_settings, zookeeper_tls
 from acidlib.metastore.options import (
     ConnectionOptions,
     HttpOptions,
@@ -13,6 +12,9 @@ from acidlib.metastore.options import (
     Protection,
     SaslOptions,
     TlsOptions,
+    options_from_settings,
+    uris_from_settings,
+    zookeeper_tls,
 )
 
 

@@ -9,8 +9,8 @@ import pytest
 from fake_locks import Client, Failure, LockServer
 
 from acidlib.errors import ConflictError, DefectError, RetryError, UnknownOutcomeError
-from acidlib.metastore.values import LockType
-from acidlib.model.generation import Generation
+from acidlib.metastore.transactions import LockType
+from acidlib.model.names import Generation
 from unit.metastore.compactors import AWAY, LOST, TIMEOUT, Process, lock
 
 

@@ -9,14 +9,9 @@ from fake_metastore import TYPES, FakeMetastore, connected, recorded
 from located import at
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.metastore.values import (
-    OtherRequest,
-    ShownRequest,
-)
-from acidlib.model.generation import Generation
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.model.stringable import format_map
+from acidlib.metastore.transactions import OtherRequest, ShownRequest
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State, format_map
 
 REQUEST = CompactionRequest(id=7, database="d", table="t", type=CompactionType.MINOR)
 

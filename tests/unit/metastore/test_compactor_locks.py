@@ -14,7 +14,7 @@ from acidlib.metastore.compactor_locks import (
     release_dead_locks,
 )
 from acidlib.metastore.heartbeat import Lease
-from acidlib.metastore.values import HeldLock, LockState, LockType
+from acidlib.metastore.transactions import HeldLock, LockState, LockType
 from unit.metastore.compactors import AWAY, LOST, TIMEOUT, Clock, Process, lock
 
 

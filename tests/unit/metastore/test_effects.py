@@ -7,8 +7,8 @@ from fake_metastore import TYPES
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 
 from acidlib.errors import DefectError
-from acidlib.metastore import effects
-from acidlib.metastore.effects import Effect, effect_of
+from acidlib.metastore import connection as effects
+from acidlib.metastore.connection import Effect, effect_of
 
 # of the handshake, in which nothing is repeated by itself
 HANDSHAKE = {"set_ugi", "getVersion"}

@@ -12,10 +12,9 @@ from fake_metastore import TYPES, FakeMetastore, Hangup, raises
 from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore.connection import translated
-from acidlib.metastore.failover import FailoverClient
+from acidlib.metastore.connection import FailoverClient, translated
 from acidlib.metastore.options import ConnectionOptions, parse_endpoints
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 
 HINT = "(is it a metastore, with the same settings of framed transport, TLS and SASL?)"
 QUICK = ConnectionOptions(timeout_seconds=2, connect_timeout_seconds=1, attempts=3)

@@ -10,16 +10,16 @@ from fake_metastore import TYPES, FakeMetastore, raises
 from thriftpy2.thrift import TApplicationException
 
 from acidlib.errors import AcidError, RefusedError, RetryError, UnknownOutcomeError
-from acidlib.metastore import http_transport
-from acidlib.metastore.failover import FailoverClient
-from acidlib.metastore.kerberos_errors import KerberosFailure
+from acidlib.metastore import transport as http_transport
+from acidlib.metastore.connection import FailoverClient
+from acidlib.metastore.kerberos import KerberosFailure
 from acidlib.metastore.options import (
     ConnectionOptions,
     HttpOptions,
     KerberosLogin,
     parse_endpoints,
 )
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 
 ASKING = answer("401 Unauthorized", "", "WWW-Authenticate: Negotiate")
 HINT = "(is it a metastore behind HTTP, with the same setting of TLS?)"

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acidlib.metastore.kerberos import _cached, _chosen
-from acidlib.metastore.kerberos_errors import KerberosFailure
+from acidlib.metastore.kerberos import KerberosFailure, Tickets, _cached, _chosen
 from acidlib.metastore.options import KerberosLogin, Protection
-from acidlib.metastore.ticket_cache import Tickets
 from unit.metastore.test_ticket_cache import CACHE
 
 NONE, SIGNED, ENCRYPTED = Protection

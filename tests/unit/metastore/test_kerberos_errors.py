@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.metastore.kerberos_errors import failure_of, is_without_ticket, keytab_failure, message_failure
+from acidlib.metastore.kerberos import Tickets, failure_of, is_without_ticket, keytab_failure, message_failure
 from acidlib.metastore.options import KerberosLogin
-from acidlib.metastore.ticket_cache import Tickets
 
 FIRST = 2529638912
 KEYTAB = KerberosLogin(principal="anna@R", keytab="/k")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.metastore.lock_rules import (
+from acidlib.metastore.compactor_locks import (
     agent_text,
     blocking_locks,
     dead_locks,
@@ -13,7 +13,7 @@ from acidlib.metastore.lock_rules import (
     place_partition,
     place_table,
 )
-from acidlib.metastore.values import HeldLock, LockComponent, LockState, LockType
+from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType
 
 SHARED, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
 

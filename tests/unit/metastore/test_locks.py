@@ -8,12 +8,7 @@ import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, raises, recorded
 
 from acidlib.errors import ConflictError, CorruptError, RefusedError
-from acidlib.metastore.values import (
-    HeldLock,
-    LockComponent,
-    LockState,
-    LockType,
-)
+from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType
 
 READ = LockComponent(type=LockType.SHARED_READ, database="D", table="T", partition="p=A")
 

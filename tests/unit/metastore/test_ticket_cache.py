@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from acidlib.metastore.ticket_cache import Tickets, tickets_in
+from acidlib.metastore.kerberos import Tickets, tickets_in
 
 
 def text(data: bytes) -> bytes:

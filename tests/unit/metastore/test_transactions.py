@@ -8,13 +8,9 @@ import pytest
 from fake_metastore import TYPES, FakeMetastore, connected, recorded
 
 from acidlib.errors import CorruptError
-from acidlib.metastore.values import (
-    OpenTxns,
-    TxnType,
-)
-from acidlib.model.generation import Generation
-from acidlib.model.names import LONG_MAX
-from acidlib.model.txnids import ValidTxnList
+from acidlib.metastore.transactions import OpenTxns, TxnType
+from acidlib.model.names import LONG_MAX, Generation
+from acidlib.model.snapshots import ValidTxnList
 
 
 def bits(*numbers: int) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from located import at
 
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing, detect_generation, highest_write_id, uri_order
+from acidlib.model.names import Generation
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 

@@ -3,12 +3,12 @@
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.names import (
     LONG_MIN,
     BaseDir,
     BucketFile,
     DeltaDir,
+    Generation,
     OriginalFile,
     SideFile,
     UnknownFile,

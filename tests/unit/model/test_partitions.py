@@ -3,7 +3,7 @@
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.partitions import (
+from acidlib.model.tables import (
     DEFAULT_PARTITION,
     PartitionName,
     escape_path_name,

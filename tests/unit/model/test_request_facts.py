@@ -9,10 +9,9 @@ import pytest
 from located import at
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
-from acidlib.model.request_facts import NO_FACTS, Evidence, RequestFacts, split_properties
-from acidlib.model.requests import CompactionRequest, CompactionType
-from acidlib.model.writeids import ValidWriteIdList
+from acidlib.model.names import Generation
+from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, split_properties
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.queue.sql import SqlQueue
 
 ALL = RequestFacts(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
 
 

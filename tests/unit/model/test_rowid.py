@@ -3,7 +3,7 @@
 import pytest
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.rowid import decode_bucket, encode_bucket
+from acidlib.model.units import decode_bucket, encode_bucket
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.model.stringable import format_map, parse_map
+from acidlib.model.requests import format_map, parse_map
 
 
 def test_a_map_as_in_hives_test() -> None:

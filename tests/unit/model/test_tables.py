@@ -6,7 +6,7 @@ import pytest
 
 from acidlib.errors import RefusedError
 from acidlib.model.tables import Storage, Table, TableColumn, row_type
-from acidlib.orc.hive_types import parse_row_type
+from acidlib.orc.schema import parse_row_type
 
 
 def storage(*columns: tuple[str, str]) -> Storage:

@@ -4,8 +4,14 @@ import pytest
 
 from acidlib.errors import RefusedError
 from acidlib.model.names import LONG_MAX
-from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
-from acidlib.model.writeids import CompactorWriteIdList, Range, ValidWriteIdList, all_committed
+from acidlib.model.snapshots import (
+    ALL_COMMITTED,
+    CompactorWriteIdList,
+    Range,
+    ValidTxnList,
+    ValidWriteIdList,
+    all_committed,
+)
 
 
 @pytest.mark.parametrize(

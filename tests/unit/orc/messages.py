@@ -6,7 +6,7 @@ from typing import Any
 
 from acidlib.orc.proto import ColumnStatistics, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics_rules import StatisticsRules
+from acidlib.orc.statistics import StatisticsRules
 
 HIVE3 = StatisticsRules(generation=3, writer_timezone="UTC")
 HIVE4 = StatisticsRules(generation=4, writer_timezone="UTC")

@@ -8,7 +8,7 @@ import pytest
 from orc_memory import tree
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import Alignment, align, conversions, names_agree, names_note
 from acidlib.orc.proto import Kind

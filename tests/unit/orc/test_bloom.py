@@ -17,11 +17,11 @@ from orc_memory import RULES, file_options, longs, octets, root_column, tree, wr
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
 from acidlib.orc.bloom import bloom_filters, filter_size, size_of
-from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.columns import Column, Dictionary
 from acidlib.orc.kernels.murmur import hash_decimals, hash_longs, hash_strings, set_bits
 from acidlib.orc.proto import Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.statistics_rules import decimal_text
+from acidlib.orc.statistics import decimal_text
 
 SIZE = FilterSize(6272, 7)
 EDGES = [0, 1, -1, 2**31, 2**63 - 1, -(2**63)]

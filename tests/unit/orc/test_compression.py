@@ -13,8 +13,7 @@ from one_column import Column, orc_bytes, read_from, read_pyarrow, read_pyorc
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc.compression import compress, decompress, position
-from acidlib.orc.kernels.ints_decode import decode_ints
-from acidlib.orc.kernels.ints_encode import encode_ints
+from acidlib.orc.kernels.ints import decode_ints, encode_ints
 from acidlib.orc.proto import Compression
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -11,12 +11,11 @@ from judges import tables
 from orc_memory import stripe_reader, tree
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import align
-from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.columns import Column, Dictionary, as_direct
 from acidlib.orc.conversion import convert
-from acidlib.orc.transform import as_direct
 
 
 def converted(

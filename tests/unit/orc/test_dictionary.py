@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from orc_memory import longs, octets
 
-from acidlib.orc.column import Column, Dictionary
-from acidlib.orc.dictionary import KEY_THRESHOLD, canonical
+from acidlib.orc.columns import KEY_THRESHOLD, Column, Dictionary, canonical
 from acidlib.orc.proto import Kind
 
 

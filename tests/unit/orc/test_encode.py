@@ -13,10 +13,10 @@ from judges import exact_stats, tables, values
 from judges import orc_tail as o
 from orc_memory import encoding_options, file_options, longs, octets, root_column, tree, written
 
-from acidlib.orc.column import Column
+from acidlib.orc.columns import Column
 from acidlib.orc.encode import encode_column
 from acidlib.orc.proto import Compression, Encoding, Kind, StreamKind
-from acidlib.orc.statistics_rules import StatisticsRules
+from acidlib.orc.statistics import StatisticsRules
 
 SCHEMA = (
     "struct<i:int,b:boolean,t:tinyint,d:double,s:string,n:decimal(12,2),k:decimal(38,2),ts:timestamp,dt:date,"

@@ -7,8 +7,7 @@ from judges import tables
 from orc_memory import tail_of
 
 from acidlib.errors import RefusedError
-from acidlib.orc.hive_types import parse_row_type, row_type_of_columns
-from acidlib.orc.schema import TypeNode
+from acidlib.orc.schema import TypeNode, parse_row_type, row_type_of_columns
 
 
 def parse(text: str) -> TypeNode:

@@ -18,17 +18,20 @@ from judges import orc_tail as o
 from judges import tables
 from orc_memory import MemorySource, tail_of
 
-from acidlib.orc.column import Column, Dictionary
+from acidlib.orc.columns import Column, Dictionary
 from acidlib.orc.proto import ColumnStatistics, Kind, RowIndex, StreamKind
 from acidlib.orc.schema import TypeNode
 from acidlib.orc.statistics import (
+    StatisticsRules,
+    compares_alike,
+    decimal_text,
     group_statistics,
     integer_range,
+    parse_decimal,
     statistics_are_true,
     stripe_statistics_are_true,
 )
 from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
-from acidlib.orc.statistics_rules import StatisticsRules, compares_alike, decimal_text, parse_decimal
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, parse_message
 from unit.orc.messages import HIVE3, HIVE4, INTS, node_of, stats

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from acidlib.orc.proto import ColumnStatistics, Kind
+from acidlib.orc.statistics import StatisticsRules
 from acidlib.orc.statistics_merge import copied_statistics, merge_statistics
-from acidlib.orc.statistics_rules import StatisticsRules
 from unit.orc.messages import HIVE3, HIVE4, INTS, node_of, stats
 
 

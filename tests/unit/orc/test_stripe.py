@@ -16,10 +16,10 @@ from judges import orc_tail as o
 from orc_memory import longs, octets, root_column, stripe_reader, tail_of, tree
 
 from acidlib.errors import AcidError, CorruptError, RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.units import ColumnMatching
 from acidlib.orc.alignment import align
-from acidlib.orc.column import Column
+from acidlib.orc.columns import Column
 from acidlib.orc.proto import Kind, StreamKind
 from acidlib.orc.stripe import canonical_timezone, empty_column, null_column, under_target
 

@@ -14,7 +14,7 @@ from parquet_joining import edit, footer_of, join
 
 from acidlib.errors import RefusedError
 from acidlib.parquet.footer import Footer
-from acidlib.parquet.groups import differences
+from acidlib.parquet.join import differences
 
 SCHEMA = pa.schema(
     [

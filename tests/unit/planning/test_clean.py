@@ -4,11 +4,9 @@ import pytest
 from located import at
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.names import LONG_MAX
-from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
-from acidlib.model.writeids import ValidWriteIdList, all_committed
+from acidlib.model.names import LONG_MAX, Generation
+from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.planning.clean import CleanPlan, cleanable, is_reached, left_over
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4

@@ -3,13 +3,13 @@
 import pytest
 from located import at
 
-from acidlib.model.generation import Generation
+from acidlib.config.settings import Layer, default_settings
 from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
-from acidlib.model.writeids import all_committed
-from acidlib.planning.decide import DELTA_NUM_KEY, DELTA_PCT_KEY, Decision, decide
+from acidlib.model.snapshots import all_committed
+from acidlib.planning.initiate import DELTA_NUM_KEY, DELTA_PCT_KEY, Decision, decide
 from acidlib.planning.state import acid_state
-from acidlib.settings import Layer, default_settings
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 BOTH = pytest.mark.parametrize("generation", [HIVE3, HIVE4])

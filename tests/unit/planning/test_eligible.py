@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.tables import Partition, Storage, Table, TableColumn
-from acidlib.planning.eligible import ORC_INPUT_FORMAT, ORC_SERDE, cleaning_forbidden, why_not
+from acidlib.planning.initiate import ORC_INPUT_FORMAT, ORC_SERDE, cleaning_forbidden, why_not
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 FULL = {"transactional": "true", "transactional_properties": "default"}

@@ -8,17 +8,25 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from acidlib.engine.health_limits import limits_of
-from acidlib.model.generation import Generation
+from acidlib.config.settings import Layer, default_settings
 from acidlib.model.location import local_location
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.enough import refused_message
-from acidlib.planning.health import Finding, Lake, Level, Limit, PlaceFigures, Transaction, Trouble, Waits
-from acidlib.planning.health_rules import in_a_row
-from acidlib.planning.health_summary import status_of
-from acidlib.report.status_text import status_text
-from acidlib.settings import Layer, default_settings
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.planning.health import (
+    Finding,
+    Lake,
+    Level,
+    Limit,
+    PlaceFigures,
+    Transaction,
+    Trouble,
+    Waits,
+    in_a_row,
+    status_of,
+)
+from acidlib.planning.inputs import refused_message
+from acidlib.report.status import status_text
+from acidlib.status.look import limits_of
 
 NOW = 1_800_000_000_000
 HOUR, DAY = 3_600, 86_400

@@ -7,12 +7,11 @@ import pytest
 from located import at
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing, highest_write_id
-from acidlib.model.names import BaseDir
+from acidlib.model.names import BaseDir, Generation
 from acidlib.model.requests import CompactionType
+from acidlib.model.snapshots import ValidWriteIdList, all_committed
 from acidlib.model.units import DataFile, FileForm, FlushLength
-from acidlib.model.writeids import ValidWriteIdList, all_committed
 from acidlib.planning.inputs import (
     CompactionInputs,
     Publication,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.tables import Storage, Table
 from acidlib.model.units import RewriteSettings
 from acidlib.planning.orc_settings import rewrite_settings

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.model.generation import Generation
 from acidlib.model.listing import Listing
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
-from acidlib.model.txnids import ALL_COMMITTED, ValidTxnList
-from acidlib.model.writeids import all_committed
-from acidlib.planning.inputs import CompactionInputs, compaction_inputs
-from acidlib.planning.overlap import overlapping_outputs
+from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, all_committed
+from acidlib.planning.inputs import CompactionInputs, compaction_inputs, overlapping_outputs
 from acidlib.planning.state import acid_state
 from unit.planning.listings import listing
 

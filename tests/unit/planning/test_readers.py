@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.planning.readers import COMMIT_MS, OpenReader, readers_of, still_reading
+from acidlib.planning.clean import COMMIT_MS, OpenReader, readers_of, still_reading
 
 TABLE, OTHER = ("lake", "t"), ("lake", "other")
 MARK, NEXT, COMMIT = 5, 20, 1_000_000_000

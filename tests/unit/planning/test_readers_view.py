@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from located import at
 
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.names import LONG_MIN
-from acidlib.model.txnids import ValidTxnList
-from acidlib.model.writeids import ValidWriteIdList
-from acidlib.planning.readers_view import Role, SeenPart, seen_parts
-from acidlib.planning.state import acid_state
+from acidlib.model.names import LONG_MIN, Generation
+from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList
+from acidlib.planning.state import Role, SeenPart, acid_state, seen_parts
 
 IDS = ValidWriteIdList(table="db.t", high_water_mark=20, open_ids=(15,), aborted_ids=(7, 12))
 TXNS = ValidTxnList.parse("100:90:90:80")

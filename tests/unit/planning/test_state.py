@@ -6,11 +6,9 @@ import pytest
 from located import at
 
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.names import LONG_MIN
-from acidlib.model.txnids import ValidTxnList
-from acidlib.model.writeids import ValidWriteIdList, all_committed
+from acidlib.model.names import LONG_MIN, Generation
+from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
 from acidlib.planning.state import AcidState, NotTaken, acid_state
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4

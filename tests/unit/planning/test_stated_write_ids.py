@@ -7,7 +7,7 @@ from located import at
 
 from acidlib.errors import RefusedError
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.writeids import ValidWriteIdList
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, signs_of_aborts, stated_write_ids
 
 TEXT = "default.t:9:9223372036854775807::4"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.model.generation import Generation
-from acidlib.model.writeids import all_committed
+from acidlib.model.names import Generation
+from acidlib.model.snapshots import all_committed
 from acidlib.planning.state import acid_state
 from acidlib.planning.statistics import BasicStatistics, basic_statistics, changes
 from unit.planning.listings import listing

@@ -9,9 +9,9 @@ import pytest
 from located import at
 
 from acidlib.errors import CorruptError
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
-from acidlib.model.writeids import ValidWriteIdList, all_committed
+from acidlib.model.names import Generation
+from acidlib.model.snapshots import ValidWriteIdList, all_committed
 from acidlib.planning.state import acid_state
 from acidlib.planning.undo import NotTakenBack, TakingBack, digest_of_inputs, taking_back
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from located import at
 
-from acidlib.model.generation import Generation
 from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
+from acidlib.model.snapshots import all_committed
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, RewriteSettings, Unit
-from acidlib.model.writeids import all_committed
+from acidlib.planning.files import compaction_units, delete_files, schema_file
 from acidlib.planning.inputs import CompactionInputs, compaction_inputs
 from acidlib.planning.state import acid_state
-from acidlib.planning.units import compaction_units, delete_files, schema_file
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.planning.verification import chosen_buckets, holding, share_of
 
 VOUCH = "Cannot vouch for the compaction of db.t: because so"

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from acidlib.engine.queueing import history_retention
-from acidlib.model.generation import Generation
+from acidlib.config.settings import default_settings
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.queue.rules import failed_attempts_reason, rows_to_purge
-from acidlib.settings import default_settings
+from acidlib.service.surroundings.sql import history_retention
 
 MAJOR, MINOR = CompactionType.MAJOR, CompactionType.MINOR
 DAY_MS = 86_400_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidlib.queue.url import with_password
+from acidlib.queue.database import with_password
 
 HIVE = {"javax.jdo.option.ConnectionUserName": "hive"}
 OURS, HIVES = {"acidlib.queue.password": "a/b@c"}, {"javax.jdo.option.ConnectionPassword": "p"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from acidlib.report.checks import (
+from acidlib.status.checks import (
     Check,
     Executor,
     HivesCompactor,

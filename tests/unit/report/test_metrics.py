@@ -16,15 +16,14 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from acidlib.config.settings import default_settings
 from acidlib.documents import MONITORING, ROOT, monitoring_text
-from acidlib.engine.health_limits import limits_of
 from acidlib.errors import RetryError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
-from acidlib.planning.health import Lake, PlaceFigures, Transaction, Trouble
-from acidlib.planning.health_summary import status_of
-from acidlib.report.metrics import METRICS, Run, registry_of, write_file
-from acidlib.settings import default_settings
+from acidlib.planning.health import Lake, PlaceFigures, Transaction, Trouble, status_of
+from acidlib.status.look import limits_of
+from acidlib.status.metrics import METRICS, Run, registry_of, write_file
 
 LAKE = Lake(
     now_ms=10_000_000,

@@ -13,8 +13,8 @@ from typing import TextIO
 
 import pytest
 
-from acidlib.engine import services
 from acidlib.report.progress import TerminalProgress
+from acidlib.service import services
 
 
 class Clock:

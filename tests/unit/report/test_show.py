@@ -5,12 +5,11 @@ import json
 
 import pytest
 
-from acidlib.engine.services import Services
-from acidlib.model.generation import Generation
 from acidlib.model.location import local_location
-from acidlib.model.request_facts import RequestFacts
-from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.report.show import blockers_text, hive_text, initiator_of, show_document, show_text, worker_of
+from acidlib.service.services import Services
 
 # ShowCompactionsOperation.writeHeader of Hive 4.0
 HIVE4_HEADER = (

@@ -8,21 +8,23 @@ from typing import TypeVar
 import pytest
 
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.report.checks import checks_text, failed
 from acidlib.report.compaction_text import CompactionsText
 from acidlib.report.decision_text import CleanerText, InitiatorText
-from acidlib.report.decisions import (
+from acidlib.report.places import ShownPart, ShownPlace, places_text
+from acidlib.report.results import (
     CleaningResult,
     CleaningTotals,
+    CompactionResult,
+    CompactionTotals,
     InitiatorResult,
     InitiatorTotals,
+    Outcome,
     RemovedPath,
     Verdict,
 )
-from acidlib.report.places import ShownPart, ShownPlace, places_text
-from acidlib.report.results import CompactionResult, CompactionTotals, Outcome
 from acidlib.report.run_report import RunReport
 from acidlib.report.text import WIDTH, aligned, json_text, one_line
+from acidlib.status.checks import checks_text, failed
 
 Result = TypeVar("Result")
 MIB = 1 << 20

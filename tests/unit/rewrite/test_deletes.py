@@ -12,16 +12,16 @@ from judges import orc_tail as o
 from orc_memory import file_options, longs
 
 from acidlib.errors import CorruptError, RefusedError
+from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import DataFile
-from acidlib.model.writeids import ValidWriteIdList
 from acidlib.orc.proto import Compression
 from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.writer import OrcWriter
-from acidlib.rewrite.acid_footer import acid_metadata
 from acidlib.rewrite.deletes import DeleteEvents, bucket_numbers, event_buckets, key_range, read_deletes
+from acidlib.rewrite.inputs import acid_metadata
 from acidlib.rewrite.keys import Keys
 from acidlib.rewrite.recode import encode_deletes
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.stores.renaming.local import LocalDataFiles
 
 DATA = LocalDataFiles()
 

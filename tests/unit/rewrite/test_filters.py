@@ -12,14 +12,15 @@ from acid_inputs import COLUMNS, aligned, events, ids, opened, original, rows
 from judges import tables
 from orc_memory import file_options, tree
 
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.units import FilterSize, RewriteSettings, StripeAction
 from acidlib.orc.bloom import filter_size
 from acidlib.orc.proto import Compression, StreamKind
 from acidlib.orc.schema import TypeNode, acid_tree, row_struct
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import JAVA_WRITER
-from acidlib.rewrite.filters import (
+from acidlib.rewrite.keys import Keys
+from acidlib.rewrite.output import (
     FoundFilter,
     StripeFilters,
     filter_sizes,
@@ -28,8 +29,7 @@ from acidlib.rewrite.filters import (
     plan_filters,
     result_columns,
 )
-from acidlib.rewrite.keys import Keys
-from acidlib.rewrite.rows import RowStripe, row_stripes
+from acidlib.rewrite.unit import RowStripe, row_stripes
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 ROOT = acid_tree(tree(COLUMNS))

@@ -28,7 +28,7 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import DataFile, FileForm
 from acidlib.orc.schema import TypeNode, row_struct
 from acidlib.rewrite.inputs import MOST_TAILS
-from acidlib.rewrite.stripe_keys import StripeKeys
+from acidlib.rewrite.keys import StripeKeys
 
 
 def row_of(file: DataFile) -> TypeNode:

@@ -10,15 +10,14 @@ import pytest
 from located import at
 from parquet_joining import footer_of
 
-from acidlib.model.generation import Generation
-from acidlib.model.names import BaseDir, DeltaDir
+from acidlib.model.names import BaseDir, DeltaDir, Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import DataFile, JoinWay, RewriteSettings
+from acidlib.planning.files import join_units
 from acidlib.planning.inputs import CompactionInputs, InputDirectory, OutputDirectory, Publication, Role
-from acidlib.planning.insert_only import join_units
 from acidlib.rewrite.inputs import InputFiles
-from acidlib.rewrite.join_facts import join_facts
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.rewrite.join import join_facts
+from acidlib.stores.renaming.local import LocalDataFiles
 
 
 def joined(table: Path, names: str) -> list[str]:
@@ -60,12 +59,12 @@ def test_files_that_differ_are_joined_apart_and_in_order(table: Path) -> None:
 
 
 def test_a_file_holds_no_more_row_groups_than_readers_number(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acidlib.rewrite.join_facts.MOST_ROW_GROUPS", 8)
+    monkeypatch.setattr("acidlib.rewrite.join.MOST_ROW_GROUPS", 8)
     assert joined(table, "abYcdefg") == ["abcd", "Y", "efg"]
-    monkeypatch.setattr("acidlib.rewrite.join_facts.MOST_ROW_GROUPS", 1)  # one that has more itself is left as it is
+    monkeypatch.setattr("acidlib.rewrite.join.MOST_ROW_GROUPS", 1)  # one that has more itself is left as it is
     assert joined(table, "abY") == ["a", "b", "Y"]
 
 
 def test_a_file_has_no_larger_footer_than_readers_hold(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acidlib.rewrite.join_facts.MOST_JOINED_FOOTER", 2 * footer_of(table / "a").size)
+    monkeypatch.setattr("acidlib.rewrite.join.MOST_JOINED_FOOTER", 2 * footer_of(table / "a").size)
     assert joined(table, "abcdefg") == ["ab", "cd", "ef", "g"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from orc_memory import longs
 
-from acidlib.model.rowid import Key
+from acidlib.model.units import Key
 from acidlib.rewrite.keys import Keys, event_order, gather
 
 LOW, HIGH = -(2**63), 2**63 - 1

@@ -12,16 +12,16 @@ from judges import tables
 from orc_memory import RULES, tail_of, tree
 
 from acidlib.errors import CorruptError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.units import RewriteSettings
 from acidlib.orc.proto import Compression
 from acidlib.orc.tail import ORC_14, ORC_135, ORC_517, Tail
 from acidlib.orc.writer import FileOptions
-from acidlib.rewrite.acid_footer import acid_metadata
+from acidlib.rewrite.inputs import acid_metadata
 from acidlib.rewrite.output import Proof, file_options
 from acidlib.rewrite.unit import run_unit
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.stores.renaming.local import LocalDataFiles
 
 HIVE3, HIVE4 = Generation.HIVE3, Generation.HIVE4
 SETTINGS = RewriteSettings(stride=4000, block_bytes=1 << 15, compression="ZSTD")

@@ -41,7 +41,7 @@ from rebalancing import renumbered
 
 import acidlib.rewrite.rebalance
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings
 from acidlib.rewrite.recode import KeptRows
 

@@ -21,9 +21,8 @@ from acidlib.orc.schema import acid_tree, row_struct
 from acidlib.orc.tail import JAVA_WRITER, ORC_135
 from acidlib.orc.writer import FileOptions
 from acidlib.rewrite.inputs import OpenInput
-from acidlib.rewrite.keys import Keys
-from acidlib.rewrite.rows import check_calendar, dropped_rows, row_masks, row_stripes, why_not_copied
-from acidlib.rewrite.stripe_keys import StripeKeys
+from acidlib.rewrite.keys import Keys, StripeKeys
+from acidlib.rewrite.unit import check_calendar, dropped_rows, row_masks, row_stripes, why_not_copied
 
 UNKNOWN, HYBRID, PROLEPTIC = map(int, Calendar)
 SWITCH = (date(1582, 10, 15) - date(1970, 1, 1)).days

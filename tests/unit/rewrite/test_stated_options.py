@@ -14,7 +14,7 @@ from judges import merge, tables
 from judges import orc_tail as o
 from orc_memory import tail_of, tree
 
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.units import RewriteSettings, UnitResult
 from acidlib.orc.proto import Compression
 from acidlib.orc.tail import Tail

@@ -28,8 +28,8 @@ from judges import orc_tail as o
 
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import DataFile
-from acidlib.rewrite.acid_footer import key_index
-from acidlib.rewrite.stripe_keys import StripeKeys, aborted_rows
+from acidlib.rewrite.inputs import key_index
+from acidlib.rewrite.keys import StripeKeys, aborted_rows
 
 # --- what is known of keys --------------------------------------------------------------------------------------------
 

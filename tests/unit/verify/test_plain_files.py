@@ -13,9 +13,9 @@ import pytest
 from located import at
 
 from acidlib.model.units import DataFile, JoinWay
-from acidlib.storage.datafiles import LocalDataFiles
+from acidlib.stores.renaming.local import LocalDataFiles
+from acidlib.verify.bucket import Tally
 from acidlib.verify.plain_files import PlainView, tally_of_plain
-from acidlib.verify.tally import Tally
 
 MAP = pa.map_(pa.string(), pa.int32())
 

@@ -9,8 +9,7 @@ from judges.orc_tail import DATA, LONG, read_orc
 from one_column import int_column, orc_bytes, read_from, read_pyarrow, read_pyorc
 
 from acidlib.errors import CorruptError
-from acidlib.orc.kernels.ints_decode import decode_ints
-from acidlib.orc.kernels.ints_encode import _block_end, _calm_block_end, encode_ints
+from acidlib.orc.kernels.ints import _block_end, _calm_block_end, decode_ints, encode_ints
 
 NO_MARKS = np.empty(0, dtype=np.int64)
 PATCHED = [2030, 2000, 2020, 1000000, *range(2040, 2191, 10)]

@@ -10,7 +10,7 @@ from judges.orc_tail import DATA, DECIMAL, SECONDARY, read_orc
 from one_column import DIRECT_V2, Column, orc_bytes, read_from, read_pyarrow, read_pyorc
 
 from acidlib.errors import CorruptError
-from acidlib.orc.kernels.ints_encode import encode_ints
+from acidlib.orc.kernels.ints import encode_ints
 from acidlib.orc.kernels.varints import decode_varints, encode_varints
 from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, filter_values, gather_bytes, sums_before
 

@@ -7,20 +7,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from acidlib.model.generation import Generation
+from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.units import PlannedAction, UnitResult
-from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Waits
-from acidlib.planning.health_summary import status_of
-from acidlib.report.decisions import (
+from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Waits, status_of
+from acidlib.report.results import (
     CleaningResult,
     CleaningTotals,
+    CompactionResult,
+    CompactionTotals,
     InitiatorResult,
     InitiatorTotals,
+    Outcome,
     RemovedPath,
     Verdict,
+    result_document,
 )
-from acidlib.report.results import CompactionResult, CompactionTotals, Outcome, result_document
 from acidlib.report.run_report import JsonForm, PageForm, RunFacts, RunReport, SetValue
 from acidlib.report.status import status_document
 

@@ -11,8 +11,7 @@ import pytest
 
 from acidlib.errors import RefusedError
 from acidlib.report.page.documents import page_of
-from acidlib.report.page.draw import html_of
-from acidlib.report.page.parts import Largest, Tone
+from acidlib.report.page.parts import Largest, Tone, html_of
 from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.wording import retention_words
 

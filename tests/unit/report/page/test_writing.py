@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from acidlib.engine import command
+from acidlib.cli import command
+from acidlib.cli.jobs import status
 from acidlib.errors import RefusedError, RetryError
-from acidlib.jobs import status
-from acidlib.report.page.draw import require_libraries, require_writable, write_page
+from acidlib.report.page.parts import require_libraries, require_writable, write_page
 
 ALONE = ("--places", "0", "--metastore-uri", "none", "--queue-url", "sqlite://")
 

@@ -1,0 +1,81 @@
+"""Makes one archive of this Python environment, for --archives of spark-submit."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import sys
+import sysconfig
+from pathlib import Path
+
+import click
+
+from acidlib.cli.command import JobCommand
+from acidlib.errors import RefusedError, RetryError
+from acidlib.wording import human_bytes
+
+_NEEDLESS = ("*/site-packages/pyspark/jars/*", "*/site-packages/pyspark/examples/*")
+"""Whoever unpacks it has a Spark."""
+_ENDING = ".tar.gz"
+
+
+@click.command("pack", cls=JobCommand, help="Make one archive of this Python environment, with compiled kernels.")
+@click.argument("output", type=click.Path(path_type=Path), default=f"acidlib{_ENDING}")
+@click.option(
+    "--python-prefix",
+    metavar="DIR",
+    help="Where Python itself is on the machines of the cluster, e.g. /usr; default: where it is here.",
+)
+@click.option("--force", is_flag=True, help="Replace an archive that is there.")
+def main(*, output: Path, python_prefix: str | None, force: bool) -> None:
+    """Make it, and tell how it is used."""
+    if not output.name.endswith(_ENDING):
+        raise click.UsageError(f"{output} does not end in {_ENDING}")
+    if output.exists() and not force:
+        raise RefusedError(f"Cannot write {output}: because it is there already; --force replaces it")
+    if linked := _linked_packages():
+        raise RefusedError(
+            f"Cannot pack {sys.prefix}: because {', '.join(linked)} is only linked into it (pip install --editable), "
+            "so the archive would lack it; install wheels into an environment of their own"
+        )
+    from acidlib.rewrite.warm import main as compile_all
+
+    compile_all()
+    _pack(output, python_prefix)
+    size = output.stat().st_size
+    click.echo(f"{output}: {human_bytes(size)}. For example:")
+    click.echo(f"  acidlib --master yarn --archives {output}#environment major-compact --time-budget 40m")
+
+
+def _linked_packages() -> list[str]:
+    """Packages of the environment that lie somewhere else."""
+    found = []
+    for package in importlib.metadata.distributions(path=[sysconfig.get_path(name) for name in ("purelib", "platlib")]):
+        text = package.read_text("direct_url.json")
+        if text and json.loads(text).get("dir_info", {}).get("editable"):
+            found.append(str(package.name))
+    return sorted(set(found))
+
+
+def _pack(output: Path, python_prefix: str | None) -> None:
+    """All of it, or nothing under that name."""
+    try:
+        import venv_pack
+    except ImportError:
+        raise RefusedError(
+            f"Cannot pack {sys.prefix}: because venv-pack is not installed there: pip install 'acidlib[pack]'"
+        ) from None
+    half = output.with_name(f".{output.name}.half{_ENDING}")
+    try:
+        environment = venv_pack.Env(sys.prefix)
+        for pattern in _NEEDLESS:
+            environment = environment.exclude(pattern)
+        environment.pack(str(half), format="tar.gz", python_prefix=python_prefix, force=True)
+        half.chmod(0o644)  # for whoever may read its directory, as the environment is
+        half.replace(output)
+    except venv_pack.VenvPackException as error:
+        raise RefusedError(f"Cannot pack {sys.prefix}: because {error}") from error
+    except OSError as error:
+        raise RetryError(f"Cannot write {output}: because the operating system said: {error.strerror}") from error
+    finally:
+        half.unlink(missing_ok=True)

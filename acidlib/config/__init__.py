@@ -1,0 +1,1 @@
+"""Settings: which there are, where they are stated, and what they say."""

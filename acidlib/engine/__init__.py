@@ -1,1 +1,0 @@
-"""The services: initiator, worker and cleaner. `spark` alone imports pyspark."""

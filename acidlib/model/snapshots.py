@@ -1,0 +1,327 @@
+"""Which transactions and write ids are committed: the two lists that readers, compactors and cleaners go by."""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
+from typing import Self
+
+from acidlib.errors import RefusedError
+from acidlib.model.names import LONG_MAX
+
+# --- txnids -----------------------------------------------------------------------------------------------------------
+# Which global transactions have committed: the list by which Hive 4 takes or leaves directories with a `_v` suffix.
+#
+# Source: Hive `ValidReadTxnList`. The text is `<high-water mark>:<lowest open>:<open>:<aborted>`; ids are joined by
+# commas, and Hive 4 writes five or more consecutive ones as `a-b`.
+
+IdRange = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidTxnList:
+    """Transactions up to the mark are valid unless they lie in a range of `opened` or `aborted` (both ends included).
+
+    The ranges are sorted and merged on creation. An own running transaction has to count as open: see `without`.
+    """
+
+    high_water_mark: int
+    opened: tuple[IdRange, ...] = ()
+    aborted: tuple[IdRange, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "opened", _merged(list(self.opened)))
+        object.__setattr__(self, "aborted", _merged(list(self.aborted)))
+
+    @staticmethod
+    def parse(text: str) -> ValidTxnList:
+        """The list of a text; raises RefusedError when it does not parse, and for a blank text."""
+        fields = text.strip().split(":")
+        if not 2 <= len(fields) <= 4:
+            raise _unreadable(text, f"it has {len(fields)} fields instead of mark:lowest open[:open[:aborted]]")
+        _number(text, fields[1])
+        return ValidTxnList(
+            high_water_mark=_number(text, fields[0]), opened=_ranges(text, fields, 2), aborted=_ranges(text, fields, 3)
+        )
+
+    def format(self) -> str:
+        """The text of the list."""
+        lowest = self.opened[0][0] if self.opened else LONG_MAX
+        return f"{self.high_water_mark}:{lowest}:{_join(self.opened)}:{_join(self.aborted)}"
+
+    def is_txn_valid(self, txn: int) -> bool:
+        """Whether this transaction has committed; 0, the absent suffix, always has."""
+        if txn == 0:
+            return True
+        return txn <= self.high_water_mark and not _inside(self.opened, txn) and not _inside(self.aborted, txn)
+
+    def is_txn_aborted(self, txn: int) -> bool:
+        """Whether this transaction is known to be aborted."""
+        return _inside(self.aborted, txn)
+
+    def without(self, txn: int) -> ValidTxnList:
+        """The same list with one transaction counted as open."""
+        return ValidTxnList(
+            high_water_mark=self.high_water_mark, opened=(*self.opened, (txn, txn)), aborted=self.aborted
+        )
+
+    def with_committed(self, txn: int) -> ValidTxnList:
+        """The same list with one more transaction that has committed, and none besides."""
+        opened = [part for low, high in self.opened for part in ((low, min(high, txn - 1)), (max(low, txn + 1), high))]
+        if txn > self.high_water_mark:
+            opened.append((self.high_water_mark + 1, txn - 1))
+        return ValidTxnList(
+            high_water_mark=max(self.high_water_mark, txn),
+            opened=tuple((low, high) for low, high in opened if low <= high),
+            aborted=self.aborted,
+        )
+
+
+def _inside(ranges: tuple[IdRange, ...], txn: int) -> bool:
+    at = bisect_right(ranges, (txn, LONG_MAX))
+    return at > 0 and ranges[at - 1][0] <= txn <= ranges[at - 1][1]
+
+
+def _join(ranges: tuple[IdRange, ...]) -> str:
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def _ranges(text: str, fields: list[str], index: int) -> tuple[IdRange, ...]:
+    if len(fields) <= index or not fields[index]:
+        return ()
+    ranges = []
+    for part in fields[index].split(","):
+        low, dash, high = part.partition("-")
+        first = _number(text, low)
+        last = _number(text, high) if dash else first
+        if last < first:
+            raise _unreadable(text, f"{part!r} ends before it begins")
+        ranges.append((first, last))
+    return tuple(ranges)
+
+
+def _merged(ranges: list[IdRange]) -> tuple[IdRange, ...]:
+    merged: list[IdRange] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _number(text: str, digits: str) -> int:
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > LONG_MAX:
+        raise _unreadable(text, f"{digits!r} is not a transaction id")
+    return int(digits)
+
+
+def _unreadable(text: str, reason: str) -> RefusedError:
+    shown = text if len(text) <= 200 else text[:200] + "..."
+    return RefusedError(f"Cannot read the transaction list {shown!r}: because {reason}")
+
+
+ALL_COMMITTED = ValidTxnList(high_water_mark=LONG_MAX)
+
+
+# --- writeids ---------------------------------------------------------------------------------------------------------
+# Which write ids of a table are committed: the list a reader, a compactor and a cleaner go by.
+#
+# Source: Hive `ValidReaderWriteIdList`, `ValidCompactorWriteIdList` and `ValidCleanerWriteIdList`. The text is
+# `<db.table>:<high-water mark>:<lowest open id>:<open ids>:<aborted ids>`, ids joined by commas, the last two
+# fields optional.
+
+
+class Range(enum.Enum):
+    """How much of a range of write ids a statement holds for."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidWriteIdList:
+    """A reader's list: ids above the mark, open ids and aborted ids are not valid, all others are.
+
+    `open_ids` and `aborted_ids` are sorted on creation; `min_open` is `LONG_MAX` when no id is open. `table` is
+    `db.table`, or None.
+    """
+
+    table: str | None
+    high_water_mark: int
+    open_ids: tuple[int, ...] = ()
+    aborted_ids: tuple[int, ...] = ()
+    min_open: int = LONG_MAX
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "open_ids", tuple(sorted(set(self.open_ids))))
+        object.__setattr__(self, "aborted_ids", tuple(sorted(set(self.aborted_ids))))
+        if self.open_ids and self.min_open > self.open_ids[0]:
+            object.__setattr__(self, "min_open", self.open_ids[0])
+
+    @staticmethod
+    def parse(text: str) -> ValidWriteIdList:
+        """The list of a text; raises RefusedError with the text and the place when it does not parse.
+
+        Hive takes a blank text for "everything is valid"; here it is refused, because a list that got lost must not
+        mean that every transaction has committed.
+        """
+        return _parse_write_ids(text)
+
+    def format(self) -> str:
+        """The text of the list, as Hive writes it."""
+        opened = ",".join(map(str, self.open_ids))
+        aborted = ",".join(map(str, self.aborted_ids))
+        return f"{self.table or 'null'}:{self.high_water_mark}:{self.min_open}:{opened}:{aborted}"
+
+    def is_write_id_valid(self, write_id: int) -> bool:
+        """Whether rows of this write id are visible."""
+        return write_id <= self.high_water_mark and self._exceptions_within(write_id, write_id) == 0
+
+    @property
+    def highest_valid(self) -> int:
+        """The highest write id whose rows are visible; 0 where there is none."""
+        found = self.high_water_mark
+        while found > 0 and not self.is_write_id_valid(found):
+            found -= 1
+        return max(found, 0)
+
+    def is_write_id_aborted(self, write_id: int) -> bool:
+        """Whether this write id is known to be aborted."""
+        return _count(self.aborted_ids, write_id, write_id) > 0
+
+    def is_valid_base(self, write_id: int) -> bool:
+        """Whether a compacted base of this write id may be read: nothing at or below it is open.
+
+        Hive forgets the lowest open id when the list names no exception; so does this, for it must agree with readers.
+        """
+        min_open = self.min_open if self.open_ids or self.aborted_ids else LONG_MAX
+        return write_id < min_open and write_id <= self.high_water_mark
+
+    def range_valid(self, low: int, high: int) -> Range:
+        """How many ids of a range (both ends included) are valid.
+
+        As in Hive, ALL even above the high-water mark when every exception lies above the range.
+        """
+        if low > self.high_water_mark:
+            return Range.NONE
+        first = min(self.open_ids[:1] + self.aborted_ids[:1], default=None)
+        if first is not None and first > high:
+            return Range.ALL
+        invalid = max(0, high - self.high_water_mark) + self._exceptions_within(low, high)
+        return _range_of(size=high - low + 1, part=high - low + 1 - invalid)
+
+    def range_aborted(self, low: int, high: int) -> Range:
+        """How many ids of a range (both ends included) are aborted."""
+        if self.high_water_mark < low:
+            return Range.NONE
+        return _range_of(size=high - low + 1, part=_count(self.aborted_ids, low, high))
+
+    def for_compactor(self) -> CompactorWriteIdList:
+        """The list a compaction goes by: it ends below the lowest open id, and only aborted ids are exceptions.
+
+        The lowest open id counts even if no exception is listed (stricter than a reader).
+        """
+        mark = min(self.high_water_mark, self.min_open - 1)
+        return CompactorWriteIdList(
+            table=self.table,
+            high_water_mark=mark,
+            aborted_ids=self.aborted_ids[: bisect_right(self.aborted_ids, mark)],
+            min_open=self.min_open,
+        )
+
+    def for_cleaner(self, high_water_mark: int) -> CleanerWriteIdList:
+        """The list a cleaning goes by: capped at the high-water mark of the compaction that is cleaned up after."""
+        return CleanerWriteIdList(
+            table=self.table,
+            high_water_mark=min(self.high_water_mark, high_water_mark),
+            open_ids=self.open_ids,
+            aborted_ids=self.aborted_ids,
+            min_open=self.min_open,
+        )
+
+    def capped(self, high_water_mark: int) -> Self:
+        """The same list, of the same kind, with a high-water mark of at most the given one."""
+        return replace(self, high_water_mark=min(self.high_water_mark, high_water_mark))
+
+    def _exceptions_within(self, low: int, high: int) -> int:
+        return _count(self.open_ids, low, high) + _count(self.aborted_ids, low, high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactorWriteIdList(ValidWriteIdList):
+    """A compactor's list: a directory that reaches above the mark is left out as a whole, never read in part."""
+
+    def range_valid(self, low: int, high: int) -> Range:
+        """ALL for a range that ends at or below the mark, aborted ids or not, else NONE."""
+        del low
+        return Range.ALL if high <= self.high_water_mark else Range.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerWriteIdList(ValidWriteIdList):
+    """A cleaner's list: a directory that reaches above the mark makes nothing obsolete."""
+
+    def range_valid(self, low: int, high: int) -> Range:
+        """NONE for a range that ends above the mark, else the reader's answer."""
+        if high > self.high_water_mark:
+            return Range.NONE
+        return ValidWriteIdList.range_valid(self, low, high)
+
+
+def all_committed(table: str | None, high_water_mark: int = LONG_MAX) -> ValidWriteIdList:
+    """The list by which every write id up to the mark is committed."""
+    return ValidWriteIdList(table=table, high_water_mark=high_water_mark)
+
+
+def _count(ids: tuple[int, ...], low: int, high: int) -> int:
+    return bisect_right(ids, high) - bisect_left(ids, low) if low <= high else 0
+
+
+def _range_of(*, size: int, part: int) -> Range:
+    if part == 0:
+        return Range.NONE
+    return Range.ALL if part == size else Range.SOME
+
+
+def _parse_write_ids(text: str) -> ValidWriteIdList:
+    fields = text.strip().split(":")
+    if not 3 <= len(fields) <= 5:
+        raise _unreadable_write_ids(
+            text, f"it has {len(fields)} fields instead of table:mark:lowest open[:open[:aborted]]"
+        )
+    if not fields[0]:
+        raise _unreadable_write_ids(text, "the table's name, field 1, is empty")
+    opened = _parse_ids(text, fields, 3)
+    aborted = _parse_ids(text, fields, 4)
+    min_open = _parse_number(text, 3, fields[2])
+    if opened and min_open > min(opened):
+        raise _unreadable_write_ids(text, f"the lowest open id is given as {min_open}, but {min(opened)} is open")
+    if both := sorted(set(opened) & set(aborted)):
+        raise _unreadable_write_ids(text, f"{both[0]} is both open and aborted")
+    return ValidWriteIdList(
+        table=None if fields[0].lower() == "null" else fields[0],
+        high_water_mark=_parse_number(text, 2, fields[1]),
+        open_ids=opened,
+        aborted_ids=aborted,
+        min_open=min_open,
+    )
+
+
+def _parse_ids(text: str, fields: list[str], index: int) -> tuple[int, ...]:
+    if len(fields) <= index or not fields[index]:
+        return ()
+    return tuple(_parse_number(text, index + 1, part) for part in fields[index].split(","))
+
+
+def _parse_number(text: str, field: int, digits: str) -> int:
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > LONG_MAX:
+        raise _unreadable_write_ids(text, f"{digits!r} in field {field} is not a write id")
+    return int(digits)
+
+
+def _unreadable_write_ids(text: str, reason: str) -> RefusedError:
+    shown = text if len(text) <= 200 else text[:200] + "..."
+    return RefusedError(f"Cannot read the write-id list {shown!r}: because {reason}")

@@ -1,0 +1,353 @@
+"""The content of ORC columns, decoded but not interpreted: filtering, joining and reordering, and dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acidlib.orc.kernels.jit import byte_at, kernel
+from acidlib.orc.kernels.vectors import expand_keep, filter_bytes, filter_values, gather_bytes
+from acidlib.orc.proto import Kind
+
+# --- column -----------------------------------------------------------------------------------------------------------
+# The content of one ORC column after its streams were decompressed and decoded: no value is interpreted.
+#
+# Arrays hold the *present* values only, except `present` itself, which has one entry per slot. Those that a kind has no
+# use for are empty.
+
+Bytes = NDArray[np.uint8]
+Longs = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+NO_VALUES: Longs = np.zeros(0, dtype=np.int64)
+NO_BYTES: Bytes = np.zeros(0, dtype=np.uint8)
+
+STRING_KINDS = frozenset({Kind.STRING, Kind.CHAR, Kind.VARCHAR})
+INTEGER_KINDS = frozenset({Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE})
+TIMESTAMP_KINDS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dictionary:
+    """Distinct strings: entry i is data[offsets[i]:offsets[i+1]]; int64 offsets of length entries + 1."""
+
+    offsets: Longs
+    data: Bytes
+
+    @property
+    def entries(self) -> int:
+        """Number of entries."""
+        return len(self.offsets) - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Column:
+    """A run of slots of one column.
+
+    kind       the type kind as written
+    slots      number of slots, nulls included
+    present    bool per slot, or None when every slot has a value
+    values     BOOLEAN: uint8 0/1 · BYTE: uint8 bit patterns · SHORT, INT, LONG, DATE: int64 · FLOAT: uint32 and
+               DOUBLE: uint64 bit patterns · DECIMAL: low 64 bits of the unscaled value as int64 · TIMESTAMP: int64
+               seconds from 2015-01-01 in the writer's zone, as stored · UNION: uint8 tags ·
+               strings in dictionary form: int64 entry numbers
+    high       DECIMAL: high 64 bits of the two's complement value, or None when all values fit 64 bits
+    secondary  DECIMAL: int64 scales · TIMESTAMP: int64 nanoseconds as stored (with their trailing-zero code)
+    lengths    direct strings and BINARY: int64 byte lengths · LIST, MAP: int64 element counts
+    data       direct strings and BINARY: the bytes, uint8
+    dictionary strings in dictionary form, else None
+    children   LIST: 1, MAP: 2, STRUCT and UNION: one per child; slots of a child = elements, or present values
+    """
+
+    kind: Kind
+    slots: int
+    present: Mask | None = None
+    values: NDArray[Any] = field(default_factory=lambda: NO_VALUES)
+    high: Longs | None = None
+    secondary: Longs = field(default_factory=lambda: NO_VALUES)
+    lengths: Longs = field(default_factory=lambda: NO_VALUES)
+    data: Bytes = field(default_factory=lambda: NO_BYTES)
+    dictionary: Dictionary | None = None
+    children: tuple[Column, ...] = field(default=())
+
+    @property
+    def count(self) -> int:
+        """Number of present values."""
+        return self.slots if self.present is None else int(np.count_nonzero(self.present))
+
+
+# --- transform --------------------------------------------------------------------------------------------------------
+# Filtering, joining and reordering columns, whose values are not interpreted.
+
+
+def filter_column(column: Column, keep: Mask) -> Column:
+    """The slots whose entry in `keep` (bool per slot) is true, in order, with all below them."""
+    present = column.present
+    if present is None:
+        kept_values, kept_present = keep, None
+    else:
+        kept_values, kept_present = filter_values(keep, present), filter_values(present, keep)
+        if kept_present.all():
+            kept_present = None
+    slots = int(np.count_nonzero(keep))
+    out = Column(kind=column.kind, slots=slots, present=kept_present, dictionary=column.dictionary)
+    out.values = _take(column.values, kept_values)
+    out.high = None if column.high is None else _take(column.high, kept_values)
+    out.secondary = _take(column.secondary, kept_values)
+    out.lengths = _take(column.lengths, kept_values)
+    if len(column.data):
+        out.data = filter_bytes(column.data, column.lengths, kept_values)
+    out.children = tuple(
+        filter_column(child, child_keep)
+        for child, child_keep in zip(column.children, _child_masks(column, kept_values), strict=True)
+    )
+    return out
+
+
+def _child_masks(column: Column, keep: Mask) -> list[Mask]:
+    if column.kind in (Kind.LIST, Kind.MAP):
+        elements = expand_keep(keep, column.lengths)
+        return [elements] * len(column.children)
+    if column.kind is Kind.UNION:
+        return [keep[column.values == tag] for tag in range(len(column.children))]
+    return [keep] * len(column.children)
+
+
+def _take(array: NDArray[Any], keep: Mask) -> NDArray[Any]:
+    return filter_values(array, keep) if len(array) else array
+
+
+def reorder_column(column: Column, order: Longs) -> Column:
+    """The slots that `order` names, in that order, with all below them; a slot may be named once or never."""
+    present = column.present
+    if present is None:
+        chosen, chosen_present = order, None
+    else:
+        chosen_present = present[order]
+        chosen = (np.cumsum(present, dtype=np.int64) - 1)[order[chosen_present]]
+        if chosen_present.all():
+            chosen_present = None
+    out = Column(kind=column.kind, slots=len(order), present=chosen_present, dictionary=column.dictionary)
+    out.values = _gather(column.values, chosen)
+    out.high = None if column.high is None else _gather(column.high, chosen)
+    out.secondary = _gather(column.secondary, chosen)
+    out.lengths = _gather(column.lengths, chosen)
+    if len(column.data):
+        out.data = gather_bytes(column.data, _starts(column.lengths), column.lengths, chosen)
+    out.children = tuple(
+        reorder_column(child, child_order)
+        for child, child_order in zip(column.children, _child_orders(column, chosen), strict=True)
+    )
+    return out
+
+
+def _child_orders(column: Column, chosen: Longs) -> list[Longs]:
+    if column.kind in (Kind.LIST, Kind.MAP):
+        lengths = column.lengths[chosen]
+        # each element's place in its own list, added to where that list starts
+        within = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(_starts(lengths), lengths)
+        return [np.repeat(_starts(column.lengths)[chosen], lengths) + within] * len(column.children)
+    if column.kind is Kind.UNION:
+        orders = []
+        for tag in range(len(column.children)):
+            is_mine = column.values == tag
+            orders.append((np.cumsum(is_mine, dtype=np.int64) - 1)[chosen[is_mine[chosen]]])
+        return orders
+    return [chosen] * len(column.children)
+
+
+def _starts(lengths: Longs) -> Longs:
+    starts = np.zeros(len(lengths), dtype=np.int64)
+    np.cumsum(lengths[:-1], out=starts[1:])
+    return starts
+
+
+def _gather(array: NDArray[Any], chosen: Longs) -> NDArray[Any]:
+    return array[chosen] if len(array) else array
+
+
+def concat_columns(columns: Sequence[Column]) -> Column:
+    """The slots of several columns of one type, one after the other."""
+    columns = [column for column in columns if column.slots] or list(columns[:1])
+    if len(columns) == 1:
+        return columns[0]
+    kind = columns[0].kind
+    out = Column(kind=kind, slots=sum(column.slots for column in columns), present=_join_present(columns))
+    if kind in STRING_KINDS:
+        _join_strings(columns, out)
+    else:
+        out.values = _join([column.values for column in columns])
+        out.lengths = _join([column.lengths for column in columns])
+        out.data = _join([column.data for column in columns])
+    out.secondary = _join([column.secondary for column in columns])
+    if any(column.high is not None for column in columns):
+        out.high = np.concatenate([_high(column) for column in columns])
+    children = zip(*(column.children for column in columns), strict=True)
+    out.children = tuple(concat_columns(parts) for parts in children)
+    return out
+
+
+def _high(column: Column) -> Longs:
+    return column.high if column.high is not None else column.values >> 63
+
+
+def _join(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    found = [array for array in arrays if len(array)] or arrays[:1]
+    return np.concatenate(found)
+
+
+def _join_present(columns: Sequence[Column]) -> Mask | None:
+    if all(column.present is None for column in columns):
+        return None
+    return np.concatenate([np.ones(c.slots, dtype=np.bool_) if c.present is None else c.present for c in columns])
+
+
+def _join_strings(columns: Sequence[Column], out: Column) -> None:
+    # a column without any value says nothing about the form
+    valued = [column for column in columns if column.count]
+    dictionaries = [column.dictionary for column in valued if column.dictionary is not None]
+    if dictionaries and len(dictionaries) == len(valued):
+        offsets, data, values, entries, size = [np.zeros(1, dtype=np.int64)], [], [], 0, 0
+        for column, dictionary in zip(valued, dictionaries, strict=True):
+            offsets.append(dictionary.offsets[1:] + size)
+            data.append(dictionary.data)
+            values.append(column.values + entries)
+            entries += dictionary.entries
+            size += len(dictionary.data)
+        out.dictionary = Dictionary(offsets=np.concatenate(offsets), data=np.concatenate(data))
+        out.values = np.concatenate(values)
+        return
+    direct = [as_direct(column) for column in valued]
+    out.lengths = _join([column.lengths for column in direct]) if direct else NO_VALUES
+    out.data = _join([column.data for column in direct]) if direct else NO_BYTES
+
+
+def as_direct(column: Column) -> Column:
+    """A string column in direct form."""
+    if column.dictionary is None:
+        return column
+    offsets = column.dictionary.offsets
+    lengths = np.diff(offsets)
+    return Column(
+        kind=column.kind,
+        slots=column.slots,
+        present=column.present,
+        lengths=lengths[column.values],
+        data=gather_bytes(column.dictionary.data, offsets[:-1], lengths, column.values),
+    )
+
+
+# --- dictionary -------------------------------------------------------------------------------------------------------
+# String dictionaries: only used entries, each once, in ascending byte order (what Java's writer produces).
+
+KEY_THRESHOLD = 0.8
+"""Above this share of distinct strings a dictionary does not pay (orc.dictionary.key.threshold)."""
+
+
+def canonical(column: Column) -> Column:
+    """A string column whose dictionary, if it keeps one, is sorted, without duplicates and without unused entries."""
+    if column.dictionary is None:
+        return column
+    dictionary, values = column.dictionary, column.values
+    used = np.zeros(dictionary.entries, dtype=np.bool_)
+    used[values] = True
+    if np.count_nonzero(used) > KEY_THRESHOLD * len(values):
+        return as_direct(column)
+    if not used.all() or not _ascending(dictionary.offsets, dictionary.data):
+        dictionary, values = _rebuild(dictionary, values, np.flatnonzero(used))
+    return Column(kind=column.kind, slots=column.slots, present=column.present, values=values, dictionary=dictionary)
+
+
+def _rebuild(dictionary: Dictionary, values: Longs, used: Longs) -> tuple[Dictionary, Longs]:
+    starts = dictionary.offsets[used]
+    lengths = dictionary.offsets[used + 1] - starts
+    order = _sort(starts, lengths, _prefixes(starts, lengths, dictionary.data), dictionary.data)
+    ranks, firsts = _rank(starts, lengths, order, dictionary.data)
+    mapping = np.zeros(dictionary.entries, dtype=np.int64)
+    mapping[used] = ranks
+    kept = lengths[firsts]
+    offsets = np.zeros(len(firsts) + 1, dtype=np.int64)
+    np.cumsum(kept, out=offsets[1:])
+    data = gather_bytes(dictionary.data, starts, lengths, firsts)
+    return Dictionary(offsets=offsets, data=data), mapping[values]
+
+
+@kernel
+def _compare(data: Bytes, a: int, a_length: int, b: int, b_length: int) -> int:  # pragma: no cover
+    for i in range(min(a_length, b_length)):
+        difference = byte_at(data, a + i) - byte_at(data, b + i)
+        if difference != 0:
+            return difference
+    return a_length - b_length
+
+
+@kernel
+def _ascending(offsets: Longs, data: Bytes) -> bool:  # pragma: no cover
+    for i in range(1, len(offsets) - 1):
+        a, b, c = offsets[i - 1], offsets[i], offsets[i + 1]
+        if _compare(data, a, b - a, b, c - b) >= 0:
+            return False
+    return True
+
+
+@kernel
+def _prefixes(starts: Longs, lengths: Longs, data: Bytes) -> Longs:  # pragma: no cover
+    """The first seven bytes of each string as a number that orders like them (seven fit without a sign)."""
+    out = np.zeros(len(starts), dtype=np.int64)
+    for i in range(len(starts)):
+        value = 0
+        for j in range(7):
+            value <<= 8
+            if j < lengths[i]:
+                value |= int(data[starts[i] + j])
+        out[i] = value
+    return out
+
+
+@kernel
+def _sort(starts: Longs, lengths: Longs, prefixes: Longs, data: Bytes) -> Longs:  # pragma: no cover
+    """Indices in ascending byte order, by a bottom-up merge sort."""
+    n = len(starts)
+    source = np.arange(n)
+    target = np.empty(n, dtype=np.int64)
+    width = 1
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle, high = min(low + width, n), min(low + 2 * width, n)
+            left, right = low, middle
+            for out in range(low, high):
+                take_left = left < middle
+                if take_left and right < high:
+                    a, b = source[left], source[right]
+                    if prefixes[a] != prefixes[b]:
+                        take_left = prefixes[a] < prefixes[b]
+                    else:
+                        take_left = _compare(data, starts[a], lengths[a], starts[b], lengths[b]) <= 0
+                if take_left:
+                    target[out] = source[left]
+                    left += 1
+                else:
+                    target[out] = source[right]
+                    right += 1
+        source, target = target, source
+        width *= 2
+    return source
+
+
+@kernel
+def _rank(starts: Longs, lengths: Longs, order: Longs, data: Bytes) -> tuple[Longs, Longs]:  # pragma: no cover
+    """Per string its rank among the distinct ones, and per rank the index of one string that has it."""
+    ranks = np.empty(len(order), dtype=np.int64)
+    firsts = np.empty(len(order), dtype=np.int64)
+    found = 0
+    for i in range(len(order)):
+        b = order[i]
+        if i == 0 or _compare(data, starts[order[i - 1]], lengths[order[i - 1]], starts[b], lengths[b]) != 0:
+            firsts[found] = b
+            found += 1
+        ranks[b] = found - 1
+    return ranks, firsts[:found].copy()

@@ -1,0 +1,745 @@
+"""Integer run-length streams, decoded and encoded (ORC specification, Integer Run Length Encoding)."""
+
+import numpy as np
+
+from acidlib.errors import CorruptError
+from acidlib.orc.kernels.bytes_bits import (
+    big_endian_size,
+    pack,
+    varint_size,
+    width_code,
+    write_big_endian,
+    write_varint,
+    zigzag,
+)
+from acidlib.orc.kernels.jit import (
+    Bytes,
+    Longs,
+    bit_length,
+    byte_at,
+    kernel,
+    kernel_bytes,
+    kernel_longs,
+    load_word,
+    magnitude,
+    wrapping_add,
+    wrapping_sub,
+)
+from acidlib.orc.kernels.vectors import Encoded, checked_marks
+
+# --- ints decode ------------------------------------------------------------------------------------------------------
+# Decodes integer run-length streams. Source: ORC specification, Integer Run Length Encoding, versions 1 and 2.
+
+_OK, _TRUNCATED, _TOO_MANY, _TRAILING, _VARINT, _PATCHES, _DELTA = range(7)
+_REASONS = {
+    _TRUNCATED: "the stream ends before the last value",
+    _TOO_MANY: "a run holds more values than are left",
+    _TRAILING: "bytes follow the last value",
+    _VARINT: "a varint has more than 64 bits",
+    _PATCHES: "a patch list is impossible",
+    _DELTA: "a delta run is too short for its deltas",
+}
+# Four bytes can stand for 512 equal values, nothing is denser; in version 1 it is 3 bytes for 130.
+_MOST_VALUES_PER_BYTE = 128
+# Widths by their five-bit code.
+_WIDTHS = np.array([*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64], dtype=np.int64)
+
+
+def decode_ints(buf: Bytes, count: int, *, signed: bool, version: int) -> Longs:
+    """All values of an uncompressed integer stream.
+
+    `version` is 1 for column encodings DIRECT and DICTIONARY, 2 for DIRECT_V2 and DICTIONARY_V2. Sums wrap at 64 bits
+    as Java's do; unsigned values above 2^63-1 come out as their bit pattern.
+
+    Raises CorruptError unless the stream holds exactly `count` values: no run may go beyond them (every writer cuts
+    its last run) and no byte may follow.
+    """
+    if version not in (1, 2):
+        raise ValueError(f"no integer run-length version {version}")
+    data = kernel_bytes(buf)
+    if count < 0 or count > _MOST_VALUES_PER_BYTE * len(data):
+        raise CorruptError(f"Cannot decode integers: because {len(data)} bytes cannot hold {count} values")
+    out = np.empty(count, dtype=np.int64)
+    code, at = (_decode_v1 if version == 1 else _decode_v2)(data, out, int(signed))
+    if code != _OK:
+        raise CorruptError(
+            f"Cannot decode integers: because {_REASONS[code]} (run at byte {at} of {len(data)}, {count} values wanted)"
+        )
+    return out
+
+
+@kernel
+def unzigzag(value: int) -> int:
+    """The signed value of a zigzag pattern."""
+    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1)
+
+
+@kernel
+def read_varint(buf: Bytes, pos: int) -> tuple[int, int]:
+    """An unsigned base-128 varint of at most 64 bits and the position behind it, or a negative error code there."""
+    value = 0
+    shift = 0
+    while pos < len(buf):
+        byte = byte_at(buf, pos)
+        pos += 1
+        if shift == 63 and byte > 1:
+            return 0, -_VARINT
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+    return 0, -_TRUNCATED
+
+
+@kernel
+def _decode_v1(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
+    pos = 0
+    done = 0
+    while done < len(out):
+        at = pos
+        if pos + 1 >= len(buf):
+            return _TRUNCATED, at
+        control = byte_at(buf, pos)
+        literals = control >= 0x80
+        length = 0x100 - control if literals else control + 3
+        if length > len(out) - done:
+            return _TOO_MANY, at
+        step = 0
+        pos += 1
+        if not literals:
+            step = int(np.int64(np.int8(buf[pos])))
+            pos += 1
+        value = 0
+        for i in range(length):
+            if literals or i == 0:
+                value, pos = read_varint(buf, pos)
+                if pos < 0:
+                    return -pos, at
+                if signed:
+                    value = unzigzag(value)
+            else:
+                value = wrapping_add(value, step)
+            out[done + i] = value
+        done += length
+    return (_OK if pos == len(buf) else _TRAILING), pos
+
+
+@kernel
+def _decode_v2(buf: Bytes, out: Longs, signed: int) -> tuple[int, int]:
+    patches = np.empty(32, dtype=np.int64)
+    pos = 0
+    done = 0
+    while done < len(out):
+        at = pos
+        if pos + 1 >= len(buf):
+            return _TRUNCATED, at
+        first = byte_at(buf, pos)
+        kind = first >> 6
+        length = (first & 7) + 3 if kind == 0 else ((first & 1) << 8 | byte_at(buf, pos + 1)) + 1
+        if length > len(out) - done:
+            return _TOO_MANY, at
+        width_code = (first >> 1) & 31
+        if kind == 0:
+            pos = _short_repeat(buf, pos, out, done, length, signed)
+        elif kind == 1:
+            pos = _direct(buf, pos + 2, out, done, length, int(_WIDTHS[width_code]), signed)
+        elif kind == 2:
+            pos = _patched_base(buf, pos + 2, out, done, length, int(_WIDTHS[width_code]), patches)
+        else:
+            width = int(_WIDTHS[width_code]) if width_code else 0
+            pos = _delta(buf, pos + 2, out, done, length, width, signed)
+        if pos < 0:
+            return -pos, at
+        done += length
+    return (_OK if pos == len(buf) else _TRAILING), pos
+
+
+@kernel
+def _short_repeat(buf: Bytes, pos: int, out: Longs, start: int, length: int, signed: int) -> int:
+    size = ((byte_at(buf, pos) >> 3) & 7) + 1
+    pos += 1
+    if size > len(buf) - pos:
+        return -_TRUNCATED
+    value = _big_endian(buf, pos, size)
+    if signed:
+        value = unzigzag(value)
+    out[start : start + length] = value
+    return pos + size
+
+
+@kernel
+def _big_endian(buf: Bytes, pos: int, size: int) -> int:
+    value = 0
+    for i in range(pos, pos + size):
+        value = (value << 8) | byte_at(buf, i)
+    return value
+
+
+@kernel
+def _direct(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: int, signed: int) -> int:
+    pos = _unpack(buf, pos, out, start, length, width)
+    if pos > 0 and signed:
+        for i in range(start, start + length):
+            out[i] = unzigzag(out[i])
+    return pos
+
+
+@kernel
+def _unpack(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: int) -> int:
+    size = (length * width + 7) >> 3
+    if size > len(buf) - pos:
+        return -_TRUNCATED
+    data = buf[pos:]
+    target = out[start : start + length]
+    shift = np.uint64(64 - width)
+    # eight bytes from where a value begins hold it: it is at most 30 bits wide or begins with a byte
+    whole = min(length, ((len(data) - 8) * 8 + 7) // width + 1) if len(data) >= 8 else 0
+    for i in range(whole):
+        at = i * width
+        target[i] = np.int64((load_word(data, at >> 3) << np.uint64(at & 7)) >> shift)
+    for i in range(whole, length):
+        target[i] = _bits(data, i * width, width)
+    return pos + size
+
+
+@kernel
+def _bits(data: Bytes, at: int, width: int) -> int:
+    """The number that `width` bits from bit `at` on hold."""
+    end = at + width
+    value = 0
+    for i in range(at >> 3, (end + 7) >> 3):
+        value = (value << 8) | byte_at(data, i)
+    value >>= -end & 7
+    return value if width == 64 else value & ((1 << width) - 1)
+
+
+@kernel
+def closest_width(bits: int) -> int:
+    """The least width with a five-bit code that holds this many bits (0..64)."""
+    if bits <= 24:
+        return max(bits, 1)
+    if bits <= 32:
+        return bits + (bits & 1)
+    return (bits + 7) & ~7
+
+
+@kernel
+def _patched_base(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: int, patches: Longs) -> int:
+    if len(buf) - pos < 2:
+        return -_TRUNCATED
+    base_size = (byte_at(buf, pos) >> 5) + 1
+    patch_width = int(_WIDTHS[byte_at(buf, pos) & 31])
+    gap_width = (byte_at(buf, pos + 1) >> 5) + 1
+    count = byte_at(buf, pos + 1) & 31
+    pos += 2
+    # Java and C++ alike refuse wide patches and read past an empty list.
+    if patch_width + gap_width > 64 or count == 0 or width == 64:
+        return -_PATCHES
+    if base_size > len(buf) - pos:
+        return -_TRUNCATED
+    base = _big_endian(buf, pos, base_size)
+    sign = 1 << (base_size * 8 - 1)
+    if base & sign:
+        base = -(base & ~sign)
+    pos = _unpack(buf, pos + base_size, out, start, length, width)
+    if pos < 0:
+        return pos
+    pos = _unpack(buf, pos, patches, 0, count, closest_width(patch_width + gap_width))
+    if pos < 0:
+        return pos
+    if not _apply_patches(out, start, length, width, patches, count, patch_width):
+        return -_PATCHES
+    for i in range(start, start + length):
+        out[i] = wrapping_add(out[i], base)
+    return pos
+
+
+@kernel
+def _apply_patches(
+    out: Longs, start: int, length: int, width: int, patches: Longs, count: int, patch_width: int
+) -> bool:
+    patch_mask = ~(-1 << patch_width)
+    gap_mask = ~(-1 << (64 - patch_width))
+    at = 0
+    filler = False
+    for k in range(count):
+        patch = patches[k] & patch_mask
+        gap = (patches[k] >> patch_width) & gap_mask
+        if gap == 0 and k > 0 and not filler:
+            return False
+        at += gap
+        filler = gap == 255 and patch == 0
+        if filler:
+            continue
+        if at >= length:
+            return False
+        out[start + at] |= patch << width
+    return not filler
+
+
+@kernel
+def _delta(buf: Bytes, pos: int, out: Longs, start: int, length: int, width: int, signed: int) -> int:
+    value, pos = read_varint(buf, pos)
+    if pos < 0:
+        return pos
+    if signed:
+        value = unzigzag(value)
+    step, pos = read_varint(buf, pos)
+    if pos < 0:
+        return pos
+    step = unzigzag(step)
+    if width == 0:
+        for i in range(start, start + length):
+            out[i] = value
+            value = wrapping_add(value, step)
+        return pos
+    if length < 2:
+        return -_DELTA
+    out[start] = value
+    value = wrapping_add(value, step)
+    out[start + 1] = value
+    pos = _unpack(buf, pos, out, start + 2, length - 2, width)
+    if pos > 0:
+        for i in range(start + 2, start + length):
+            value = wrapping_sub(value, out[i]) if step < 0 else wrapping_add(value, out[i])
+            out[i] = value
+    return pos
+
+
+# --- ints encode ------------------------------------------------------------------------------------------------------
+# Encodes integer run-length streams, version 2. Source: ORC specification, Integer Run Length Encoding, version 2.
+
+_MAX_RUN = 512
+# A run of one value costs ten bytes at most, a longer one less per value.
+_MOST_BYTES_PER_VALUE = 10
+_MAX_PATCHES = 31
+# So many values are compared without a branch.
+_STRIDE = 16
+# A header of a byte, a value of a byte, and the header of the next block.
+_LEAST_BREAK_BITS = 32
+# Java keeps the base in sign and magnitude; its width must leave the sign a bit in eight bytes for every version.
+_BASE_LIMIT = 1 << 55
+# So many steps as a run has cannot overflow twice below this.
+_STEP_LIMIT = 1 << 52
+
+
+def encode_ints(values: Longs, *, signed: bool, marks: Longs) -> Encoded:
+    """The values as an uncompressed RLEv2 stream, with a position for each mark (a sorted value index, 0..len).
+
+    Every run is one that Java, C++ and Trino read: bit widths of direct and delta runs are the aligned ones of Java's
+    default strategy, a delta run never starts with delta 0 nor spans more than 63 bits, a patch list has at most 31
+    entries. Runs are not cut at marks. Raises ValueError if the marks do not ascend within 0..len(values).
+    """
+    longs = kernel_longs(values)
+    checked = checked_marks(marks, len(longs))
+    out = np.empty(_MOST_BYTES_PER_VALUE * len(longs), dtype=np.uint8)
+    offsets = np.empty(len(checked), dtype=np.int64)
+    skips = np.zeros(len(checked), dtype=np.int64)
+    size = _encode(longs, int(signed), checked, out, offsets, skips)
+    return Encoded(data=out[:size], offsets=offsets, skips=skips)
+
+
+@kernel
+def _encode(values: Longs, signed: int, marks: Longs, out: Bytes, offsets: Longs, skips: Longs) -> int:
+    scratch = np.empty(_MAX_RUN, dtype=np.int64)
+    patches = np.empty(_MAX_PATCHES, dtype=np.int64)
+    counts = np.empty(65, dtype=np.int64)
+    state = np.empty(6, dtype=np.int64)
+    trial = np.empty(6, dtype=np.int64)
+    same = np.empty(_MAX_RUN, dtype=np.uint8)
+    start = 0
+    pos = 0
+    mark = 0
+    forced = False
+    calm = True
+    while start < len(values):
+        limit = min(len(values), start + _MAX_RUN)
+        at = pos
+        length = _even_run(values, start, limit)
+        even = (forced and length > 2) or _even_run_pays(values, start, length, signed)
+        if not even:
+            if calm:
+                end = start + _calm_block_end(values[start:limit], signed, state, trial, same)
+            else:
+                end = _block_end(values, start, limit, signed)
+            if end < limit or not calm:
+                _summarize(values[start:end], signed, state)
+            forced = end < limit
+            calm = end == limit
+            if length > 2:
+                width = _width(values, start, state[2], state[3], state[4] + state[5] > 0)
+                even = _lead_pays(values, start, length, width, signed)
+        if even:
+            end = start + length
+            forced = False
+            pos = _write_even_run(values, start, length, signed, out, pos)
+        else:
+            pos = _write_block(values, start, end - start, signed, state, scratch, counts, patches, out, pos)
+        while mark < len(marks) and marks[mark] < end:
+            offsets[mark] = at
+            skips[mark] = marks[mark] - start
+            mark += 1
+        start = end
+    offsets[mark:] = pos
+    return pos
+
+
+@kernel
+def _even_run(values: Longs, start: int, limit: int) -> int:
+    """How many values from here on have equal distances that do not overflow."""
+    if limit - start < 2:
+        return limit - start
+    step = wrapping_sub(values[start + 1], values[start])
+    end = start + 2
+    while end + _STRIDE <= limit:
+        later, former = values[end : end + _STRIDE], values[end - 1 : end - 1 + _STRIDE]
+        other = 0
+        for i in range(_STRIDE):
+            other |= wrapping_sub(later[i], former[i]) ^ step
+        if other:
+            break
+        end += _STRIDE
+    while end < limit and wrapping_sub(values[end], values[end - 1]) == step:
+        end += 1
+    # the ends show whether the steps overflowed
+    if not _is_small(step) or (step > 0) != (values[end - 1] > values[start]):
+        return 1
+    return end - start
+
+
+@kernel
+def _is_small(step: int) -> bool:
+    return -_STEP_LIMIT < step < _STEP_LIMIT
+
+
+@kernel
+def _pattern(value: int, signed: int) -> int:
+    """What is packed for a value outside of delta runs."""
+    return zigzag(value) if signed else value
+
+
+@kernel
+def aligned_width(bits: int) -> int:
+    """The least width of 1, 2, 4, 8, 16, .. 64 that holds this many bits. Source: ORC getClosestAlignedFixedBits."""
+    if bits > 8:
+        return (bits + 7) & ~7
+    if bits > 4:
+        return 8
+    return 4 if bits == 3 else max(bits, 1)
+
+
+@kernel
+def _even_run_bits(value: int, step: int, length: int, signed: int) -> int:
+    pattern = _pattern(value, signed)
+    if step == 0 and length <= 10:
+        return 8 * (1 + big_endian_size(pattern))
+    return 8 * (2 + varint_size(pattern) + varint_size(zigzag(step)))
+
+
+@kernel
+def _even_run_pays(values: Longs, start: int, length: int, signed: int) -> bool:
+    """Whether an even run is cheaper by itself than before the value behind it; what follows then is not known yet."""
+    if length < 3:
+        return False
+    step = wrapping_sub(values[start + 1], values[start])
+    if start + length == len(values) or length == _MAX_RUN:
+        return step == 0 or length > 3
+    bits = bit_length(_pattern(values[start], signed) | _pattern(values[start + length], signed))
+    return step == 0 and _lead_pays(values, start, length, aligned_width(bits), signed)
+
+
+@kernel
+def _lead_pays(values: Longs, start: int, length: int, width: int, signed: int) -> bool:
+    """Whether an even run at the start of a block of this width is cheaper by itself."""
+    step = wrapping_sub(values[start + 1], values[start])
+    cost = _even_run_bits(values[start], step, length, signed)
+    if step == 0:
+        return width * length > cost
+    return length > 3 and width * length > 2 * cost
+
+
+@kernel
+def _width(values: Longs, start: int, patterns: int, distances: int, monotonic: int) -> int:
+    """The bits that each value of a block is going to take, but for outliers."""
+    steady = monotonic and values[start + 1] != values[start]
+    return aligned_width(bit_length(distances if steady else patterns))
+
+
+@kernel
+def _write_even_run(values: Longs, start: int, length: int, signed: int, out: Bytes, pos: int) -> int:
+    step = wrapping_sub(values[start + 1], values[start])
+    pattern = _pattern(values[start], signed)
+    if step == 0 and 3 <= length <= 10:
+        size = big_endian_size(pattern)
+        out[pos] = (size - 1) << 3 | (length - 3)
+        return write_big_endian(out, pos + 1, pattern, size)
+    out[pos] = 0xC0 | (length - 1) >> 8
+    out[pos + 1] = (length - 1) & 0xFF
+    pos = write_varint(out, pos + 2, pattern)
+    return write_varint(out, pos, zigzag(step))
+
+
+@kernel
+def _block_end(values: Longs, start: int, limit: int, signed: int) -> int:
+    """The end of the block from here on: the limit, or the first even run that pays by itself.
+
+    A run is looked at where it ends, together with the value behind it, which may be wider or end a monotonic block.
+    """
+    patterns = _pattern(values[start], signed)
+    distances = 0
+    rising = 1
+    falling = 1
+    seen = start + 1
+    run = 1
+    step = 0
+    distance = 0
+    for end in range(start + 1, limit + 1):
+        if end < limit:
+            distance = wrapping_sub(values[end], values[end - 1])
+            if distance == step:
+                run += 1
+                continue
+        head = end - run
+        if head > start and (run > 3 or (run == 3 and step == 0)):
+            following = min(end + 1, limit)
+            for i in range(seen, following):
+                patterns |= _pattern(values[i], signed)
+                rising &= int(values[i] >= values[i - 1])
+                falling &= int(values[i] <= values[i - 1])
+                distances |= magnitude(wrapping_sub(values[i], values[i - 1])) if i > start + 1 else 0
+            seen = following
+            width = _width(values, start, patterns, distances, rising + falling > 0)
+            if _break_pays(values[head], step, run, width, signed):
+                return head
+        run = 2
+        step = distance
+    return limit
+
+
+@kernel
+def _calm_block_end(block: Longs, signed: int, state: Longs, trial: Longs, same: Bytes) -> int:
+    """What _block_end finds for all these values, which it summarises into state; fast where few even runs are long.
+
+    Only a run that would pay in a block as wide as all the values can pay in the block that ends with it.
+    """
+    _summarize(block, signed, state)
+    if len(block) < 4:
+        return len(block)
+    last = len(block) - 1
+    # the width of all: distances, which a shorter block may be made of, are never wider than patterns
+    width = _width(block, 0, state[2], state[3], state[4] + state[5])
+    # same[i]: the distances before and behind value i are equal
+    any_same = 0
+    for i in range(1, last):
+        equal = int(wrapping_sub(block[i + 1], block[i]) == wrapping_sub(block[i], block[i - 1]))
+        same[i] = equal
+        any_same |= equal
+    if not any_same:
+        return len(block)
+    fewest = max(1, _LEAST_BREAK_BITS // width - 1)
+    edge = 1
+    while edge < last and same[edge]:
+        edge += 1
+    while edge + fewest < last:
+        i = edge + fewest
+        while i > edge and same[i]:
+            i -= 1
+        if i > edge:
+            edge = i
+            continue
+        end = edge + fewest + 1
+        while end < last and same[end]:
+            end += 1
+        # the run has the values from the edge to the one behind the last flag
+        run = end + 1 - edge
+        step = wrapping_sub(block[edge + 1], block[edge])
+        if (run > 3 or step == 0) and _break_pays(block[edge], step, run, width, signed):
+            _summarize(block[: end + 2], signed, trial)
+            exact = _width(block, 0, trial[2], trial[3], trial[4] + trial[5])
+            if _break_pays(block[edge], step, run, exact, signed):
+                return edge
+        edge = end
+    return len(block)
+
+
+@kernel
+def _summarize(block: Longs, signed: int, state: Longs) -> None:
+    """What a block's values share: least, greatest, patterns or-ed, later distances or-ed, rising, falling."""
+    least = block[0]
+    greatest = block[0]
+    patterns = 0
+    for i in range(len(block)):
+        least = min(least, block[i])
+        greatest = max(greatest, block[i])
+        patterns |= _pattern(block[i], signed)
+    distances = 0
+    rising = 1
+    falling = 1
+    for i in range(len(block) - 1):
+        rising &= int(block[i + 1] >= block[i])
+        falling &= int(block[i + 1] <= block[i])
+        distances |= magnitude(wrapping_sub(block[i + 1], block[i])) if i else 0
+    state[0] = least
+    state[1] = greatest
+    state[2] = patterns
+    state[3] = distances
+    state[4] = rising
+    state[5] = falling
+
+
+@kernel
+def _break_pays(value: int, step: int, run: int, width: int, signed: int) -> bool:
+    """Whether a block should end before an even run: it then costs a run of its own and one more header."""
+    if width * run <= _LEAST_BREAK_BITS:
+        return False
+    cost = _even_run_bits(value, step, run, signed) + 16
+    if step == 0:
+        return width * run > cost
+    # a narrow block of distances deflates well, so a clear gain is asked for
+    return _is_small(step) and width * run > 2 * cost
+
+
+@kernel
+def _write_block(
+    values: Longs,
+    start: int,
+    length: int,
+    signed: int,
+    state: Longs,
+    scratch: Longs,
+    counts: Longs,
+    patches: Longs,
+    out: Bytes,
+    pos: int,
+) -> int:
+    direct_bits = bit_length(state[2])
+    width = aligned_width(direct_bits)
+    cost = 2 + (length * width + 7) // 8
+    # the greatest distance in the block fits 63 bits, or else sums of them would not be exact
+    if length > 3 and wrapping_sub(state[1], state[0]) >= 0:
+        first = values[start + 1] - values[start]
+        if first != 0 and state[4] + state[5] > 0:
+            delta_width = max(2, aligned_width(bit_length(state[3])))
+            head = 2 + varint_size(_pattern(values[start], signed)) + varint_size(zigzag(first))
+            if head + ((length - 2) * delta_width + 7) // 8 <= cost:
+                return _write_delta(values, start, length, signed, delta_width, scratch, out, pos)
+        if -_BASE_LIMIT < state[0] < _BASE_LIMIT and _has_outliers(values, start, length, signed, direct_bits):
+            patched_width = _patched_width(values, start, length, state, cost, scratch, counts)
+            if patched_width:
+                return _write_patched(length, patched_width, state, scratch, patches, out, pos)
+    block = values[start : start + length]
+    for i in range(length):
+        scratch[i] = _pattern(block[i], signed)
+    pos = _write_header(0x40, width, length, out, pos)
+    return pack(out, pos, scratch, length, width)
+
+
+@kernel
+def _write_header(kind: int, width: int, length: int, out: Bytes, pos: int) -> int:
+    out[pos] = kind | width_code(width) << 1 | (length - 1) >> 8
+    out[pos + 1] = (length - 1) & 0xFF
+    return pos + 2
+
+
+@kernel
+def _write_delta(
+    values: Longs, start: int, length: int, signed: int, width: int, scratch: Longs, out: Bytes, pos: int
+) -> int:
+    first = values[start + 1] - values[start]
+    for i in range(length - 2):
+        scratch[i] = abs(values[start + i + 2] - values[start + i + 1])
+    pos = _write_header(0xC0, width, length, out, pos)
+    pos = write_varint(out, pos, _pattern(values[start], signed))
+    pos = write_varint(out, pos, zigzag(first))
+    return pack(out, pos, scratch, length - 2, width)
+
+
+@kernel
+def _has_outliers(values: Longs, start: int, length: int, signed: int, bits: int) -> bool:
+    """Whether at most a tenth of the patterns needs the last two of the bits. Source: Java's RunLengthIntegerWriterV2.
+
+    Java looks at patches under this condition only; it is cheap to test.
+    """
+    if bits < 3:
+        return False
+    shift = bits - 2
+    wide = 0
+    for value in values[start : start + length]:
+        wide += int(_pattern(value, signed) >> shift != 0)
+    return wide <= length // 10
+
+
+@kernel
+def _patched_width(
+    values: Longs, start: int, length: int, state: Longs, limit: int, scratch: Longs, counts: Longs
+) -> int:
+    """The width under which patching is cheapest, 0 if it does not undercut the limit in bytes.
+
+    Leaves the values above the base in `scratch`.
+    """
+    counts[:] = 0
+    for i in range(length):
+        scratch[i] = values[start + i] - state[0]
+        counts[bit_length(scratch[i])] += 1
+    top = closest_width(bit_length(state[1] - state[0]))
+    head = 4 + (bit_length(abs(state[0])) + 8) // 8
+    best = 0
+    wider = 0
+    for bits in range(63, 0, -1):
+        patch_width = closest_width(top - bits) if bits < top else 0
+        if 0 < patch_width <= 56 and closest_width(bits) == bits:
+            if wider > _MAX_PATCHES - 2:
+                break
+            # gap widths are not known yet: the widest is assumed, and a filler
+            tail = ((wider + 1) * closest_width(patch_width + 8) + 7) // 8
+            cost = head + (length * bits + 7) // 8 + tail
+            if wider and cost < limit:
+                limit = cost
+                best = bits
+        wider += counts[bits]
+    return best
+
+
+@kernel
+def _write_patched(length: int, width: int, state: Longs, scratch: Longs, patches: Longs, out: Bytes, pos: int) -> int:
+    patch_width = closest_width(bit_length(state[1] - state[0]) - width)
+    widest_gap = 1
+    last = 0
+    for i in range(length):
+        if scratch[i] >> width:
+            widest_gap = max(widest_gap, i - last)
+            last = i
+    gap_width = min(8, bit_length(widest_gap))
+    count = _collect_patches(length, width, patch_width, scratch, patches)
+    base = state[0]
+    base_size = (bit_length(abs(base)) + 8) // 8
+    if base < 0:
+        base = -base | 1 << (base_size * 8 - 1)
+    pos = _write_header(0x80, width, length, out, pos)
+    out[pos] = (base_size - 1) << 5 | width_code(patch_width)
+    out[pos + 1] = (gap_width - 1) << 5 | count
+    pos = write_big_endian(out, pos + 2, base, base_size)
+    pos = pack(out, pos, scratch, length, width)
+    return pack(out, pos, patches, count, closest_width(patch_width + gap_width))
+
+
+@kernel
+def _collect_patches(length: int, width: int, patch_width: int, scratch: Longs, patches: Longs) -> int:
+    """Moves the bits above the width from the values to the patch list; a gap above 255 takes fillers."""
+    mask = (1 << width) - 1
+    count = 0
+    last = 0
+    for i in range(length):
+        patch = scratch[i] >> width
+        if patch == 0:
+            continue
+        gap = i - last
+        while gap > 255:
+            patches[count] = 255 << patch_width
+            count += 1
+            gap -= 255
+        patches[count] = gap << patch_width | patch
+        count += 1
+        last = i
+        scratch[i] &= mask
+    return count

@@ -1,0 +1,303 @@
+"""The initiator's decision: which tables are left alone, and whether a place should be compacted, and how."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.names import BASE_PREFIX, BucketFile, Generation, OriginalFile, is_hidden, parse_file
+from acidlib.model.requests import CompactionType
+from acidlib.model.tables import EXTERNAL_TABLE, VIRTUAL_VIEW, Partition, Storage, Table
+from acidlib.planning.inputs import single_write_id
+from acidlib.planning.state import AcidState
+from acidlib.wording import size_words
+
+# --- eligible ---------------------------------------------------------------------------------------------------------
+# Tables that are not compacted: those that cannot be, must not be, or must not be without being named.
+#
+# Source: Hive's `Initiator` and `Worker` (`CompactorFactory` and `CompactionService` in Hive 4); their texts, where
+# they have one.
+
+ORC_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+FIRST_INCREMENTAL_PENDING = "hive.repl.first.inc.pending"
+NO_CLEANUP = "no_cleanup"
+
+
+def why_not(
+    table: Table,
+    database_properties: Mapping[str, str],
+    *,
+    generation: Generation,
+    automatic: bool,
+    partition: Partition | None = None,
+    insert_only_enabled: bool = True,
+) -> str | None:
+    """Why a table, or one partition of it, is not to be compacted: a whole sentence; None when it may be.
+
+    automatic              this table was not asked for by name: NO_AUTO_COMPACTION counts, and a replica that still
+                           waits for its first incremental load is left alone
+    partition              decides how rows are stored, where it is given
+    insert_only_enabled    the setting hive.compactor.compact.insert.only
+    """
+    storage = table.storage if partition is None else partition.storage
+    return (
+        wrong_kind(table, insert_only_enabled=insert_only_enabled)
+        or _wrong_storage(table, storage)
+        or (_left_alone(table, database_properties, generation) if automatic else None)
+    )
+
+
+def not_acid(table: Table) -> str | None:
+    """Return why a table is no ACID table, as a whole sentence; None when it is one."""
+    cannot = f"Cannot compact {table.full_name}: because"
+    if table.kind == VIRTUAL_VIEW:
+        return f"{cannot} it is a view"
+    if table.kind == EXTERNAL_TABLE or _is_true(table.properties, "EXTERNAL"):
+        return f"{cannot} it is an external table"
+    if not table.is_transactional:
+        return f"Only transactional tables can be compacted, {table.full_name} is not suitable for compaction!"
+    return None
+
+
+def wrong_kind(table: Table, *, insert_only_enabled: bool) -> str | None:
+    """Return why a table is none that compactions are made of at all; None when it is one."""
+    reason = not_acid(table)
+    if reason is not None:
+        return reason
+    if table.is_insert_only and not insert_only_enabled:
+        return "Insert only compaction is disabled. Set hive.compactor.compact.insert.only=true to enable it."
+    return None
+
+
+def _wrong_storage(table: Table, storage: Storage) -> str | None:
+    if storage.sort_columns:
+        return f"Attempt to compact sorted table {table.full_name}, which is not yet supported!"
+    if table.is_insert_only or (storage.input_format, storage.serde) == (ORC_INPUT_FORMAT, ORC_SERDE):
+        return None
+    return (
+        f"Cannot compact {table.full_name}: because its rows are read by {storage.input_format} and {storage.serde}, "
+        "and only ORC can be full ACID"
+    )
+
+
+def _left_alone(table: Table, database: Mapping[str, str], generation: Generation) -> str | None:
+    # only Hive 4 looks at this; where a Hive 3.1 table has it, a vendor has backported all of it
+    for owner, properties in (("database", database), ("table", table.properties)):
+        if _is_true(properties, FIRST_INCREMENTAL_PENDING):
+            return f"the first incremental replication into the {owner} is pending ({FIRST_INCREMENTAL_PENDING}=true)"
+    return switched_off(table.properties, database, generation)
+
+
+def cleaning_forbidden(table: Table, partition: Partition | None = None) -> str | None:
+    """Why nothing may be removed: NO_CLEANUP, in upper or lower case, on the table or the partition; None if it may.
+
+    Source: Hive 4 `CompactionCleaner`, `MetaStoreUtils.isNoCleanUpSet`.
+    """
+    owners = [("table", table.properties)]
+    if partition is not None:
+        owners.append(("partition", partition.properties))
+    for owner, properties in owners:
+        flag = properties.get(NO_CLEANUP, properties.get(NO_CLEANUP.upper()))
+        if flag is not None and flag.lower() == "true":
+            return f"{NO_CLEANUP.upper()} is set on the {owner}"
+    return None
+
+
+def _is_true(properties: Mapping[str, str], key: str) -> bool:
+    return properties.get(key, "").lower() == "true"
+
+
+# --- decide -----------------------------------------------------------------------------------------------------------
+# Whether a table or partition should be compacted, and how: the initiator's decision with its figures.
+#
+# Source: Hive `Initiator.checkForCompaction` and `determineCompactionType`, of Hive 3.1 and of Hive 4 where they
+# differ, but for one thing: Hive 3.1 never asks for the cleaning of a base that was overwritten, and so keeps one for
+# each INSERT OVERWRITE. Here that is asked for as by Hive 4.
+
+NO_AUTO_COMPACTION = "no_auto_compaction"
+DELTA_NUM_KEY = "hive.compactor.delta.num.threshold"
+DELTA_PCT_KEY = "hive.compactor.delta.pct.threshold"
+ABORTED_TXN_KEY = "hive.compactor.abortedtxn.threshold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """The value in force of a setting, by Hive's name and in the unit of its definition, and where it came from.
+
+    Every comparison with one is strict: more than, never equal to.
+    """
+
+    key: str
+    value: float
+    source: str
+
+
+Thresholds = Mapping[str, Threshold]
+"""By key; those whose definition says so (`Key.is_threshold`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the initiator does about one table or partition: `kind` None means nothing.
+
+    Bytes are file lengths of one listing. `ratio` is delta bytes through base bytes in single precision, None without a
+    base. `threshold` is the value the decision was made by, `threshold_key` its Hive name and `threshold_source` where
+    the value came from; they are None where no threshold was involved.
+    """
+
+    kind: CompactionType | None
+    reason: str
+    base_bytes: int = 0
+    delta_bytes: int = 0
+    delta_count: int = 0
+    ratio: float | None = None
+    threshold: float | None = None
+    threshold_key: str | None = None
+    threshold_source: str | None = None
+
+
+def decide(
+    state: AcidState,
+    listing: Listing,
+    thresholds: Thresholds,
+    *,
+    generation: Generation,
+    properties: Mapping[str, str],
+    database_properties: Mapping[str, str] | None = None,
+    aborted_txn_count: int = 0,
+    insert_only: bool = False,
+) -> Decision:
+    """The decision for a state that was computed with the compactor's list from the same listing.
+
+    `thresholds` are those in force for the table. `properties` are the table's, `database_properties` the database's
+    (Hive 4: if it has NO_AUTO_COMPACTION, it decides for the whole database). The number of aborted transactions
+    comes from a metastore that leaves them to compaction. Deltas of one single write id do not count towards a minor:
+    it would be refused.
+    """
+    if reason := switched_off(properties, database_properties or {}, generation):
+        return Decision(kind=None, reason=reason)
+    figures = _figures(state, listing, generation)
+    limit = thresholds[ABORTED_TXN_KEY]
+    if aborted_txn_count > limit.value:
+        reason = f"{aborted_txn_count} aborted transactions are more than {limit.value}"
+        return _by(figures, CompactionType.MAJOR, reason, limit)
+    return _by_size(figures, state, thresholds) or _by_count(
+        figures, state, thresholds, generation, insert_only=insert_only
+    )
+
+
+def switched_off(table: Mapping[str, str], database: Mapping[str, str], generation: Generation) -> str | None:
+    """Why nothing is to be compacted automatically, by the properties of a table and of its database; None if it may.
+
+    Hive 4: a database that says anything decides, be it "false" against the table's "true".
+    """
+    flag = _flag(database) if generation == Generation.HIVE4 else None
+    owner = "table" if flag is None else "database"
+    flag = _flag(table) if flag is None else flag
+    if flag is not None and flag.lower() == "true":
+        return f"{NO_AUTO_COMPACTION.upper()} is set on the {owner}"
+    return None
+
+
+def _flag(properties: Mapping[str, str]) -> str | None:
+    return properties.get(NO_AUTO_COMPACTION, properties.get(NO_AUTO_COMPACTION.upper()))
+
+
+def _figures(state: AcidState, listing: Listing, generation: Generation) -> Decision:
+    directories = listing.by_directory()
+    by_path = {file.path: file.length for file in listing.files}
+    base_bytes = 0 if state.base is None else _data_bytes(directories.get(state.base.path, ()), generation)
+    if generation == Generation.HIVE3 or state.base is None:
+        base_bytes += sum(by_path[path] for path in state.originals)
+    return Decision(
+        kind=None,
+        reason="",
+        base_bytes=base_bytes,
+        delta_bytes=sum(_data_bytes(directories.get(delta.path, ()), generation) for delta in state.deltas),
+        delta_count=len(state.deltas),
+    )
+
+
+def _data_bytes(files: tuple[ListedFile, ...], generation: Generation) -> int:
+    return sum(file.length for file in files if _counts(file.name, generation))
+
+
+def _counts(name: str, generation: Generation) -> bool:
+    if is_hidden(name):
+        return False
+    # Hive 3.1 adds up all files, side files of streaming writers included
+    return generation == Generation.HIVE3 or isinstance(parse_file(name), BucketFile | OriginalFile)
+
+
+def _by_size(figures: Decision, state: AcidState, thresholds: Thresholds) -> Decision | None:
+    if figures.base_bytes > 0:
+        ratio = _float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes))
+        figures = replace(figures, ratio=ratio)
+        limit = thresholds[DELTA_PCT_KEY]
+        if ratio > _float32(limit.value):
+            reason = (
+                f"the deltas hold {size_words(figures.delta_bytes)}, {ratio:.2%} of the base's"
+                f" {size_words(figures.base_bytes)},"
+                f" more than {limit.value:.2%}"
+            )
+            return _by(figures, CompactionType.MAJOR, reason, limit)
+    elif figures.delta_bytes > 0:
+        return None
+    if figures.delta_bytes == 0 and _has_obsolete_base(state):
+        return replace(figures, kind=CompactionType.MAJOR, reason="an obsolete base is left to be cleaned")
+    return None
+
+
+def _has_obsolete_base(state: AcidState) -> bool:
+    return any(path.startswith(BASE_PREFIX) for path in state.obsolete_paths)
+
+
+def _by_count(
+    figures: Decision, state: AcidState, thresholds: Thresholds, generation: Generation, *, insert_only: bool
+) -> Decision:
+    if figures.base_bytes > 0:
+        figures = replace(figures, ratio=_float32(_float32(figures.delta_bytes) / _float32(figures.base_bytes)))
+    count, limit = figures.delta_count, thresholds[DELTA_NUM_KEY]
+    if count <= limit.value:
+        return _by(figures, None, _below(figures, thresholds), limit)
+    no_base = figures.base_bytes == 0 and figures.delta_bytes > 0
+    if no_base or (insert_only and generation == Generation.HIVE3):
+        why = "there is no base" if no_base else "the table is insert-only"
+        reason = f"{count} delta directories are more than {limit.value}, and {why}"
+        return _by(figures, CompactionType.MAJOR, reason, limit)
+    if (write_id := single_write_id(state)) is not None:
+        reason = f"{count} delta directories are more than {limit.value}, but all are of write id {write_id}"
+        return _by(figures, None, reason, limit)
+    reason = f"{count} delta directories are more than {limit.value}"
+    return _by(figures, CompactionType.MINOR, reason, limit)
+
+
+def _below(figures: Decision, thresholds: Thresholds) -> str:
+    number, share = thresholds[DELTA_NUM_KEY].value, thresholds[DELTA_PCT_KEY].value
+    count = f"{figures.delta_count} delta directories are not more than {number}"
+    if figures.ratio is None:
+        return count
+    return f"{count}, and their bytes, {figures.ratio:.2%} of the base, not more than {share:.2%}"
+
+
+def _by(figures: Decision, kind: CompactionType | None, reason: str, limit: Threshold) -> Decision:
+    return replace(
+        figures,
+        kind=kind,
+        reason=reason,
+        threshold=limit.value,
+        threshold_key=limit.key,
+        threshold_source=limit.source,
+    )
+
+
+def _float32(value: float) -> float:
+    """Java's float: the quotient of two of them is rounded once more, as there."""
+    try:
+        single: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return value
+    return single

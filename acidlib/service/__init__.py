@@ -1,0 +1,1 @@
+"""What the program does: initiate, compact, clean, undo; with a metastore and without."""

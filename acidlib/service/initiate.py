@@ -1,0 +1,255 @@
+"""The initiator: looks at all tables and queues what is over Hive's thresholds, with figures and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from acidlib.errors import AcidError, BusyError, ConflictError, CorruptError, MissingError, RefusedError, UsageError
+from acidlib.model.listing import Listing
+from acidlib.model.location import S3
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionType, RequestFacts
+from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.planning.clean import aborted_present, is_reached
+from acidlib.planning.initiate import Decision, decide
+from acidlib.planning.inputs import Refusal
+from acidlib.planning.state import acid_state
+from acidlib.points import Point, passing
+from acidlib.report.results import InitiatorResult, Verdict
+from acidlib.service.attempts import Attempts
+from acidlib.service.backend import Backend, Decided
+from acidlib.service.places import (
+    Doubts,
+    ListedPlace,
+    ListingOutcome,
+    PassedOver,
+    Selection,
+    Target,
+    Unlisted,
+    look_in_portions,
+)
+from acidlib.service.plan import prepare
+from acidlib.service.services import Services
+from acidlib.stores.listing import list_location
+
+_BATCH = 100
+"""Requests that are queued in one transaction."""
+ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
+
+
+def run_initiator(
+    services: Services,
+    backend: Backend,
+    selection: Selection,
+    *,
+    dry_run: bool,
+    force: bool,
+    tell: Callable[[InitiatorResult], None],
+) -> list[str]:
+    """Look at everything selected and queue what needs compaction; a dry run queues nothing. Returns notes.
+
+    What a worker would refuse is not queued, nor what one refused before and has not changed since. What no worker can
+    read as it is, such as a table whose directory is gone, is refused as well: it makes no run fail.
+
+    force  also past what the history says: that the last compactions failed, or were refused
+    tell   gets the result of each place as it comes
+    """
+    notes: list[str] = []
+    if not dry_run:
+        notes += backend.recover()
+    selected = backend.select(selection, automatic=True)
+    doubts = Doubts(services, selection, selected.targets)
+    if not dry_run:
+        doubts.require_vouched()
+    attempts = backend.attempts(selected.targets)
+    for one in selected.passed_over:
+        tell(_left_alone(one))
+    for looked, passed_over in look_in_portions(services, selected.targets, selection.idle_seconds):
+        doubts.look(looked)
+        for one in passed_over:
+            tell(_left_alone(one))
+        for start in range(0, len(looked), _BATCH):
+            some = [
+                _initiate(services, backend, attempts, one, dry_run=dry_run, force=force)
+                for one in looked[start : start + _BATCH]
+            ]
+            for result in _queued(services, backend, some):
+                tell(result)
+    doubts.end()
+    return [*notes, *selected.notes]
+
+
+def _left_alone(one: PassedOver) -> InitiatorResult:
+    return _result(one.target, reason=one.reason, outcome=Verdict.REFUSED if one.is_refused else Verdict.LEFT_ALONE)
+
+
+def _queued(
+    services: Services, backend: Backend, decisions: Sequence[InitiatorResult | _ToQueue]
+) -> list[InitiatorResult]:
+    """The results, those that are to be queued with their ids, or why they are not."""
+    wanted = [one.decided for one in decisions if isinstance(one, _ToQueue)]
+    answered = iter(backend.enqueue(wanted) if wanted else [])
+    if wanted:
+        passing(Point.QUEUED)
+    return [one.answered(services, backend, next(answered)) if isinstance(one, _ToQueue) else one for one in decisions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ToQueue:
+    """What is to be queued, and its result as far as it is known."""
+
+    decided: Decided
+    result: InitiatorResult
+
+    def answered(self, services: Services, backend: Backend, answer: int | AcidError) -> InitiatorResult:
+        """The result, with what the queue said."""
+        if isinstance(answer, ConflictError):
+            return replace(self.result, reason=str(answer), outcome=Verdict.LEFT_ALONE)
+        if isinstance(answer, AcidError):
+            return _in_vain(services, backend, self.decided.place.target, answer)
+        return replace(self.result, queued=answer)
+
+
+def _initiate(
+    services: Services, backend: Backend, attempts: Attempts, one: ListingOutcome, *, dry_run: bool, force: bool
+) -> InitiatorResult | _ToQueue:
+    try:
+        if isinstance(one, Unlisted):
+            raise one.error
+        return _decided(services, backend, attempts, one, dry_run=dry_run, force=force)
+    except BusyError as error:
+        return _result(one.target, reason=str(error), outcome=Verdict.LEFT_ALONE)
+    except AcidError as error:
+        return _in_vain(services, backend, one.target, error)
+
+
+def _in_vain(services: Services, backend: Backend, target: Target, error: AcidError) -> InitiatorResult:
+    """Return the result of a place that could not be judged; nothing is wrong where it was dropped meanwhile."""
+    outcome = Verdict.FAILED
+    try:
+        if backend.is_dropped(target):
+            return _result(target, reason="it was dropped meanwhile", outcome=Verdict.LEFT_ALONE)
+        if is_lasting(services, target, error):
+            outcome = Verdict.REFUSED
+    except AcidError:
+        pass  # what went wrong first says more
+    return _result(target, reason=str(error), outcome=outcome)
+
+
+def is_lasting(services: Services, target: Target, error: AcidError) -> bool:
+    """Return whether a place cannot be judged until its owner changes it, rather than for now.
+
+    A directory that is gone while the one above its table is there was removed; without that one a mount may be
+    missing, or what is configured may lead to another store. A bucket has no directories: what is gone was removed.
+    """
+    if not isinstance(error, CorruptError | RefusedError) or isinstance(error, UsageError | MissingError):
+        return False  # of a bucket that is missing another store may be configured
+    fs = services.fs(target.location)
+    if target.location.kind == S3 or fs.exists(str(target.location)):
+        return True
+    table = target.location
+    if target.facts is not None and target.facts.table.storage.location:
+        stated = services.stores.locate(target.facts.table.storage.location)
+        table = stated if stated.holds(table) else table
+    return fs.exists(str(table.parent))
+
+
+def _decided(
+    services: Services, backend: Backend, attempts: Attempts, place: ListedPlace, *, dry_run: bool, force: bool
+) -> InitiatorResult | _ToQueue:
+    target = place.target
+    if place.holds_staging and services.store(target.location).unfinished(target.location):
+        if dry_run:
+            raise ConflictError(
+                f"Cannot judge {target.name}: a publication there is unfinished; a run without --dry-run finishes it"
+            )
+        backend.finish(target)
+        place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
+    decision = decision_about(services, place)
+    if decision.kind is None:
+        return _result(target, decision, outcome=Verdict.LEFT_ALONE)
+    refusal = refused_now(services, attempts, place, decision.kind)
+    if refusal is not None:
+        outcome = Verdict.LEFT_ALONE if refusal.already_compact else Verdict.REFUSED
+        return _result(target, decision, reason=refusal.reason, outcome=outcome)
+    if not force:
+        if reason := attempts.refusal(place, decision.kind):
+            return _result(target, decision, reason=reason, outcome=Verdict.REFUSED)
+        if reason := backend.held_back(target, decision.kind, dry_run=dry_run):
+            return _result(target, decision, reason=reason, outcome=Verdict.HELD_BACK)
+    due = _result(target, decision, outcome=Verdict.DUE)
+    if dry_run:
+        return due
+    figures = RequestFacts(deltas=place.deltas, bytes=place.delta_bytes, reason=decision.reason)
+    return _ToQueue(decided=Decided(place=place, kind=decision.kind, figures=figures), result=due)
+
+
+def refused_now(services: Services, attempts: Attempts, place: ListedPlace, kind: CompactionType) -> Refusal | None:
+    """Return why a worker would refuse the place as it is, by the question that it asks; None when it would not."""
+    limit = services.settings.integer("acidlib.minor.as.major.bytes")
+    try:
+        found = prepare(services.stores, place, kind, minor_as_major_bytes=limit, automatic=True)
+    except RefusedError as error:
+        return Refusal(reason=str(error))
+    except AcidError:
+        return None  # it may fail today and not tomorrow: a worker tries it, and the history counts
+    if isinstance(found, Refusal) and (not found.cleaning_only or _awaits_cleaning(attempts, place)):
+        return found
+    return None
+
+
+def _awaits_cleaning(attempts: Attempts, place: ListedPlace) -> bool:
+    marks, mark = attempts.awaited_marks(place.target), place.state.high_water_mark
+    return is_reached(place.listing, mark, place.write_ids, marks, generation=place.generation)
+
+
+def decision_about(services: Services, place: ListedPlace) -> Decision:
+    """Hive's decision for a place. It counts empty files, which a compactor passes over (Hive Initiator)."""
+    target, listing, generation, listed = place.target, place.listing, place.generation, place.write_ids
+    state, facts = place.state, target.facts
+    if not all(file.length for file in listing.files):
+        state = acid_state(listing, listed.for_compactor(), generation=generation, txns=target.interpretation.txns)
+    return decide(
+        state,
+        listing,
+        target.settings(services.settings).thresholds(),
+        generation=generation,
+        properties={} if facts is None else facts.table.properties,
+        database_properties=None if facts is None else facts.database.properties,
+        aborted_txn_count=_aborted(services, listing, listed, generation) if facts is not None else 0,
+        insert_only=target.is_insert_only,
+    )
+
+
+def _aborted(services: Services, listing: Listing, write_ids: ValidWriteIdList, generation: Generation) -> int:
+    """How many aborted write ids still have a directory here; Hive 4 leaves them to its cleaner by default."""
+    if generation is Generation.HIVE4 and services.settings.flag(ABORTS_BY_CLEANER):
+        return 0
+    return len(aborted_present(listing, write_ids, generation=generation))
+
+
+def _result(
+    target: Target, decision: Decision | None = None, *, reason: str | None = None, outcome: Verdict
+) -> InitiatorResult:
+    """Return a result, whose reason is that of the decision unless another one counts."""
+    if reason is None:
+        reason = "" if decision is None else decision.reason
+    kind = None if decision is None or decision.kind is None else decision.kind.label.lower()
+    return InitiatorResult(
+        database=target.database,
+        table=target.table,
+        partition=target.partition,
+        location=str(target.location),
+        type=kind,
+        queued=None,
+        reason=reason,
+        base_bytes=None if decision is None else decision.base_bytes,
+        delta_bytes=None if decision is None else decision.delta_bytes,
+        deltas=None if decision is None else decision.delta_count,
+        ratio=None if decision is None else decision.ratio,
+        threshold=None if decision is None else decision.threshold,
+        threshold_key=None if decision is None else decision.threshold_key,
+        threshold_source=None if decision is None else decision.threshold_source,
+        outcome=outcome,
+    )

@@ -1,0 +1,347 @@
+"""From a place and its one listing to a plan, and from its units to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from acidlib.config.settings import Settings
+from acidlib.errors import AcidError, CorruptError, RefusedError
+from acidlib.model.location import Location
+from acidlib.model.names import SIDE_FILE_SUFFIX, Generation
+from acidlib.model.requests import CompactionType
+from acidlib.model.units import DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
+from acidlib.orc.proto import MAGIC
+from acidlib.orc.schema import is_acid, parse_row_type
+from acidlib.planning.files import (
+    compaction_units,
+    delete_files,
+    input_files,
+    join_units,
+    present_buckets,
+    schema_file,
+    ways_of,
+)
+from acidlib.planning.inputs import CompactionInputs, InputDirectory, Publication, Refusal, compaction_inputs
+from acidlib.planning.stripes import shares
+from acidlib.rewrite.inputs import InputFiles
+from acidlib.rewrite.rebalance import RebalanceUnit, RunsLook, shared_out
+from acidlib.rewrite.unit import BucketJoin, BucketPlan, PartUnit
+from acidlib.service.places import FULL, ListedPlace, Target
+from acidlib.service.services import Done, Task
+from acidlib.service.tasks import (
+    BucketJoinTask,
+    PartTask,
+    RunsTask,
+    UnitTask,
+    find_runs_task,
+    join_parts_task,
+    plan_bucket_task,
+    run_part_task,
+    run_unit_task,
+)
+from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.listing import flush_length
+from acidlib.stores.renaming.publishing import StagedDirectory
+from acidlib.stores.store import Attempt, Stage
+from acidlib.stores.stores import Stores
+
+# --- prepare ----------------------------------------------------------------------------------------------------------
+# From a target and its one listing to a plan's inputs: its state computed once, before any output exists.
+
+_FORMATS = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "a sequence file", b"RCF": "RCFile"}
+"""Formats by the first bytes of their files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The inputs of one compaction, and all they were derived from.
+
+    inputs  with the logical lengths of files that have a side file
+    schema  the file whose columns are the table's where these are not stated
+    """
+
+    place: ListedPlace
+    inputs: CompactionInputs
+    schema: DataFile | None
+
+    def files_to_read(self) -> tuple[tuple[DataFile, frozenset[JoinWay] | None], ...]:
+        """Those to read before units are known: all of insert-only tables, with ways to join them; else deletes."""
+        target = self.place.target
+        if target.is_insert_only:
+            ways = ways_of(target.storage, target.properties)
+            return tuple((file, ways) for file in input_files(self.inputs))
+        return tuple((file, None) for file in delete_files(self.inputs))
+
+    def units(
+        self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
+    ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
+        """The files to make. `found`: what was read of each file, by its path; `common`: the settings of the run.
+
+        RefusedError where these could not become visible at once.
+        """
+        made = self._units(found, settings, common)
+        txn = self.place.target.interpretation.visibility_txn
+        if self.inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(made) > 1:
+            raise RefusedError(
+                f"Cannot compact {self.place.target.name}: because in a bucket its {len(made)} files cannot become "
+                "visible at once, and a name with a transaction hides them from nobody; leave --visibility-txn out"
+            )
+        return made
+
+    def _units(
+        self, found: Mapping[str, Any], settings: RewriteSettings, common: Settings
+    ) -> tuple[Unit, ...] | tuple[JoinUnit, ...]:
+        target, generation = self.place.target, self.place.generation
+        settings = target.rewrite_settings(settings, generation)
+        if target.is_insert_only:
+            return join_units(self.inputs, found, location=target.location, generation=generation, settings=settings)
+        return compaction_units(
+            self.inputs,
+            schema=self.schema,
+            delete_buckets=found,
+            location=target.location,
+            generation=generation,
+            write_ids=self.place.write_ids.for_compactor(),
+            settings=settings,
+            matching=target.matching(common, generation),
+            row_type=target.row_type(),
+        )
+
+
+def prepare(
+    stores: Stores,
+    place: ListedPlace,
+    kind: CompactionType,
+    *,
+    minor_as_major_bytes: int,
+    automatic: bool,
+) -> Prepared | Refusal:
+    """What a compaction of a place, as it is listed, would read and write, or why there is none.
+
+    automatic  an initiator asked for it, not a person
+
+    RefusedError for what no compaction can be made of until its owner changes it.
+    """
+    target = place.target
+    if kind is CompactionType.REBALANCE:
+        require_rebalanceable(target, place.generation)
+    columns = None if target.is_insert_only else target.row_type()
+    if columns is not None:
+        parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
+    understood, files = target.interpretation, InputFiles(target.location, stores.data(target.location))
+    inputs = compaction_inputs(
+        place.state,
+        place.listing,
+        kind,
+        generation=place.generation,
+        visibility_txn=understood.visibility_txn,
+        visible_on_commit=understood.visible_on_commit,
+        minor_as_major_bytes=minor_as_major_bytes,
+        shows_at_once=stores.store(target.location).shows_at_once,
+        insert_only=target.is_insert_only,
+        automatic=automatic,
+    )
+    if isinstance(inputs, Refusal):
+        unproven = inputs.cleaning_only and not (target.is_insert_only or _holds_events(place, files))
+        return replace(inputs, cleaning_only=False) if unproven else inputs
+    schema = None
+    if not target.is_insert_only:
+        directories = with_logical_lengths(stores.fs(target.location), target.location, inputs.directories)
+        inputs = replace(inputs, directories=directories)
+        _prove_full_acid(target, inputs, files)
+        schema = schema_file(inputs, lambda file: columns is not None or files.tail(file).rows > 0)
+    return Prepared(place=place, inputs=inputs, schema=schema)
+
+
+def require_rebalanceable(target: Target, generation: Generation) -> None:
+    """Refuse what has no implicit buckets (Hive 4 `Worker`, `CompactorFactory`)."""
+    if generation is not Generation.HIVE4:
+        raise RefusedError(f"Cannot rebalance {target.name}: because only Hive 4 has rebalances")
+    if target.is_insert_only:
+        raise RefusedError("REBALANCE compaction is not supported on insert only tables.")
+    if target.facts is not None and target.facts.table.storage.buckets > 0:
+        raise RefusedError("Cannot execute rebalancing compaction on bucketed tables.")
+
+
+def with_logical_lengths(
+    fs: FileSystem, location: Location, directories: tuple[InputDirectory, ...]
+) -> tuple[InputDirectory, ...]:
+    """The same directories with each file as long as readers take it to be."""
+    for directory in directories:
+        for side in () if directory.wholly_aborted else directory.lone_side_files:
+            data = side.removesuffix(SIDE_FILE_SUFFIX)
+            if flush_length(fs, f"{location}/{side}", 1 << 62):
+                raise CorruptError(f"Cannot compact {location}: because {side} is there and {data} is missing")
+    if all(file.flush_length is None for directory in directories for file in directory.files):
+        return directories
+    return tuple(
+        replace(directory, files=tuple(_with_logical_length(fs, location, file) for file in directory.files))
+        for directory in directories
+    )
+
+
+def _with_logical_length(fs: FileSystem, location: Location, file: DataFile) -> DataFile:
+    if file.flush_length is None:
+        return file
+    try:
+        return replace(file, length=flush_length(fs, f"{location}/{file.flush_length.path}", file.length))
+    except CorruptError:
+        if not file.aborted:
+            raise
+        return replace(file, length=0)  # its writer died before it noted a length, and its rows are left out anyway
+
+
+def _holds_events(place: ListedPlace, files: InputFiles) -> bool:
+    """Whether a file proves the table full ACID, or the caller says so: else nothing of it may be removed either."""
+    if place.target.interpretation.table_kind == FULL:
+        return True
+    for file in place.listing.files:
+        if file.length and file.name.startswith("bucket_") and not file.name.endswith(SIDE_FILE_SUFFIX):
+            try:
+                return is_acid(files.tail(DataFile(path=file.path, directory="", length=file.length, bucket=0)).root)
+            except AcidError:
+                return False
+    return False
+
+
+def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles) -> None:
+    """Refuse what is not proven to hold ACID events: the engine must not treat an insert-only table as another."""
+    files = [file for directory in inputs.directories for file in directory.files]
+    for file in files:
+        if file.form is FileForm.EVENTS and file.length and not file.aborted:
+            if is_acid(place.tail(file).root):
+                return
+            raise RefusedError(
+                f"Cannot compact {target.name}: because {file.path} has no ACID columns; if the table is insert-only, "
+                "give --table-kind insert-only"
+            )
+    if target.interpretation.table_kind == FULL:
+        first = next((file for file in files if file.length), None)
+        if first is not None:
+            _refuse_other_formats(target, first, place)
+    elif files:
+        raise RefusedError(
+            f"Cannot compact {target.name}: because no file proves whether the table is full ACID or insert-only; give "
+            "--table-kind"
+        )
+
+
+def _refuse_other_formats(target: Target, file: DataFile, place: InputFiles) -> None:
+    """Rows of a table that is said to be full ACID can only be in ORC files."""
+    with closing(place.open(file)) as source:
+        head = source.read(0, min(file.length, 4))
+    cannot, instead = (
+        f"Cannot compact {target.name}: because",
+        "if the table is insert-only, give --table-kind insert-only",
+    )
+    found = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)
+    if found is not None:
+        raise RefusedError(f"{cannot} {file.path} is {found}, and a full ACID table is ORC; {instead}")
+    if not head.startswith(MAGIC):
+        raise CorruptError(f"{cannot} {file.path} does not begin as an ORC file does; {instead}")
+
+
+# --- units ------------------------------------------------------------------------------------------------------------
+# Making the file of a unit, that of a large bucket in parts that several tasks share, and collecting what was made.
+
+Errand = Generator[tuple[Task, ...], list[Done[Any]], Done[Any]]
+"""Asks for tasks, is answered by what became of each, and ends with what became of the whole."""
+
+REWRITE = "rewrite"
+# what planning a bucket and joining its parts take of the time of rewriting it (bench.shared_bucket)
+PLANNING, JOINING = 0.04, 0.07
+
+
+def one_task(task: Task) -> Errand:
+    """An errand of one task."""
+    (done,) = yield (task,)
+    return done
+
+
+def make_file(one: UnitTask) -> Errand:
+    """What became of a unit. A bucket that is worth it is planned, rewritten by several tasks, and joined."""
+    large = _large_bucket(one)
+    if large is None:
+        return (yield from one_task(Task(run_unit_task, one, one.length, REWRITE)))
+    unit, staging = large
+    plan: Done[BucketPlan] = yield from one_task(Task(plan_bucket_task, one, int(one.length * PLANNING), "plan parts"))
+    if plan.error is not None:
+        return plan
+    parts = _parts(plan.get(), unit.settings.part_bytes)
+    if not parts:
+        return (yield from one_task(Task(run_unit_task, one, one.length, REWRITE)))
+    results = yield tuple(
+        Task(run_part_task, PartTask(part=part, staging=staging, stores=one.stores), part.length, REWRITE)
+        for part in parts
+    )
+    failed = next((result for result in results if result.error is not None), None)
+    if failed is not None:
+        return failed
+    join = BucketJoin(plan=plan.get(), parts=tuple(result.get() for result in results))
+    task = BucketJoinTask(join=join, staging=staging, stores=one.stores)
+    return (yield from one_task(Task(join_parts_task, task, int(one.length * JOINING), "join parts")))
+
+
+def collect_results(
+    stage: Stage, inputs: CompactionInputs, results: Sequence[UnitResult]
+) -> tuple[StagedDirectory, ...]:
+    """Hand the files of the attempts that count over to be published; see `filled_directories`."""
+    staged = []
+    for path in filled_directories(inputs, results):
+        attempts = [
+            Attempt(written=result.path, name=result.file_name, length=result.length)
+            for result in results
+            if result.directory == path and result.path is not None
+        ]
+        staged.append(stage.accept(path, attempts))
+    return tuple(staged)
+
+
+def filled_directories(inputs: CompactionInputs, results: Sequence[UnitResult]) -> tuple[str, ...]:
+    """Those of the planned directories that have rows or events; the first one where none has, for one is needed."""
+    planned = [output.path for output in inputs.outputs]
+    filled = [path for path in planned if any(result.has_content for result in results if result.directory == path)]
+    return tuple(filled or planned[:1])
+
+
+def _large_bucket(one: UnitTask) -> tuple[Unit, str] | None:
+    """The unit and the staging directory of a bucket that several tasks share; None of what one task makes."""
+    unit = one.unit
+    if one.staging is None or not isinstance(unit, Unit) or unit.is_delete:
+        return None
+    return (unit, one.staging) if 0 < 2 * unit.settings.part_bytes <= one.length else None
+
+
+def _parts(plan: BucketPlan, part_bytes: int) -> list[PartUnit]:
+    return [plan.part(numbers) for numbers in shares(plan.actions, part_bytes)]
+
+
+# --- rebalance --------------------------------------------------------------------------------------------------------
+# What a rebalance makes: first its rows are found, bucket by bucket, and then shared out among the new buckets.
+
+
+def rebalanced(
+    stores: Stores, plan: Prepared, buckets_before: Sequence[Unit], wanted: int | None
+) -> Generator[tuple[Errand, ...], list[Done[Any]], tuple[RebalanceUnit, ...]]:
+    """The files to make; none where no row is left.
+
+    buckets_before  the place's, as a major would make each of them
+    wanted          into how many buckets; None = as many as there are
+    """
+    tasks = [
+        Task(find_runs_task, RunsTask(look=RunsLook(unit=unit, number=number), stores=stores), _ids_of(unit), "look")
+        for number, unit in enumerate(buckets_before)
+    ]
+    answers = yield tuple(one_task(task) for task in tasks)
+    sources = [answer.get() for answer in answers]
+    buckets = wanted or present_buckets(plan.place.listing, plan.inputs)
+    (output,) = plan.inputs.outputs
+    return shared_out(sources, buckets, directory=output.path) if sources else ()
+
+
+def _ids_of(unit: Unit) -> int:
+    """Bytes that are read for the ids of a bucket's rows, at most about so many."""
+    return sum(file.length for file in (*unit.inputs, *unit.deletes)) // 8

@@ -1,0 +1,164 @@
+"""Removing at one place what a plan names, and what dead runs left there: each with its reason."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+
+from acidlib.errors import AcidError, ConflictError
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.location import Location
+from acidlib.planning.clean import Removal
+from acidlib.points import Point, passing
+from acidlib.report.results import RemovedPath
+from acidlib.service.services import Services
+from acidlib.stores.held import Claim
+from acidlib.stores.litter import TAKEN_BACK, Litter, find_litter
+from acidlib.stores.removing import OUT_OF_SIGHT, measure, remove_paths
+from acidlib.stores.renaming.publishing import UNDONE, made_as
+from acidlib.wording import age_words
+
+
+class Pace:
+    """How fast all threads of one run remove files together; once stopped, nothing more is removed."""
+
+    def __init__(self, services: Services) -> None:
+        self._rate = services.settings.integer("acidlib.cleaner.files.per.second")
+        self._pause = services.pause
+        self._turn = threading.Lock()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """The run is interrupted."""
+        self._stopped.set()
+
+    def assert_not_stopped(self) -> None:
+        """Raises ConflictError once it was stopped."""
+        if self._stopped.is_set():
+            raise ConflictError("Cannot go on removing: because the run was interrupted")
+
+    def after(self, files: int) -> None:
+        """So many were removed: the next ones wait their time."""
+        if self._rate:
+            with self._turn:
+                self._pause(files / self._rate)
+
+
+def would_go(
+    services: Services, location: Location, removals: Sequence[Removal], listing: Listing
+) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
+    """What `remove_named` would remove now, by the same look at each path; and what stays, with its reason."""
+    removed: list[RemovedPath] = []
+    stays: list[str] = []
+    known = frozenset(listing.files)
+    for removal in removals:
+        try:
+            found = measure(services.fs(location), location, removal.path, known)
+        except AcidError as error:
+            stays.append(f"{removal.path}: {error}")
+            continue
+        if found is not None:
+            removed.append(RemovedPath(path=removal.path, bytes=found.bytes, reason=removal.reason))
+    return tuple(removed), tuple(stays)
+
+
+def remove_named(
+    services: Services,
+    held: Claim,
+    wanted: Mapping[str, str],
+    *,
+    trash: bool,
+    pace: Pace,
+    known: Collection[ListedFile] | None = None,
+    is_seen: bool = True,
+) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
+    """Remove paths at a claimed place, each with its reason; what went, and what did not.
+
+    Where the store can, all go out of readers' sight first: however long it takes to remove them, nobody who lists the
+    place meanwhile finds one that is gone when he opens it. What of them a run that dies leaves is litter.
+
+    known    the files that a look at the place has shown: what holds another one stays
+    is_seen  whether readers see them until then
+    """
+    store, location = services.store(held.location), held.location
+    hidden: dict[str, str] = {}
+
+    def remove(path: str) -> str | None:
+        name = store.take_out_of_sight(location, path, f"{held.token}-{len(hidden)}") if is_seen else None
+        if name is None:
+            store.remove(location, path)
+        else:
+            hidden[path] = name
+        return None
+
+    def still_ours() -> None:
+        pace.assert_not_stopped()
+        held.assert_mine()
+
+    report = remove_paths(
+        services.fs(location),
+        location,
+        tuple(wanted),
+        remove=store.trash(location, f"{int(services.clock())}-{services.unique()}").move if trash else remove,
+        known=known,
+        before_each=still_ours,
+        after_each=lambda item: None if item.path in hidden else pace.after(item.files),
+    )
+    problems = {item.path: item.reason for item in report.failed}
+    if hidden:
+        store.make_durable(location)  # once for all of them: until then each is there whole, in sight or not
+    for item in report.removed:
+        if item.path in hidden:
+            pace.assert_not_stopped()
+            try:
+                store.remove(location, hidden[item.path])
+            except AcidError as error:
+                problems[item.path] = str(error)
+            passing(Point.REMOVED_HIDDEN)
+            pace.after(item.files)
+    if report.removed:
+        store.make_durable(location)
+    removed = tuple(
+        RemovedPath(path=made_as(item.path), bytes=item.bytes, reason=wanted[item.path], moved_to=item.moved_to)
+        for item in report.removed
+        if item.path not in problems
+    )
+    return removed, tuple(f"{path}: {reason}" for path, reason in problems.items())
+
+
+def remove_litter(services: Services, held: Claim, pace: Pace) -> tuple[tuple[RemovedPath, ...], tuple[str, ...]]:
+    """Remove what dead runs left at a claimed place; what went, and what did not."""
+    wanted = {litter.name: _reason(litter) for litter in litter_of(services, held.location, held.token)}
+    return remove_named(services, held, wanted, trash=False, pace=pace, is_seen=False)
+
+
+def litter_of(services: Services, location: Location, own_token: str | None = None) -> tuple[Litter, ...]:
+    """What dead runs left at a place and may be removed: nothing while another run is at work there."""
+    if is_claimed(services, location, own_token):
+        return ()
+    unfinished = services.store(location).unfinished(location)
+    found = find_litter(services.fs(location), location, now=services.clock())
+    own = f"{OUT_OF_SIGHT}{own_token}-"  # what could not be removed a moment ago
+    return tuple(
+        litter for litter in found if f"{location}/{litter.name}" not in unfinished and not litter.name.startswith(own)
+    )
+
+
+def is_claimed(services: Services, location: Location, own_token: str | None = None) -> bool:
+    """Whether a place is held by a run that is alive and is not the caller's, whose claim has `own_token`."""
+    holder = services.store(location).holder(location, now=services.clock())
+    return holder is not None and holder.token != own_token and not holder.is_stale
+
+
+def litter_at(services: Services, location: Location) -> tuple[RemovedPath, ...]:
+    """What dead runs left and may be removed, as `find_litter` finds it."""
+    return tuple(
+        RemovedPath(path=made_as(litter.name), bytes=litter.bytes, reason=_reason(litter))
+        for litter in litter_of(services, location)
+    )
+
+
+def _reason(litter: Litter) -> str:
+    if litter.name.startswith(UNDONE):
+        return f"{TAKEN_BACK}, {age_words(litter.idle_seconds)} ago"
+    return f"left by a dead run {age_words(litter.idle_seconds)} ago"

@@ -1,0 +1,261 @@
+"""What the services work with, handed in once by the job, and the interface by which tasks are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Barrier, Event
+from typing import Any, Generic, Protocol, TypeVar
+
+from acidlib.admission import OF_THIS_PROCESS, THREADS, Admission
+from acidlib.config.settings import Settings
+from acidlib.errors import AcidError, DefectError
+from acidlib.model.location import Location
+from acidlib.report.log import INFO
+from acidlib.service.stopping import STOPPING
+from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.held import Claim
+from acidlib.stores.store import Store
+from acidlib.stores.stores import Stores
+
+# --- runner -----------------------------------------------------------------------------------------------------------
+# How tasks are run: one small interface, with Spark or this process behind it.
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function, what it is given (besides a text that is unique to each attempt), and its input bytes.
+
+    step  what it does, for people
+    """
+
+    work: Callable[[Any, str], Any]
+    item: Any
+    length: int
+    step: str = "task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[Value]):
+    """What became of one item: its value, or the error that kept it from having one."""
+
+    outcome: Value | AcidError
+
+    @property
+    def error(self) -> AcidError | None:
+        """The error; None where there is a value."""
+        return self.outcome if isinstance(self.outcome, AcidError) else None
+
+    def get(self) -> Value:
+        """The value; raises the error."""
+        if isinstance(self.outcome, AcidError):
+            raise self.outcome
+        return self.outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """Which application of Spark ran the tasks, and where it can be looked at; None for none, or none that is known."""
+
+    id: str | None = None
+    tracking_url: str | None = None
+
+
+class Runner(Protocol):
+    """Runs tasks. May be used by several threads at once."""
+
+    @property
+    def application(self) -> Application:
+        """Where the tasks were run, so far; also once it has ended."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at the same time, as far as that is known now; 0 where the caller's thread runs them."""
+
+    def start(self) -> None:
+        """Have the place where tasks run, and what they are run with. RetryError where it cannot be had."""
+
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+        """What became of each task, in order. A task run twice counts once.
+
+        batches  the tasks of each are run one after the other, at the same place
+        group    shown as the name of the work
+        """
+
+    def cancel(self) -> None:
+        """End what is being run: it fails, and soon."""
+
+
+def attempt(work: Callable[[Any, str], Value], item: Any, unique: str) -> Done[Value]:
+    """Run one item; an error becomes a value, so that one item never takes others with it."""
+    try:
+        return Done(outcome=work(item, unique))
+    except AcidError as error:
+        return Done(outcome=error)
+    except Exception as error:
+        fault = f"Cannot finish a task: because of an unexpected {type(error).__name__}: {error}"
+        return Done(outcome=DefectError(fault))
+
+
+@contextmanager
+def started_threads(number: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """A pool whose threads run already, and are waited for at the end.
+
+    An interrupt that comes while a thread is started is raised before the pool knows it, so nobody would wait for it.
+    """
+    with ThreadPoolExecutor(number, thread_name_prefix=name) as pool:
+        all_there = Barrier(number)
+        try:
+            for one in [pool.submit(all_there.wait) for _ in range(number)]:
+                one.result()
+        except BaseException:
+            all_there.abort()
+            raise
+        yield pool
+
+
+def as_done(
+    work: Callable[[Item], Value],
+    items: Sequence[Item],
+    *,
+    on_interrupt: Callable[[], None] = lambda: None,
+    admission: Admission = OF_THIS_PROCESS,
+) -> Iterator[tuple[int, Done[Value]]]:
+    """Which item is done and what became of it, as they come: for what needs no executor, as it waits more than works.
+
+    An interrupt does not wait for what has not begun; `on_interrupt` may shorten what has.
+    """
+    if not items:
+        return
+    interrupted = Event()
+
+    def admitted(item: Item, _: str) -> Value:
+        with admission:
+            if interrupted.is_set():
+                raise CancelledError
+            return work(item)
+
+    with started_threads(min(THREADS, len(items)), "acidlib-look") as pool:
+        try:
+            numbers = {pool.submit(attempt, admitted, item, ""): number for number, item in enumerate(items)}
+            for one in as_completed(list(numbers)):
+                STOPPING.look()
+                yield numbers.pop(one), one.result()
+        except BaseException:
+            interrupted.set()
+            on_interrupt()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def in_threads(
+    work: Callable[[Item], Value], items: Sequence[Item], *, on_progress: Callable[[int], None]
+) -> list[Done[Value]]:
+    """What became of each item, in order; see `as_done`."""
+    found: dict[int, Done[Value]] = {}
+    for number, done in as_done(work, items):
+        found[number] = done
+        on_progress(len(found))
+    return [found[number] for number in range(len(items))]
+
+
+class LocalRunner:
+    """Runs tasks one after the other in the caller's thread: for a library's caller, for tests and benches."""
+
+    application = Application()
+    slots = 0
+
+    def __init__(self, unique: Callable[[], str]) -> None:
+        self._unique = unique
+
+    def start(self) -> None:
+        """It is here."""
+
+    def run(self, batches: Sequence[Sequence[Task]], *, group: str) -> list[list[Done[Any]]]:
+        """See Runner."""
+        del group
+        return [[attempt(task.work, task.item, self._unique()) for task in batch] for batch in batches]
+
+    def cancel(self) -> None:
+        """Nothing runs but what the caller waits for."""
+
+
+# --- services ---------------------------------------------------------------------------------------------------------
+# What the services work with: handed in once by the job, so that nothing below reads a clock or the environment.
+
+WORKER_PREFIX = "acidlib-"
+"""Every worker id, and every private pool, of this engine begins with it."""
+
+
+class Progress(Protocol):
+    """Tells a person how far the work is; on standard error."""
+
+    def start(self, what: str, total: int) -> None:
+        """A piece of work with a number of parts begins."""
+
+    def advance(self, done: int, *, detail: str = "") -> None:
+        """So many parts are done; `detail` is what else there is to say of that."""
+
+    def finish(self) -> None:
+        """It has ended."""
+
+    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
+        """One line about something that has happened, at a place by its name where it was at one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What all parts of one run work with.
+
+    host       of the driver, for names
+    worker_id  unique to the run: `acidlib-<host>-<run>`; no host name is a prefix of it
+    clock      epoch seconds
+    pause      waits for so many seconds
+    unique     a new text at each call
+    """
+
+    stores: Stores
+    runner: Runner
+    settings: Settings
+    host: str
+    worker_id: str
+    clock: Callable[[], float]
+    pause: Callable[[float], None]
+    unique: Callable[[], str]
+    progress: Progress
+
+    def fs(self, location: Location) -> FileSystem:
+        """What reads and removes at a place."""
+        return self.stores.fs(location)
+
+    def store(self, location: Location) -> Store:
+        """What publishes at a place."""
+        return self.stores.store(location)
+
+    def claim(self, location: Location) -> Claim:
+        """A claim of this run on a place, to be used as a context manager; ConflictError while another works there.
+
+        What earlier runs staged there is taken from them: none of them can publish any more.
+        """
+        store = self.store(location)
+        held = store.claim(location, owner=self.worker_id, token=self.unique(), now=self.clock())
+        try:
+            store.revoke_others(location)
+        except BaseException:
+            held.release()
+            raise
+        return held
+
+    @property
+    def initiator_id(self) -> str:
+        """Who queues what is decided automatically: `<host>-acidlib-<run>`."""
+        return f"{self.host}-acidlib-{self.worker_id.rpartition('-')[2]}"
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+        return int(self.clock() * 1000)

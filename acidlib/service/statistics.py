@@ -1,0 +1,227 @@
+"""The basic statistics of a place after its compaction, written so that no change of another is lost.
+
+Source: Hive 4 `Worker`, which after the commit has ANALYZE ... COMPUTE STATISTICS NOSCAN done (`StatsUpdater`), and
+goes on whatever becomes of it. A place whose run dies before keeps its old statistics until its next compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.catalog import CHANGED, WholeTable
+from acidlib.metastore.hms import Hms
+from acidlib.model.names import Generation
+from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
+from acidlib.planning.state import acid_state
+from acidlib.planning.statistics import BasicStatistics, basic_statistics, changes
+from acidlib.queue.parameters import MetastoreParameters, Owner
+from acidlib.report.results import Statistics
+from acidlib.service.places import TableFacts, Target
+from acidlib.service.services import Services
+from acidlib.stores.listing import list_location
+
+GATHER = "hive.compactor.gather.stats"
+_TRIES = 4
+_LATER = "The next compaction tries again."
+_SECOND = 1.5
+"""After so long whatever changes a table gives it another time of its last change, by the clocks of all metastores."""
+_CLOCKS_AGREE = 60.0
+"""Clocks of ours and of a metastore differ by fewer seconds than these."""
+
+
+class Parameters(Protocol):
+    """The parameters of a table or partition, of which some are to be changed."""
+
+    def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
+        """All of them, as they are now; `write_ids` are from before. ConflictError while they cannot be changed."""
+
+    def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+        """Give some new values. ConflictError where something has changed that was read before."""
+
+
+class StatisticsUpdater:
+    """Writes the statistics of places to one metastore; `database` is where it keeps them, where that was named."""
+
+    def __init__(self, services: Services, hms: Hms, database: MetastoreParameters | None) -> None:
+        self._services = services
+        self._hms = hms
+        self._database = database
+
+    def update(
+        self, target: Target, *, known_since: float, results: Collection[str], rows: int | None
+    ) -> Statistics | None:
+        """Have the metastore say of a place what readers find there now; None where that is not wanted.
+
+        known_since  when the target had been read from the metastore, in epoch seconds
+        results      of the compaction, with so many `rows`
+        """
+        if target.facts is None or not self._services.settings.flag(GATHER):
+            return None
+        try:
+            return self._update(target, target.facts, known_since, results, rows)
+        except AcidError as error:
+            return Statistics(reason=str(error))
+        except Exception as error:  # whatever it is, the compaction has succeeded
+            return Statistics(
+                reason=f"Cannot update statistics of {target.name}: unexpected {type(error).__name__}: {error}."
+            )
+
+    def _update(
+        self, target: Target, facts: TableFacts, known_since: float, results: Collection[str], rows: int | None
+    ) -> Statistics:
+        parameters, failed = self._parameters(target, facts, known_since), None
+        for _ in range(_TRIES):
+            txns = self._hms.open_txns().txns
+            write_ids = self._hms.valid_write_ids([(target.database, target.table)], txns)[
+                target.database, target.table
+            ]
+            try:
+                before = parameters.read(write_ids)
+                found = self._found(target, txns, write_ids, results, rows)
+                wanted = changes(before, found)
+                if wanted:
+                    parameters.change(before, wanted)
+            except (ConflictError, UnknownOutcomeError) as error:
+                failed = error  # as it is now it is looked at again
+            else:
+                return Statistics(written=tuple(wanted), files=found.files, bytes=found.bytes, rows=found.rows)
+        assert failed is not None
+        raise failed
+
+    def _found(
+        self,
+        target: Target,
+        txns: ValidTxnList,
+        write_ids: ValidWriteIdList,
+        results: Collection[str],
+        rows: int | None,
+    ) -> BasicStatistics:
+        """What a reader who comes now finds."""
+        generation = self._hms.generation
+        listing = list_location(self._services.fs(target.location), target.location, missing=RefusedError)
+        state = acid_state(
+            listing,
+            write_ids,
+            generation=generation,
+            txns=txns if generation is Generation.HIVE4 else ALL_COMMITTED,
+            ignore_empty_files=True,
+        )
+        return basic_statistics(state, listing, results=results, rows=rows)
+
+    def _parameters(self, target: Target, facts: TableFacts, known_since: float) -> Parameters:
+        owner = Owner(
+            catalog=self._hms.catalog,
+            database=target.database,
+            table=target.table,
+            partition=target.partition,
+            created=(facts.partition or facts.table).created,
+        )
+        if self._database is not None and self._database.is_of_metastore():
+            return _InDatabase(self._database, owner)
+        cannot = f"Cannot update statistics of {target.name}: "
+        hint = "Name the metastore's database with --queue-url to have them written there."
+        if self._hms.generation is not Generation.HIVE4:
+            raise RefusedError(f"{cannot}no call of Hive 3.1 leaves alone what others change meanwhile. {hint}")
+        if target.partition is not None:
+            raise RefusedError(
+                f"{cannot}no call that changes a partition leaves alone what others change meanwhile. {hint}"
+            )
+        return _ByCall(self._services, self._hms, target, facts, known_since)
+
+
+class _InDatabase:
+    """Single rows of the metastore's own tables."""
+
+    def __init__(self, database: MetastoreParameters, owner: Owner) -> None:
+        self._database = database
+        self._owner = owner
+
+    def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
+        """All parameters."""
+        del write_ids
+        found = self._database.read(self._owner)
+        if found is None:
+            raise RefusedError(
+                f"Cannot update statistics of {self._owner.name}: {self._database.shown} has no such place of this "
+                "metastore. Name the database of the metastore with --queue-url."
+            )
+        return found
+
+    def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+        """These rows alone, each only where it has not changed."""
+        self._database.change(self._owner, before, wanted)
+
+
+class _ByCall:
+    """A table of Hive 4 without partitions, which is changed by comparing its time of the last change.
+
+    That time has seconds. So a change is made only when the time that is compared has passed: else a change of another
+    in the same second would not be noticed.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        hms: Hms,
+        target: Target,
+        facts: TableFacts,
+        known_since: float,
+    ) -> None:
+        self._services = services
+        self._hms = hms
+        self._target = target
+        self._stamp = facts.table.properties.get(CHANGED)
+        self._since = known_since
+        self._write_ids: ValidWriteIdList | None = None
+        self._whole: WholeTable | None = None
+
+    def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
+        """All properties, as they were for more than a second, and of transactions that have ended."""
+        whole = self._whole = self._read()
+        self._write_ids = write_ids
+        now, stamp, name = self._services.clock(), whole.table.properties[CHANGED], self._target.name
+        if stamp != self._stamp:
+            self._stamp, self._since = stamp, now
+        left = _SECOND - (now - self._since)
+        if left > 0 and now - int(stamp) < _CLOCKS_AGREE:
+            self._services.pause(left)
+            raise ConflictError(
+                f"Cannot update statistics of {name}: others change the table in every second. {_LATER}"
+            )
+        of = whole.write_id
+        if not write_ids.is_write_id_valid(of) and not write_ids.is_write_id_aborted(of):
+            self._services.pause(_SECOND)
+            raise ConflictError(
+                f"Cannot update statistics of {name}: the transaction of write id {of} has written some and has not "
+                f"committed. {_LATER}"
+            )
+        return whole.table.properties
+
+    def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+        """The table as it was read, with these properties."""
+        assert self._whole is not None
+        assert self._write_ids is not None
+        now = max(int(self._services.clock()), int(before[CHANGED]) + 1)
+        try:
+            self._hms.change_properties(self._whole, {**wanted, CHANGED: str(now)}, self._write_ids)
+        except RetryError as error:  # as the metastore says it, be it for this or for another reason
+            raise ConflictError(str(error)) from error
+
+    def _read(self) -> WholeTable:
+        target = self._target
+        whole = self._hms.whole_table(target.database, target.table)
+        if whole is None or (whole.table.created, whole.table.id) != target.table_identity:
+            raise RefusedError(f"Cannot update statistics of {target.name}: the table was dropped meanwhile.")
+        if whole.is_skewed:
+            raise RefusedError(
+                f"Cannot update statistics of {target.name}: it is skewed, and would lose the places of its values. "
+                "ANALYZE TABLE ... COMPUTE STATISTICS NOSCAN in Hive updates them."
+            )
+        if not whole.table.properties.get(CHANGED, "").isdecimal():
+            raise RefusedError(
+                f"Cannot update statistics of {target.name}: it has no {CHANGED}, by which changes of others are "
+                "noticed. Any ALTER TABLE in Hive gives it one."
+            )
+        return whole

@@ -1,0 +1,422 @@
+"""Targets out of a metastore: which tables and partitions there are, which of them concern a compactor, and as of when.
+
+One snapshot of the transactions is taken for everything that is selected, before any directory is listed: what is
+written after it is not committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from acidlib.config.settings import Layer
+from acidlib.errors import AcidError, ConflictError, RefusedError
+from acidlib.metastore.hms import Hms
+from acidlib.metastore.options import CATALOG
+from acidlib.model.location import NOWHERE
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionRequest
+from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
+from acidlib.model.tables import Database, Partition, PartitionName, Table, matches
+from acidlib.planning.initiate import not_acid, why_not
+from acidlib.planning.stated_write_ids import StatedWriteIds
+from acidlib.service.backend import Selected
+from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, PassedOver, Selection, TableFacts, Target
+from acidlib.service.services import Services
+from acidlib.wording import plural
+
+Entity = tuple[str, str, str | None]
+
+
+class GoneError(RefusedError):
+    """A table or partition that does not exist any more."""
+
+
+class Catalog:
+    """The tables of one metastore, as targets."""
+
+    def __init__(self, services: Services, hms: Hms) -> None:
+        self._services = services
+        self._hms = hms
+        self._known_databases: dict[str, Database] = {}
+
+    def select(
+        self,
+        selection: Selection,
+        *,
+        automatic: bool,
+        busy: Collection[Entity] = (),
+        known: Collection[Entity] = (),
+    ) -> Selected:
+        """What is selected, as of one snapshot.
+
+        automatic  for the initiator, which passes over what must not be compacted automatically and what is `busy` (a
+                   request for it waits or works already)
+        known      to the queue: it may have been dropped since
+
+        Raises MissingError when a named table, or any partition that is named, does not exist, RefusedError when one is
+        no ACID table.
+        """
+        chosen: list[Target] = []
+        passed_over: list[PassedOver] = []
+        passed: Counter[str] = Counter()
+        tables, notes = self._named(selection, known)
+        others = self._others(tables)
+        for database, table in tables:
+            never = self._why_not(table, database, automatic=False)
+            if never is None and table.full_name in others:
+                never = self._of_two_catalogs(table.full_name, others[table.full_name], is_here=True)
+            reason = never or self._why_not(table, database, automatic=automatic)
+            if reason is None:
+                for place in self._places(database, table, selection, busy):
+                    if isinstance(place, Target):
+                        chosen.append(place)
+                    else:
+                        passed_over.append(place)
+            elif automatic and table.full_name not in selection.tables:
+                passed[reason.replace(table.full_name, "…")] += 1
+            else:
+                passed_over.append(_passed_over(database, table, None, reason, is_refused=never is not None))
+        if selection.partitions and tables and not (chosen or passed_over or known):
+            notes.append(self._no_partition(selection, tables))
+        for reason, count in sorted(passed.items()):
+            notes.append(f"{plural(count, 'table is', 'tables are')} skipped: {reason}")
+        notes += self._warnings(chosen)
+        targets = tuple(target for target, _ in self._as_of_now(chosen))
+        return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
+
+    def require_named(self, selection: Selection, known: Collection[Entity]) -> list[str]:
+        """Notes about what --table, and --partition beside it, name and does not exist; raises as `select` does."""
+        tables, notes = self._named(selection, known)
+        if selection.partitions and tables and not known and not any(map(partial(self._has, selection), tables)):
+            notes.append(self._no_partition(selection, tables))
+        return notes
+
+    def _named(self, selection: Selection, known: Collection[Entity]) -> tuple[list[tuple[Database, Table]], list[str]]:
+        """The tables that are selected, and notes about names that none has."""
+        tables = list(self._tables(selection))
+        for _, table in tables:
+            if selection.names_table(table.full_name) and (reason := not_acid(table)) is not None:
+                raise RefusedError(reason)
+        names = [(table.database, table.name) for _, table in tables] + [(one[0], one[1]) for one in known]
+        return tables, selection.absent(names, "no table of the metastore")
+
+    def _has(self, selection: Selection, found: tuple[Database, Table]) -> bool:
+        _, table = found
+        if not table.partition_keys:
+            return False
+        names = self._hms.partition_names(table.database, table.name)
+        return any(matches(PartitionName.parse(name), selection.partitions) for name in names)
+
+    @staticmethod
+    def _no_partition(selection: Selection, tables: Sequence[tuple[Database, Table]]) -> str:
+        return selection.note_of(selection.no_partition([table.full_name for _, table in tables]))
+
+    def places(
+        self, requests: Sequence[CompactionRequest], txns: ValidTxnList | None = None
+    ) -> list[Target | AcidError]:
+        """What each request is about, understood as of a snapshot or of now, or why there is none: in Hive's own words
+        where it has.
+        """
+        found: dict[Entity, Target | AcidError] = {}
+        wanted: dict[str, dict[str, set[str | None]]] = {}
+        for request in requests:
+            wanted.setdefault(request.database, {}).setdefault(request.table, set()).add(request.partition)
+        for database, tables in wanted.items():
+            known = {table.name: table for table in self._hms.tables(database, list(tables))}
+            others = self._hms.of_other_catalogs(database, list(tables))
+            for name, partitions in tables.items():
+                table, other = known.get(name.lower()), others.get(name.lower())
+                for partition, place in self._of_table(database, name, table, other, partitions).items():
+                    found[database, name, partition] = place
+        good = [place for place in found.values() if isinstance(place, Target)]
+        for place, _ in self._as_of_now(good, txns):
+            found[place.database, place.table, place.partition] = place
+        return [found[request.entity] for request in requests]
+
+    def place(self, request: CompactionRequest, txns: ValidTxnList | None = None) -> Target:
+        """What one request is about, as of a snapshot or of now; raises RefusedError in Hive's words.
+
+        Also refused is what a compactor must not touch.
+        """
+        return self.place_and_write_ids(request, txns)[0]
+
+    def place_and_write_ids(
+        self, request: CompactionRequest, txns: ValidTxnList | None = None
+    ) -> tuple[Target, ValidWriteIdList]:
+        """See `place`; with it the list of committed write ids by which it is understood."""
+        ((target, write_ids),) = self._as_of_now([self.whereabouts(request)], txns)
+        return replace(target, request_properties=dict(request.properties)), write_ids
+
+    def whereabouts(self, request: CompactionRequest) -> Target:
+        """See `place`, without what is committed there: which table it is, and where it lies."""
+        database, name = request.database, request.table
+        table = self._hms.table(database, name)
+        other = self._hms.of_other_catalogs(database, [name]).get(name.lower())
+        found = self._of_table(database, name, table, other, {request.partition})[request.partition]
+        if isinstance(found, AcidError):
+            raise found
+        return found
+
+    def table_itself(self, database: str, name: str) -> Target | None:
+        """Return a table with its own directory, whether it has partitions or not; None where there is none.
+
+        Raises RefusedError, too, for a table that a compactor must not touch.
+        """
+        table = self._hms.table(database, name)
+        if table is None:
+            return None
+        other = self._hms.of_other_catalogs(database, [name]).get(name.lower())
+        owner = self._database(table.database) or Database(name=table.database)
+        reason = self._of_two_catalogs(table.full_name, other, is_here=True) if other else None
+        reason = reason or self._why_not(table, owner, automatic=False)
+        if reason is not None:
+            raise RefusedError(reason)
+        return self._target(owner, table, None, None)
+
+    def partitions_of(self, table: Target) -> list[Target]:
+        """Return the partitions of a table; RefusedError where one of them must not be touched."""
+        assert table.facts is not None
+        names = self._hms.partition_names(table.database, table.table)
+        found = self._hms.partitions(table.facts.table, names)
+        return [self._target(table.facts.database, table.facts.table, name, one) for name, one in found.items()]
+
+    def is_dropped(self, target: Target) -> bool:
+        """Whether a table or partition of a selection does not exist any more."""
+        found = self._of_table(
+            target.database,
+            target.table,
+            self._hms.table(target.database, target.table),
+            None,
+            {target.partition},
+        )
+        return isinstance(found[target.partition], GoneError)
+
+    def _database(self, name: str) -> Database | None:
+        """A database, asked for once in a run: its properties are settings, and say nothing of what lies where."""
+        found = self._known_databases.get(name)
+        if found is None:
+            found = self._hms.database(name)
+            if found is not None:
+                self._known_databases[name] = found
+        return found
+
+    def _of_table(
+        self, database: str, name: str, table: Table | None, other: str | None, partitions: Collection[str | None]
+    ) -> dict[str | None, Target | AcidError]:
+        """The places of one table, or why there are none; `other` is a catalog with a table of this name."""
+        if other is not None:
+            refused = RefusedError(self._of_two_catalogs(f"{database}.{name}", other, is_here=table is not None))
+            return dict.fromkeys(partitions, refused)
+        if table is None:
+            gone = GoneError(f"Unable to find table {database}.{name}, assuming it was dropped and moving on.")
+            return dict.fromkeys(partitions, gone)
+        owner = self._database(table.database) or Database(name=table.database)
+        reason = self._why_not(table, owner, automatic=False)
+        if reason is not None:
+            return dict.fromkeys(partitions, RefusedError(reason))
+        named = [partition for partition in partitions if partition is not None]
+        known = self._hms.partitions(table, named) if named else {}
+        found: dict[str | None, Target | AcidError] = {}
+        for partition in partitions:
+            if partition is not None and partition not in known:
+                found[partition] = GoneError(
+                    f"Unable to find partition {table.full_name}.{partition}, assuming it was dropped and moving on."
+                )
+            elif partition is None and table.partition_keys:
+                found[partition] = RefusedError(
+                    f"Cannot compact {table.full_name}: it is partitioned and the request names no partition; ask for "
+                    "each partition, or by --table"
+                )
+            else:
+                found[partition] = self._located(owner, table, partition, known.get(partition or ""))
+        return found
+
+    def _of_two_catalogs(self, name: str, other: str, *, is_here: bool) -> str:
+        if not is_here:
+            return f"Cannot compact {name}: because it is a table of the catalog {other}, not of {self._hms.catalog}"
+        return (
+            f"Cannot compact {name}: because the catalog {other} has a transactional table of this name, too, and the "
+            "metastore takes their transactions, locks and requests for those of one table"
+        )
+
+    def _why_not(
+        self, table: Table, database: Database, *, automatic: bool, partition: Partition | None = None
+    ) -> str | None:
+        return why_not(
+            table,
+            database.properties,
+            generation=self._hms.generation,
+            automatic=automatic,
+            partition=partition,
+            insert_only_enabled=self._services.settings.flag("hive.compactor.compact.insert.only"),
+        )
+
+    def _located(
+        self, database: Database, table: Table, name: str | None, partition: Partition | None
+    ) -> Target | AcidError:
+        try:
+            return self._target(database, table, name, partition)
+        except AcidError as error:
+            return error
+
+    def _tables(self, selection: Selection) -> Iterator[tuple[Database, Table]]:
+        for name in self._databases(selection):
+            database = self._database(name)
+            if database is None:
+                continue  # dropped meanwhile, or never there: the caller tells
+            names = [table for table in self._hms.table_names(name) if selection.wants_table(name, table)]
+            for table in self._hms.tables(name, sorted(names)):
+                yield database, table
+
+    def _others(self, tables: Iterable[tuple[Database, Table]]) -> dict[str, str]:
+        """Those whose name a transactional table of another catalog has, too, with that catalog."""
+        names: dict[str, list[str]] = {}
+        for _, table in tables:
+            names.setdefault(table.database, []).append(table.name)
+        return {
+            f"{database}.{name}": catalog
+            for database, of_database in names.items()
+            for name, catalog in self._hms.of_other_catalogs(database, of_database).items()
+        }
+
+    def _databases(self, selection: Selection) -> list[str]:
+        literal = {pattern.partition(".")[0].lower() for pattern in selection.tables}
+        if literal and not any(set(name) & set("*?[") for name in literal):
+            return sorted(literal)
+        return sorted(self._hms.database_names())
+
+    def _places(
+        self, database: Database, table: Table, selection: Selection, busy: Collection[Entity]
+    ) -> Iterable[Target | PassedOver]:
+        if not table.partition_keys:
+            if not selection.partitions:
+                yield self._selected(database, table, None, None, busy)
+            return
+        names = self._hms.partition_names(table.database, table.name)
+        wanted = [name for name in names if matches(PartitionName.parse(name), selection.partitions)]
+        partitions = self._hms.partitions(table, wanted)
+        for name in wanted:
+            if name in partitions:
+                yield self._selected(database, table, name, partitions[name], busy)
+
+    def _selected(
+        self, database: Database, table: Table, name: str | None, partition: Partition | None, busy: Collection[Entity]
+    ) -> Target | PassedOver:
+        try:
+            target = self._target(database, table, name, partition)
+        except AcidError as error:
+            return _passed_over(database, table, name, str(error), is_refused=True)
+        if (table.database, table.name, name) in busy:
+            return PassedOver(target=target, reason="a request for it waits or is being worked on")
+        return target
+
+    def _target(self, database: Database, table: Table, name: str | None, partition: Partition | None) -> Target:
+        storage = table.storage if partition is None else partition.storage
+        if partition is not None and (reason := self._why_not(table, database, automatic=False, partition=partition)):
+            raise RefusedError(reason)
+        if not storage.location:
+            raise RefusedError(f"Cannot compact {table.full_name}: because the metastore tells no location for it")
+        location = self._services.stores.locate_below(storage.location, table.storage.location or storage.location)
+        if location.is_root:
+            raise RefusedError(f"Cannot compact {table.full_name}: because its location is the whole file system")
+        return Target(
+            database=table.database,
+            table=table.name,
+            partition=name,
+            location=location,
+            interpretation=Interpretation(
+                generation=self._hms.generation, table_kind=INSERT_ONLY if table.is_insert_only else FULL
+            ),
+            facts=TableFacts(table=table, database=database, partition=partition),
+        )
+
+    def _warnings(self, targets: Iterable[Target]) -> list[str]:
+        """Properties of the tables and databases that look like settings of a compactor and are none."""
+        found: dict[str, None] = {}
+        by_table = {(target.database, target.table): target.facts for target in targets if target.facts is not None}
+        for (name, _), facts in by_table.items():
+            settings, of_database = self._services.settings.with_layer(Layer.DATABASE, facts.database.properties)
+            _, of_table = settings.with_layer(Layer.TABLE, facts.table.properties)
+            found.update((f"database {name}: {warning}", None) for warning in of_database)
+            found.update((f"table {facts.table.full_name}: {warning}", None) for warning in of_table)
+        return list(found)
+
+    def _as_of_now(
+        self, targets: Sequence[Target], txns: ValidTxnList | None = None
+    ) -> list[tuple[Target, ValidWriteIdList]]:
+        """The same targets with what is committed as of one snapshot, and that; it must precede every listing."""
+        if not targets:
+            return []
+        if txns is None:
+            txns = self._hms.open_txns().txns
+        lists = self._hms.valid_write_ids(sorted({(one.database, one.table) for one in targets}), txns)
+        is_hive4 = self._hms.generation is Generation.HIVE4
+        found = []
+        for one in targets:
+            write_ids = lists[one.database, one.table]
+            interpretation = replace(
+                one.interpretation,
+                write_ids=StatedWriteIds(single=write_ids),
+                txns=txns if is_hive4 else ALL_COMMITTED,
+                # what a transaction opened now would have; a compaction puts its own there
+                visibility_txn=txns.high_water_mark + 1 if is_hive4 else None,
+                visible_on_commit=is_hive4,
+            )
+            found.append((replace(one, interpretation=interpretation), write_ids))
+        return found
+
+
+def _passed_over(
+    database: Database, table: Table, partition: str | None, reason: str, *, is_refused: bool
+) -> PassedOver:
+    facts = TableFacts(table=table, database=database)
+    place = Target(database=table.database, table=table.name, partition=partition, location=NOWHERE, facts=facts)
+    return PassedOver(target=place, reason=reason, is_refused=is_refused)
+
+
+def require_no_cleaner_of_another_catalog(hms: Hms) -> None:
+    """Raises RefusedError where Hive's own cleaner would forget what was aborted in tables of the catalog.
+
+    It looks into the default catalog of its metastore alone, and what it does not find there it marks as cleaned: rows
+    of aborted transactions that still lie in the table are then committed to every reader. Source: Hive `Cleaner`, from
+    4 on `CompactionCleaner`; in Hive 3.1 the switch of the initiator is that of the cleaner, too.
+    """
+    if (
+        not hms.other_catalogs()
+        or hms.config_value("metastore.catalog.default", CATALOG).strip().lower() == hms.catalog
+    ):
+        return
+    switch = f"metastore.compactor.{'cleaner' if hms.generation is Generation.HIVE4 else 'initiator'}.on"
+    if hms.config_value(switch, "unknown").strip().lower() != "false":
+        raise RefusedError(
+            f"Cannot compact tables of the catalog {hms.catalog}: because the metastore's {switch} is not false, and "
+            "Hive's own cleaner takes tables of this catalog for dropped and forgets what was aborted in them"
+        )
+
+
+def require_unchanged(before: Target, now: Target, doing: str) -> None:
+    """The table is still the one that was looked at, at the same place; else ConflictError: cannot do that."""
+    same_table = before.table_identity == now.table_identity
+    if not same_table or before.location != now.location:
+        what = "moved" if same_table else "dropped and made again"
+        raise ConflictError(f"Cannot {doing} {before.name}: because it was {what} meanwhile")
+
+
+def run_as_user(services: Services, target: Target) -> str:
+    """Whom a compaction runs as (Hive `Initiator.resolveUserToRunAs`); Hive's own cleaner fails on a row without.
+
+    `metastore.compactor.run.as.user`, else the owner of the table's directory, else the table's owner.
+    """
+    given = services.settings.text("metastore.compactor.run.as.user")
+    owner = given or services.fs(target.location).owner(str(target.location))
+    if not owner and target.facts is not None:
+        owner = target.facts.table.owner
+    if not owner:
+        raise RefusedError(
+            f"Cannot compact {target.name}: {target.location} has no owner, whom it would run as; set "
+            "metastore.compactor.run.as.user"
+        )
+    return owner

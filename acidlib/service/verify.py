@@ -1,0 +1,407 @@
+"""Verification of results: when a run verifies, and whether readers see now what they saw before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, UnverifiedError
+from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.names import BaseDir, parse_directory
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.units import DataFile, JoinUnit, JoinWay, Unit
+from acidlib.planning.files import newest_schema
+from acidlib.planning.inputs import InputDirectory, Role, directories_read
+from acidlib.planning.verification import DIFFERS, chosen_buckets, has_failed, share_of, shows, why_held
+from acidlib.report.results import Verification
+from acidlib.rewrite.inputs import InputFiles
+from acidlib.rewrite.rebalance import RebalanceUnit
+from acidlib.service.backend import HeldPlace
+from acidlib.service.places import ListedPlace, Target
+from acidlib.service.plan import Errand, Prepared, one_task, with_logical_lengths
+from acidlib.service.services import Done, Services, Task
+from acidlib.service.verify_tasks import DeleteLook, ViewTask, delete_look_task, reader_task, view_task
+from acidlib.stores.listing import list_location
+from acidlib.stores.renaming.publishing import StagedDirectory
+from acidlib.stores.store import Stage
+from acidlib.verify.bucket import BucketView, Tally
+from acidlib.verify.plain_files import PlainView
+
+# --- verification -----------------------------------------------------------------------------------------------------
+# Does a result read as what it was made of? Both are read by another reader than the one that compacted.
+#
+# What was seen before are the directories of the plan, which still lie there. The result is read where it is staged, as
+# readers would take it; or, where nothing that is staged can be read, once it is published, from a fresh listing. Both
+# go by the same write ids. A major is compared by the rows that are visible, a minor by the rows and the delete events
+# that it merged: with the same base below, as many and the same of both are the same visible rows, for every reader.
+# After a rebalance rows are in other buckets, under other ids: all of them together are the same rows of the same write
+# ids.
+
+Checking = Generator[tuple[Errand, ...], list[Done[Any]], Verification]
+VERIFY = "acidlib.verify"
+_SHOWN = 3
+
+_View = BucketView | PlainView
+_ViewOf = Callable[[Sequence[InputDirectory], int], _View]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What is to be verified.
+
+    place      as it was listed before anything was made, with the `directories` that were read of it then
+    kind       of the compaction as it was carried out
+    schema     the file whose columns are the table's where these are not stated
+    ways       how files of an insert-only table were joined, by their paths
+    results    the directories of the result
+    staged     these with their files, where they are not published yet; `stage` is the directory in which they lie
+    marked     those of them that will have the mark of a compacted base
+    """
+
+    place: ListedPlace
+    directories: tuple[InputDirectory, ...]
+    kind: CompactionType
+    schema: DataFile | None
+    ways: dict[str, JoinWay]
+    results: tuple[str, ...]
+    staged: tuple[StagedDirectory, ...] = ()
+    stage: str = ""
+    marked: frozenset[str] = frozenset()
+
+    @property
+    def target(self) -> Target:
+        """What was compacted."""
+        return self.place.target
+
+    def now(self, listing: Listing) -> ListedPlace:
+        """The place as its readers see it once the result counts; a transaction of ours has not committed yet."""
+        understood = self.target.interpretation
+        if understood.visible_on_commit and understood.visibility_txn is not None:
+            txns = understood.txns.with_committed(understood.visibility_txn)
+            understood = replace(understood, txns=txns)
+        return replace(self.target, interpretation=understood).listed(listing)
+
+    def listing(self, services: Services) -> Listing:
+        """Return the listing by which readers find the result: as it is now, or as it will be when it is published."""
+        if not self.staged:
+            location = self.target.location
+            return list_location(services.fs(location), location, missing=ConflictError)
+        before = self.place.listing
+        made = (
+            ListedFile(path=f"{directory.name}/{file.name}", length=file.length, modified=0.0)
+            for directory in self.staged
+            for file in directory.files
+        )
+        return replace(
+            before,
+            files=(*before.files, *made),
+            directories=(*before.directories, *self.results),
+            compacted_bases=before.compacted_bases | self.marked,
+        )
+
+    def where_they_lie(self, directories: tuple[InputDirectory, ...]) -> tuple[InputDirectory, ...]:
+        """Return the same directories with the paths under which their files can be read now."""
+        if not self.staged:
+            return directories
+        return tuple(
+            replace(one, files=tuple(replace(file, path=f"{self.stage}/{file.path}") for file in one.files))
+            if one.path in self.results
+            else one
+            for one in directories
+        )
+
+
+def made_by(
+    plan: Prepared,
+    units: tuple[Unit, ...] | tuple[JoinUnit, ...] | tuple[RebalanceUnit, ...],
+    directories: tuple[StagedDirectory, ...],
+    stage: Stage,
+) -> Compacted:
+    """Return what a compaction has made of its plan; it is published already where its stage cannot be read."""
+    below = f"{stage.path.removeprefix(f'{plan.place.target.location}/')}" if stage.is_readable else ""
+    ways: dict[str, JoinWay] = {}
+    for unit in units:
+        if isinstance(unit, JoinUnit):
+            made = f"{unit.directory}/{unit.file_name}"
+            ways[f"{below}/{made}" if below else made] = unit.way
+            ways.update({file.path: unit.way for file in unit.inputs})
+    return Compacted(
+        place=plan.place,
+        directories=plan.inputs.directories,
+        kind=plan.inputs.kind,
+        schema=plan.schema,
+        ways=ways,
+        results=tuple(directory.name for directory in directories),
+        staged=directories if below else (),
+        stage=below,
+        marked=frozenset(output.path for output in plan.inputs.outputs if output.metadata_acid),
+    )
+
+
+def left_behind(services: Services, place: ListedPlace, published: tuple[str, ...]) -> Compacted:
+    """What a run has made at a full ACID place that ended before it had verified it; `place` is as it is now."""
+    location, stores = place.target.location, services.stores
+    before = place.target.listed(place.listing.without(published))
+    is_base = any(isinstance(parse_directory(name, place.generation), BaseDir) for name in published)
+    kind = CompactionType.MAJOR if is_base else CompactionType.MINOR
+    directories = directories_read(before.state, before.listing, kind, insert_only=False)
+    directories = with_logical_lengths(stores.fs(location), location, directories)
+    files = InputFiles(location, stores.data(location))
+    return Compacted(
+        place=before,
+        directories=directories,
+        kind=kind,
+        schema=newest_schema(directories, lambda file: files.tail(file).rows > 0),
+        ways={},
+        results=published,
+    )
+
+
+def verify(services: Services, done: Compacted, *, share: float, request_id: int | None) -> Checking:
+    """Compare; UnverifiedError where something differs, or cannot be read."""
+    found = Verification(share=share, before=_names(done.directories))
+    try:
+        return (yield from _verify(services, done, found, request_id))
+    except UnverifiedError:
+        raise
+    except AcidError as error:
+        raise UnverifiedError(_reason(done, str(error), found)) from error
+
+
+def _verify(services: Services, done: Compacted, found: Verification, request_id: int | None) -> Checking:
+    location = done.target.location
+    fs, insert_only = services.fs(location), done.target.is_insert_only
+    place = done.now(done.listing(services))
+    read = directories_read(place.state, place.listing, done.kind, insert_only=insert_only)
+    now = done.where_they_lie(with_logical_lengths(fs, location, read))
+    found = replace(found, now=_names(now))
+    _require_taken(done, place, found)
+    about = yield from _buckets_of_deletes(services, done, now)
+    view = _plain_view(done) if insert_only else _acid_view(services, done, about)
+    buckets = {
+        file.bucket for one in (*done.directories, *now) if one.role is not Role.DELETE_DELTA for file in one.files
+    }
+    if done.kind is CompactionType.MINOR:
+        buckets |= set[int]().union(*about.values())
+    rebalanced = done.kind is CompactionType.REBALANCE
+    share = 1.0 if rebalanced else found.share
+    chosen = chosen_buckets(buckets, share, place=str(location), request=request_id)
+    views = [view(side, bucket) for bucket in chosen for side in (done.directories, now)]
+    answers = yield tuple(
+        one_task(Task(view_task, ViewTask(view=one, stores=services.stores), one.length, "verify")) for one in views
+    )
+    tallies: list[Tally] = [answer.get() for answer in answers]
+    pairs = dict(zip(chosen, zip(tallies[::2], tallies[1::2], strict=True), strict=True))
+    if rebalanced:
+        before, now_there = (reduce(Tally.with_more, tallies[side::2], Tally()) for side in (0, 1))
+        different = _words(before, now_there, "all buckets together have")
+    else:
+        different = [
+            words
+            for bucket, (before, after) in pairs.items()
+            for words in _words(before, after, f"bucket {bucket} has")
+        ]
+    found = replace(
+        found,
+        share=share,
+        buckets=chosen,
+        of_buckets=len(buckets),
+        rows=sum(before.rows for before, _ in pairs.values()),
+        events=sum(before.events for before, _ in pairs.values()),
+        seconds=sum(tally.seconds for tally in tallies),
+    )
+    if different:
+        more = f" and {len(different) - _SHOWN} more buckets" if len(different) > _SHOWN else ""
+        raise UnverifiedError(_reason(done, "; ".join(different[:_SHOWN]) + more, found))
+    return found
+
+
+def _words(before: Tally, after: Tally, what: str) -> list[str]:
+    words = before.differs_from(after)
+    return [] if words is None else [f"{what} {words}"]
+
+
+def _require_taken(done: Compacted, now: ListedPlace, found: Verification) -> None:
+    """Readers take the result in place of what it was made of, and what lies below it is as it was."""
+    base = None if now.state.base is None else now.state.base.path
+    if done.kind.makes_base and base not in done.results:
+        why = f"readers take {base or 'no base'}, not {', '.join(done.results)}"
+        raise UnverifiedError(_reason(done, why, found))
+    kept = {one.path for one in done.directories if one.path} & {delta.path for delta in now.state.deltas}
+    if kept:
+        raise UnverifiedError(_reason(done, f"readers still take {min(kept)}, which was compacted", found))
+    if done.kind is CompactionType.MINOR and _below(done.place) != _below(now):
+        raise UnverifiedError(_reason(done, "what lies below the deltas has changed", found))
+
+
+def _below(place: ListedPlace) -> Any:
+    state, listing = place.state, place.listing
+    base = None if state.base is None else state.base.path
+    files = [file for file in listing.files if file.directory == base] if base is not None else state.originals
+    return base, tuple(files)
+
+
+def _buckets_of_deletes(
+    services: Services, done: Compacted, now: tuple[InputDirectory, ...]
+) -> Generator[tuple[Errand, ...], list[Done[Any]], dict[str, frozenset[int]]]:
+    """The buckets that each delete file is about, by its path: Hive 3.1 leaves events in files of any number."""
+    files = {
+        file.path: file
+        for one in (*done.directories, *now)
+        if one.role is Role.DELETE_DELTA
+        for file in one.files
+        if not file.aborted
+    }
+    looks = [DeleteLook(stores=services.stores, location=done.target.location, file=file) for file in files.values()]
+    answers = yield tuple(one_task(Task(delete_look_task, look, look.file.length, "look")) for look in looks)
+    return {path: answer.get() for path, answer in zip(files, answers, strict=True)}
+
+
+def _acid_view(services: Services, done: Compacted, about: dict[str, frozenset[int]]) -> _ViewOf:
+    target, place = done.target, done.place
+
+    def view(side: Sequence[InputDirectory], bucket: int) -> BucketView:
+        return BucketView(
+            location=target.location,
+            bucket=bucket,
+            files=tuple(
+                file for one in side if one.role is not Role.DELETE_DELTA for file in one.files if file.bucket == bucket
+            ),
+            deletes=tuple(
+                file
+                for one in side
+                if one.role is Role.DELETE_DELTA
+                for file in one.files
+                if bucket in about.get(file.path, ())
+            ),
+            applied=done.kind.makes_base,
+            renumbered=done.kind is CompactionType.REBALANCE,
+            write_ids=place.write_ids.for_compactor(),
+            results=done.results,
+            columns=target.row_type(),
+            schema=done.schema,
+            matching=target.matching(services.settings, place.generation),
+            generation=place.generation,
+        )
+
+    return view
+
+
+def _plain_view(done: Compacted) -> _ViewOf:
+    def view(side: Sequence[InputDirectory], bucket: int) -> PlainView:
+        files = [file for one in side for file in one.files if file.bucket == bucket and not file.aborted]
+        if unknown := [file.path for file in files if file.path not in done.ways]:
+            raise CorruptError(f"Cannot verify {unknown[0]}: it is not known how it was made")
+        return PlainView(
+            location=done.target.location, bucket=bucket, files=tuple((file, done.ways[file.path]) for file in files)
+        )
+
+    return view
+
+
+def _names(directories: Sequence[InputDirectory]) -> tuple[str, ...]:
+    return tuple(one.path or "original files" for one in directories)
+
+
+def _reason(done: Compacted, what: str, found: Verification) -> str:
+    """Return what differs, between which directories, what readers see, and what to do."""
+    target = done.target
+    sides = f"before: {', '.join(found.before)}; now: {', '.join(found.now) or 'not listed'}"
+    if done.staged or target.interpretation.visible_on_commit:
+        then = (
+            "Nothing was published: readers see what they saw. Compact it again with --verify, or with --release-held "
+            "if the result is right; without either it is refused"
+        )
+    else:
+        then = (
+            "Readers see the result, and all it was made of is still there. Nothing is cleaned or compacted there "
+            f"until the operator decides: remove {' and '.join(done.results)} if that is wrong, or run the compaction "
+            "again with --release-held if it is right"
+        )
+    return f"{DIFFERS} the compaction of {target.name}: {what} ({sides}). {then}"
+
+
+# --- verifier ---------------------------------------------------------------------------------------------------------
+# When results of a run are verified, and what that does to a place.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """That nothing holds a place, or `why_not`; and what was compared to find that out.
+
+    share  of the buckets that are to be compared of the next result; all after one that could not be verified, for
+           another sample may not meet what was wrong
+    """
+
+    why_not: str | None = None
+    verification: Verification | None = None
+    share: float = 1.0
+
+
+class Verifier:
+    """Verifies the results of one run, if it is to; `release_held`: what is at a place counts, a person says so."""
+
+    def __init__(self, services: Services, *, release_held: bool) -> None:
+        self._services = services
+        self._release_held = release_held
+        self._share = share_of(services.settings.text(VERIFY))
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether results are verified."""
+        return self._share is not None
+
+    def tasks(self) -> list[Task]:
+        """What has to go well before anything is made."""
+        return [Task(reader_task, None, 0, "look")] if self.is_wanted else []
+
+    @contextmanager
+    def around_publication(self, held: HeldPlace, directories: tuple[str, ...]) -> Iterator[None]:
+        """Around the publication of what cannot be read before that: what readers see then is not verified yet."""
+        held.will_verify(directories)
+        try:
+            yield
+        except AcidError:
+            with suppress(AcidError):  # what is noted for nothing does no harm, but a status tells it
+                location = held.target.location
+                there = list_location(self._services.fs(location), location, missing=ConflictError).top_directories()
+                if not any(name in there for name in directories):
+                    held.will_verify(())
+            raise
+
+    def compared(self, done: Compacted, request_id: int, share: float) -> Checking:
+        """Compare so many of the buckets; UnverifiedError where the result is not what it was made of."""
+        return (yield from verify(self._services, done, share=share, request_id=request_id))
+
+    def why_not(self, request: CompactionRequest | None, target: Target) -> str | None:
+        """Return why nothing is done at a place that is held for a request; None where it is not, or this run verifies
+        what it makes, or what is left there, before anything is made of it.
+        """
+        if request is None or self._release_held:
+            return None
+        insert_only = target.is_insert_only
+        may_verify = not shows(request) or not (has_failed(request) or insert_only)
+        if self.is_wanted and may_verify:
+            return None
+        return f"Cannot compact {target.name}: {why_held(request, insert_only=insert_only)}"
+
+    def released(self, held: HeldPlace, place: ListedPlace) -> Generator[tuple[Errand, ...], list[Done[Any]], Released]:
+        """Return whether a place is held for a result that was not verified.
+
+        What a run left that ended before it had verified it is verified here: all it was made of is still there.
+        """
+        request = held.unverified(place.listing)
+        why_not, share = self.why_not(request, place.target), self._share or 1.0
+        if request is None or self._release_held or why_not is not None:
+            return Released(why_not=why_not, share=share)
+        if not shows(request):
+            return Released()
+        held.will_verify(request.facts.unverified or ())
+        left = left_behind(self._services, place, request.facts.unverified or ())
+        found = yield from self.compared(left, request.id, share)
+        verified = f"the result of request {request.id}, whose run had ended before that, is verified"
+        self._services.progress.note(verified, place=held.target.name)
+        return Released(verification=found, share=share)

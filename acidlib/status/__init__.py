@@ -1,0 +1,1 @@
+"""How tables are doing, and whether jobs can work here."""

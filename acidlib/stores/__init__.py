@@ -1,0 +1,1 @@
+"""A location's files: listing, claim, staging, publication, removal."""

@@ -1,0 +1,314 @@
+"""Finding tables and partitions by their directories alone, where there is no metastore to ask.
+
+A location is a table only if it, or a partition below it, holds an ACID directory: original files alone do not prove
+that a table is transactional. A `k=v` directory is a partition level only if its parent holds no files and no ACID
+directories. What is skipped is returned with the reason.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import takewhile
+
+from acidlib.admission import OF_THIS_PROCESS, THREADS
+from acidlib.errors import AcidError, MissingError, RefusedError
+from acidlib.model.location import Location
+from acidlib.model.names import is_acid_directory_name, is_hidden
+from acidlib.model.tables import PartitionName, is_partition_directory
+from acidlib.stores.filesystem import Entry, FileSystem
+
+DEFAULT_DATABASE = "default"
+_DATABASE_SUFFIX = ".db"
+_SOFT_DELETE_SUFFIX = re.compile(r"(.+)\.v[0-9]+")
+_NOT_PROVEN = "it holds original files only, which do not prove that the table is transactional"
+_PART = "it is a part of a table, not a table"
+_NOTHING = "neither it nor a partition below it holds a base_, delta_ or delete_delta_ directory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLocation:
+    """Where one partition lies; `name` is None for the one location of a table without partitions."""
+
+    name: PartitionName | None
+    location: Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLocation:
+    """A table proven to be ACID and its partitions in path order; names are lower case, as Hive's identity is."""
+
+    database: str
+    table: str
+    location: Location
+    partitions: tuple[PartitionLocation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A directory that is not taken, and why."""
+
+    location: Location
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What a warehouse holds, in path order."""
+
+    tables: tuple[TableLocation, ...]
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    """The entries of one directory that readers see, by kind."""
+
+    has_acid: bool
+    has_files: bool
+    levels: tuple[str, ...]  # names of k=v directories, if this directory is a partition level's parent
+    others: tuple[str, ...]
+    links: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether readers see nothing in it."""
+        return not (self.has_acid or self.has_files or self.levels or self.others or self.links)
+
+
+def discover_warehouse(fs: FileSystem, root: Location) -> Discovery:
+    """The tables of `<root>/<database>.db/<table>` and `<root>/<table>` (of the database `default`).
+
+    A directory that cannot be listed is skipped with its reason, so that it does not hide the others. Raises
+    `RefusedError` when the root itself is not a directory, or is a table.
+    """
+    tables: list[TableLocation] = []
+    skipped: list[Skipped] = []
+    for entry in _subdirectories(fs, root, skipped, missing=RefusedError):
+        path = root.child(entry.name)
+        if is_acid_directory_name(entry.name) or is_partition_directory(entry.name):
+            skipped.append(Skipped(location=path, reason=_PART))
+            continue
+        if not entry.name.lower().endswith(_DATABASE_SUFFIX):
+            _take(fs, path, tables, skipped)
+            continue
+        try:
+            below = _subdirectories(fs, path, skipped)
+        except AcidError as error:
+            skipped.append(Skipped(location=path, reason=str(error)))
+            continue
+        for table in below:
+            _take(fs, path.child(table.name), tables, skipped)
+    part = next((one.location for one in skipped if one.reason == _PART), None)
+    if part is not None and not tables:
+        raise RefusedError(f"Cannot look for tables in {root}: because of {part}: {_PART}; --location names a table")
+    return Discovery(tables=tuple(tables), skipped=tuple(skipped))
+
+
+def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool = False) -> TableLocation:
+    """One table, or one partition of a table, at a location that the caller names.
+
+    A location with ACID directories is one place to compact: a partition if its path ends in `k=v` directories (whose
+    parent holds neither files nor ACID directories), else a table without partitions. Otherwise the `k=v` directories
+    below are its partitions. The table is called by the last component of the path before the partition, its database
+    by the one before, if that ends in `.db`, else `default`. Raises `RefusedError` when it is no ACID table, and
+    `MissingError` when nothing is there. With `may_be_empty` it and its partitions may hold nothing: the caller knows
+    that it is a table, and everything in it may have been cleaned.
+    """
+    content = _content(fs, location, missing=RefusedError if fs.exists(str(location)) else MissingError)
+    if not content.has_acid and not (may_be_empty and content.is_empty):
+        if content.levels:
+            return _partitioned(fs, location, content, [], _names(location), may_be_empty=may_be_empty)
+        if not (content.has_files or content.others or content.links):
+            raise MissingError(f"Cannot compact {location}: because it is empty")
+        reason = _NOT_PROVEN if content.has_files else _tables_below(fs, location, content) or _NOTHING
+        raise RefusedError(f"Cannot compact {location}: because {reason}")
+    table, values = _split_partition(fs, location)
+    name = PartitionName.parse("/".join(values)) if values else None
+    database, table_name = _names(table)
+    return TableLocation(
+        database=database,
+        table=table_name,
+        location=table,
+        partitions=(PartitionLocation(name=name, location=location),),
+    )
+
+
+def _tables_below(fs: FileSystem, location: Location, content: _Content) -> str | None:
+    """What a directory is that holds tables, or databases, and what to do then; None for any other."""
+    databases = [name for name in content.others if name.lower().endswith(_DATABASE_SUFFIX)]
+    if databases:
+        return f"it is a directory of databases, such as {databases[0]}; name a table, or use --warehouse and --table"
+    for name in content.others:
+        try:
+            below = _content(fs, location.child(name))
+        except AcidError:
+            continue
+        if below.has_acid or below.levels:
+            return f"it is a directory of tables, such as {name}; name one of them, or use --warehouse and --table"
+    return None
+
+
+def _take(fs: FileSystem, path: Location, tables: list[TableLocation], skipped: list[Skipped]) -> None:
+    try:
+        tables.append(_table(fs, path, skipped))
+    except AcidError as error:
+        skipped.append(Skipped(location=path, reason=_reason(error)))
+
+
+def _reason(error: AcidError) -> str:
+    before, because, after = str(error).partition("because ")
+    return after if because and isinstance(error, RefusedError) and before.startswith("Cannot compact") else str(error)
+
+
+def _table(fs: FileSystem, path: Location, skipped: list[Skipped]) -> TableLocation:
+    content = _content(fs, path)
+    database, table = _names(path)
+    if content.has_acid:
+        whole = PartitionLocation(name=None, location=path)
+        return TableLocation(database=database, table=table, location=path, partitions=(whole,))
+    if content.levels:
+        return _partitioned(fs, path, content, skipped, (database, table))
+    raise RefusedError(f"Cannot compact {path}: because {_NOT_PROVEN if content.has_files else _NOTHING}")
+
+
+def _partitioned(
+    fs: FileSystem,
+    path: Location,
+    content: _Content,
+    skipped: list[Skipped],
+    names: tuple[str, str],
+    *,
+    may_be_empty: bool = False,
+) -> TableLocation:
+    leaves: list[tuple[tuple[str, ...], _Content | AcidError]] = []
+
+    def look(below: Location) -> _Content | AcidError:
+        with OF_THIS_PROCESS:
+            return _content_or_error(fs, below)
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="acidlib-discover") as threads:
+        try:
+            _walk_levels(lambda places: threads.map(look, places), path, (), content, leaves, skipped)
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    known = [(values, leaf) for values, leaf in leaves if isinstance(leaf, _Content)]
+    errors = {values: leaf for values, leaf in leaves if isinstance(leaf, AcidError)}
+    filled = [values for values, leaf in known if not leaf.is_empty]
+    if not any(leaf.has_acid for _, leaf in known) and (filled or not may_be_empty or errors):
+        raise next(iter(errors.values()), RefusedError(f"Cannot compact {path}: because {_NOTHING}"))
+    keys = {_keys(values) for values in filled or (values for values, _ in known)}
+    if len(keys) > 1:
+        shown = " and ".join(sorted("/".join(key) for key in keys))
+        raise RefusedError(f"Cannot compact {path}: because its partitions have different keys: {shown}")
+    partitions = []
+    for values, _ in leaves:
+        here = path.child("/".join(values))
+        if _keys(values) in keys:
+            partitions.append(PartitionLocation(name=PartitionName.parse("/".join(values)), location=here))
+        elif values in errors:
+            raise errors[values]  # partitions may lie below it
+        else:
+            skipped.append(Skipped(location=here, reason="it is empty"))
+    database, table = names
+    return TableLocation(database=database, table=table, location=path, partitions=tuple(partitions))
+
+
+def _keys(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The partition keys of a path, in lower case."""
+    return tuple(key.lower() for key, _ in PartitionName.parse("/".join(values)).pairs)
+
+
+def _walk_levels(
+    look: Callable[[Sequence[Location]], Iterator[_Content | AcidError]],
+    root: Location,
+    values: tuple[str, ...],
+    content: _Content,
+    leaves: list[tuple[tuple[str, ...], _Content | AcidError]],
+    skipped: list[Skipped],
+) -> None:
+    """Gathers the partitions. One that cannot be listed, or has just gone, is reported where it is listed again."""
+    here = root.child("/".join(values)) if values else root
+    for name in content.links:
+        skipped.append(Skipped(location=here.child(name), reason="it is a symbolic link"))
+    if not content.levels:
+        leaves.append((values, content))
+        return
+    for name in content.others:
+        skipped.append(Skipped(location=here.child(name), reason="it lies beside partitions and is none itself"))
+    for name, found in zip(content.levels, look([here.child(name) for name in content.levels]), strict=True):
+        if isinstance(found, AcidError):
+            leaves.append(((*values, name), found))
+        else:
+            _walk_levels(look, root, (*values, name), found, leaves, skipped)
+
+
+def _content_or_error(fs: FileSystem, path: Location) -> _Content | AcidError:
+    try:
+        return _content(fs, path)
+    except AcidError as error:
+        return error
+
+
+def _content(fs: FileSystem, path: Location, *, missing: type[AcidError] = RefusedError) -> _Content:
+    entries = [entry for entry in fs.list_directory(str(path), missing=missing) if not is_hidden(entry.name)]
+    directories = [entry.name for entry in entries if entry.is_directory]
+    has_acid = any(is_acid_directory_name(name) for name in directories)
+    has_files = any(not entry.is_directory and not entry.is_symlink for entry in entries)
+    levels = () if has_acid or has_files else tuple(filter(is_partition_directory, directories))
+    return _Content(
+        has_acid=has_acid,
+        has_files=has_files,
+        levels=levels,
+        others=tuple(name for name in directories if name not in levels),
+        links=tuple(entry.name for entry in entries if entry.is_symlink),
+    )
+
+
+def _subdirectories(
+    fs: FileSystem, path: Location, skipped: list[Skipped], *, missing: type[AcidError] = RefusedError
+) -> list[Entry]:
+    found = []
+    for entry in fs.list_directory(str(path), missing=missing):
+        if is_hidden(entry.name):
+            continue
+        if entry.is_symlink:
+            skipped.append(Skipped(location=path.child(entry.name), reason="it is a symbolic link"))
+        elif entry.is_directory:
+            found.append(entry)
+    return found
+
+
+def _split_partition(fs: FileSystem, location: Location) -> tuple[Location, tuple[str, ...]]:
+    """The table's path and the `k=v` components that follow it in a location that holds ACID directories."""
+    values: list[str] = []
+    path = location
+    while True:
+        if path.parent.is_root or not is_partition_directory(path.name) or not _may_hold_levels(fs, path.parent):
+            return path, tuple(reversed(values))
+        values.append(path.name)
+        path = path.parent
+
+
+def _may_hold_levels(fs: FileSystem, path: Location) -> bool:
+    try:
+        return bool(_content(fs, path).levels)
+    except AcidError:
+        return True  # a parent that may not be listed says nothing against the partition's name
+
+
+def name_at(path: Location) -> str:
+    """What the table or partition at a path is called, by the path alone: `database.table[.partition]`."""
+    values = list(takewhile(is_partition_directory, reversed(path.path.split("/"))))[::-1]
+    for _ in values:
+        path = path.parent
+    names = _names(path)
+    return ".".join([*names, *(["/".join(values)] if values else [])])
+
+
+def _names(path: Location) -> tuple[str, str]:
+    name, above = path.name, path.parent.name.lower()
+    soft = _SOFT_DELETE_SUFFIX.fullmatch(name)
+    database = above.removesuffix(_DATABASE_SUFFIX) if above.endswith(_DATABASE_SUFFIX) else DEFAULT_DATABASE
+    return database or DEFAULT_DATABASE, (soft.group(1) if soft else name).lower()

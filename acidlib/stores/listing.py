@@ -1,0 +1,199 @@
+"""One listing of a location as a value, and the file that shows whether a place is still the same table."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from contextlib import suppress
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
+from acidlib.model.listing import ListedFile, Listing, has_hidden_part
+from acidlib.model.location import Location
+from acidlib.model.names import (
+    BASE_PREFIX,
+    METADATA_ACID_FILE,
+    ORC_ACID_VERSION_FILE,
+    SIDE_FILE_SUFFIX,
+    BaseDir,
+    Generation,
+    parse_directory,
+)
+from acidlib.stores.filesystem import FileSystem, TreeEntry
+from acidlib.stores.renaming.claims import TRIES_TO_CLAIM
+from acidlib.stores.renaming.publishing import STAGING_PREFIX
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+# One listing of a location as a value, with what its few small marker files say.
+
+_LONG = struct.Struct(">q")
+_VANISHINGS = 2 * TRIES_TO_CLAIM
+_FORMATS = frozenset({"compacted", "truncated", "dropped"})
+
+UNFINISHED_FORMAT = "publishing"
+"""The `dataFormat` of a base that is being published where its files cannot become visible at once."""
+
+
+def list_location(
+    fs: FileSystem, location: Location, *, without_unfinished: bool = False, missing: type[AcidError] = CorruptError
+) -> Listing:
+    """Lists a table's or partition's location recursively, once.
+
+    Hidden directories are named but not entered: a run at work in its staging directory does not disturb the listing.
+    The `_metadata_acid` of bases is read. When a directory is removed meanwhile, by a cleaner, everything is listed
+    again, since this listing would mix two states. Raises `missing` when the location is not there, `ConflictError` for
+    a directory that is named and never there, `RefusedError` for a symbolic link below it, `CorruptError` for a
+    damaged `_metadata_acid`.
+
+    `CorruptError`, too, for a base from which a dead run keeps readers until all of it is there, or else, with
+    `without_unfinished`, that base is left out: for a first look, by a run that finishes it before it lists again.
+    """
+    modified = fs.names_changed(str(location), missing=missing)
+    entries = _listed(fs, location, missing)
+    if without_unfinished:
+        # with its staging gone nobody finishes it, and people have to know
+        staged = any(entry.path.startswith(STAGING_PREFIX) for entry in entries)
+        closed = _closed_bases(fs, location, entries) if staged else set()
+        entries = tuple(entry for entry in entries if entry.path.partition("/")[0] not in closed)
+    return Listing(
+        location=location,
+        modified=modified,
+        files=tuple(
+            ListedFile(path=entry.path, length=entry.length, modified=entry.modified)
+            for entry in entries
+            if not entry.is_directory
+        ),
+        directories=tuple(entry.path for entry in entries if entry.is_directory),
+        compacted_bases=_compacted_bases(fs, location, entries),
+    )
+
+
+def _listed(fs: FileSystem, location: Location, missing: type[AcidError]) -> tuple[TreeEntry, ...]:
+    vanished: Counter[str] = Counter()
+    while True:
+        try:
+            return fs.list_tree(str(location), enter_hidden=False, missing=missing)
+        except ConflictError as error:
+            # a directory that was removed is not named again, but a run that tries to claim the place makes and removes
+            # the same one a few times
+            vanished[str(error)] += 1
+            if vanished[str(error)] == _VANISHINGS:
+                raise
+
+
+def data_format(fs: FileSystem, path: str) -> str:
+    """The `dataFormat` of a `_metadata_acid` file, in lower case: compacted, truncated or dropped.
+
+    Source: Hive AcidUtils.MetaDataFile, which fails on any other value; so does this (`CorruptError`), because a base
+    whose kind is not known may not be read as one that anybody sees.
+    """
+    text = fs.read(path, missing=ConflictError)
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CorruptError(f"Cannot read {path}: because it is not a JSON document") from error
+    value = document.get("dataFormat") if isinstance(document, dict) else None
+    if value == UNFINISHED_FORMAT:
+        raise CorruptError(
+            f"Cannot read {path}: because the base is still being published, and readers fail at it until a run on "
+            "this place finishes it. If no staging directory (_tmp_...) is left there, none can: while all that the "
+            "base was made of is still there, remove the base"
+        )
+    if not isinstance(value, str) or value.lower() not in _FORMATS:
+        raise CorruptError(f"Cannot read {path}: because its dataFormat is {value!r}, which is not known")
+    version = document.get("thisFileVersion")
+    if str(version) != "0":
+        raise CorruptError(f"Cannot read {path}: because its thisFileVersion is {version!r}, and only 0 is known")
+    return value.lower()
+
+
+def flush_length(fs: FileSystem, path: str, physical_length: int) -> int:
+    """The logical length in bytes of a data file, from its side file `path` (`bucket_NNNNN_flush_length`).
+
+    Source: Hive OrcAcidUtils.getLastFlushLength: 8-byte big-endian longs, of which the last complete one counts. A
+    side file without a complete long, or one that claims more than the file's `physical_length`, is `CorruptError`:
+    the physical length would show rows that were never committed.
+    """
+    data = fs.read(path, missing=ConflictError)
+    complete = len(data) // _LONG.size
+    if complete == 0:
+        raise CorruptError(f"Cannot read {path}: because it holds no complete length ({len(data)} bytes)")
+    (length,) = _LONG.unpack_from(data, (complete - 1) * _LONG.size)
+    if not 0 <= length <= physical_length:
+        raise CorruptError(
+            f"Cannot read {path}: because it gives the length {length} to a data file of {physical_length} bytes"
+        )
+    return int(length)
+
+
+def _closed_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...]) -> set[str]:
+    """The bases whose `_metadata_acid` no reader understands, because they are still being published."""
+    found = set()
+    for entry in entries:
+        base, _, name = entry.path.partition("/")
+        if base.startswith(BASE_PREFIX) and name == METADATA_ACID_FILE:
+            with suppress(ValueError, AttributeError):
+                document = json.loads(fs.read(f"{location}/{entry.path}", missing=ConflictError))
+                if document.get("dataFormat") == UNFINISHED_FORMAT:
+                    found.add(base)
+    return found
+
+
+def _compacted_bases(fs: FileSystem, location: Location, entries: tuple[TreeEntry, ...]) -> frozenset[str]:
+    files = {entry.path for entry in entries if not entry.is_directory}
+    found = set()
+    for entry in entries:
+        if not entry.is_directory or "/" in entry.path or not entry.path.startswith(BASE_PREFIX):
+            continue
+        path = f"{location}/{entry.path}/{METADATA_ACID_FILE}"
+        if f"{entry.path}/{METADATA_ACID_FILE}" not in files:
+            # hidden links are not listed; one that is left out here would make a compacted base an overwrite
+            if fs.exists(path) and fs.entry(path, missing=ConflictError).is_symlink:
+                raise RefusedError(f"Cannot list {location}: {path} is a symbolic link; put the file there")
+        elif data_format(fs, path) == "compacted":
+            found.add(entry.path)
+    return frozenset(found)
+
+
+# --- witness ----------------------------------------------------------------------------------------------------------
+# A file that shows whether a place is still the same table, and not one of that name that was created since.
+#
+# Without a metastore nothing else shows that a request was made for the table before: its list of committed write ids,
+# and what it knows to be published, would be applied to rows that it was not made for.
+
+
+def witness_of(listing: Listing, high_water_mark: int, generation: Generation) -> str:
+    """The newest data file up to the mark, as text; empty where there is none. No writer changes it any more."""
+    files = (file for file in listing.files if _lasts(file, generation, high_water_mark))
+    newest = max(files, key=lambda file: (file.modified, file.path), default=None)
+    return "" if newest is None else _text(newest.path, newest.length, newest.modified)
+
+
+def witness_in(fs: FileSystem, location: Location, directory: str) -> str:
+    """The version file in a directory that was just published, as text; ConflictError when it was removed."""
+    path = f"{directory}/{ORC_ACID_VERSION_FILE}"
+    entry = fs.entry(f"{location}/{path}", missing=ConflictError)
+    return _text(path, entry.length, entry.modified)
+
+
+def is_there(fs: FileSystem, location: Location, witness: str) -> bool:
+    """Whether the file is still the same one: path, length and time of modification. True of an empty text."""
+    if not witness:
+        return True
+    try:
+        path = str(json.loads(witness)[0])
+        entry = fs.entry(f"{location}/{path}", missing=ConflictError)
+    except ConflictError:
+        return False
+    return _text(path, entry.length, entry.modified) == witness
+
+
+def _lasts(file: ListedFile, generation: Generation, mark: int) -> bool:
+    if has_hidden_part(file.path) or file.name.endswith(SIDE_FILE_SUFFIX):
+        return False
+    name = parse_directory(file.path.partition("/")[0], generation)
+    return name is None or (name.write_id if isinstance(name, BaseDir) else name.max_write_id) <= mark
+
+
+def _text(path: str, length: int, modified: float) -> str:
+    return json.dumps([path, length, modified])

@@ -1,0 +1,1 @@
+"""Stores that publish by renaming directories: local disks and HDFS."""

@@ -1,0 +1,596 @@
+"""Local disks: data files, and the file system on which every promise of the commit protocol is kept by the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import pwd
+import re
+import stat
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError
+from acidlib.stores.filesystem import Entry, TreeEntry, as_acid_error, raising_acid_errors, safe_parts, walk_tree
+from acidlib.stores.renaming.publishing import AttemptFiles
+
+# --- datafiles --------------------------------------------------------------------------------------------------------
+# Local data files, read at any place and written once: what the ORC code sees of the file system.
+
+_COPY_AT_MOST = 1 << 30
+
+AT_ONCE = 64 * 1024
+"""Bytes that are read or written at once where less is asked for: each call costs more than so many bytes do."""
+
+MOST_OPEN = 32
+"""Input files that are open at a time. A bucket may have thousands, above what a process may open (often 1024)."""
+
+
+class _OpenSources:
+    """The sources that hold a descriptor, the one longest unused first; at most `MOST_OPEN` hold one at a time."""
+
+    __slots__ = ("_sources",)
+
+    def __init__(self) -> None:
+        self._sources: OrderedDict[LocalSource, None] = OrderedDict()
+
+    def used(self, source: LocalSource) -> None:
+        """Note that a source has a descriptor and needs it now; another one may have to give its own back."""
+        self._sources[source] = None
+        self._sources.move_to_end(source)
+        if len(self._sources) > MOST_OPEN:
+            next(iter(self._sources)).release()
+
+    def released(self, source: LocalSource) -> None:
+        """Note that a source has no descriptor any more."""
+        self._sources.pop(source, None)
+
+
+class LocalSource:
+    """An open local file of a known logical length. One of at most `AT_ONCE` bytes is read as a whole.
+
+    Of those that share `others` only so many hold a descriptor; one that had to give it back opens the file again when
+    it is read next, and it has to be the same file then.
+    """
+
+    __slots__ = ("_closed", "_descriptor", "_identity", "_others", "_whole", "length", "name")
+
+    def __init__(self, path: str, length: int, others: _OpenSources | None = None) -> None:
+        self.name = path
+        self.length = length
+        self._others = others if others is not None else _OpenSources()
+        self._closed = False
+        self._identity: tuple[int, int] | None = None
+        self._descriptor = -1
+        self._whole: bytes | None = None
+        self._open()
+
+    def _open(self) -> None:
+        path, length = self.name, self.length
+        with raising_acid_errors("read", path):
+            # without blocking: a pipe would wait for its writer
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            status = os.fstat(self._descriptor)
+        found = status.st_dev, status.st_ino
+        if not stat.S_ISREG(status.st_mode) or status.st_size < length or self._identity not in (None, found):
+            self.release()
+            if self._identity not in (None, found):
+                raise CorruptError(f"Cannot read {path}: because another file took its place while it was read")
+            if not stat.S_ISREG(status.st_mode):
+                raise RefusedError(f"Cannot read {path}: because it is not a regular file")
+            raise CorruptError(
+                f"Cannot read {path}: because it has {status.st_size} bytes and was listed with {length}"
+            )
+        self._identity = found
+        self._others.used(self)
+
+    @property
+    def descriptor(self) -> int:
+        """A descriptor for copies inside the kernel, good until another source is used."""
+        if self._closed:
+            raise ValueError(f"{self.name} is closed")
+        if self._descriptor < 0:
+            self._open()
+        else:
+            self._others.used(self)
+        return self._descriptor
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly `size` bytes at `offset`; CorruptError when they are not all inside the logical length."""
+        if offset < 0 or size < 0 or offset + size > self.length:
+            raise CorruptError(f"Cannot read {self.name}: because bytes {offset} to {offset + size} are outside it")
+        if self.length > AT_ONCE:
+            return self._read(offset, size)
+        if self._whole is None:
+            self._whole = self._read(0, self.length)
+        return self._whole[offset : offset + size]
+
+    def _read(self, offset: int, size: int) -> bytes:
+        descriptor = self.descriptor
+        with raising_acid_errors("read", self.name):
+            data = os.pread(descriptor, size, offset)
+            while len(data) < size:
+                more = os.pread(descriptor, size - len(data), offset + len(data))
+                if not more:
+                    raise CorruptError(f"Cannot read {self.name}: because it became shorter while it was read")
+                data += more
+        return data
+
+    def release(self) -> None:
+        """Give the descriptor back until the next read, and what was read."""
+        self._whole = None
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            self._others.released(self)
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Close for good; a second call does nothing."""
+        self._closed = True
+        self.release()
+
+
+class LocalSink:
+    """A new local file, written from start to end, of what is small `AT_ONCE` bytes at a time."""
+
+    __slots__ = ("_descriptor", "_waiting", "name", "position")
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        self.position = 0
+        self._waiting = bytearray()
+        with raising_acid_errors("write", path, missing=ConflictError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(path, flags, 0o666)
+
+    def write(self, data: Any) -> None:
+        """Append all bytes of a buffer."""
+        view = memoryview(data).cast("B")
+        self.position += len(view)
+        if len(self._waiting) + len(view) <= AT_ONCE:
+            self._waiting += view
+            return
+        self._write_waiting()
+        self._write(view)
+
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, bytearray()
+        self._write(memoryview(waiting))
+
+    def _write(self, view: memoryview) -> None:
+        with raising_acid_errors("write", self.name):
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+
+    def copy(self, source: Any, offset: int, size: int) -> None:
+        """Append a range of another local file, inside the kernel where it can do that."""
+        if not isinstance(source, LocalSource):
+            self.write(source.read(offset, size))
+            return
+        if offset < 0 or size < 0 or offset + size > source.length:
+            raise CorruptError(
+                f"Cannot copy from {source.name}: because bytes {offset} to {offset + size} are outside it"
+            )
+        self._write_waiting()
+        with raising_acid_errors("write", self.name):
+            while size:
+                count = min(size, _COPY_AT_MOST)
+                copied = _copy_range(source.descriptor, self._descriptor, count, offset)
+                if copied == 0:
+                    raise CorruptError(f"Cannot copy from {source.name}: because it became shorter while it was read")
+                self.position += copied
+                offset += copied
+                size -= copied
+
+    def close(self, *, durable: bool = True) -> None:
+        """Make the bytes durable, if that is wanted, and close."""
+        self._write_waiting()
+        with raising_acid_errors("write", self.name):
+            if durable:
+                os.fsync(self._descriptor)
+            # closed even where closing fails: the number may be another file's by then
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def abort(self) -> None:
+        """Close, if it is open, and remove the file; where that fails it goes with the staging directory."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            with suppress(OSError):
+                os.close(descriptor)
+        with suppress(OSError):
+            Path(self.name).unlink(missing_ok=True)
+
+
+def _copy_range(source: int, target: int, count: int, offset: int) -> int:
+    try:
+        return os.copy_file_range(source, target, count, offset)
+    except OSError:
+        # not between these two file systems: a plain copy raises again whatever is really wrong
+        data = os.pread(source, min(count, 1 << 22), offset)
+        return os.write(target, data)
+
+
+class LocalDataFiles(AttemptFiles):
+    """Opens and creates local data files, for one task. It may be pickled: what is open stays behind."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open = _OpenSources()
+
+    def __reduce__(self) -> tuple[type[LocalDataFiles], tuple[()]]:
+        return LocalDataFiles, ()
+
+    def open(self, path: str, length: int) -> LocalSource:
+        """An input of `length` logical bytes; CorruptError when it is missing or shorter."""
+        return LocalSource(path, length, self._open)
+
+    def create(self, path: str) -> LocalSink:
+        """A new file; its directory has to be there: an attempt that outlived its run must not bring staging back."""
+        return LocalSink(path)
+
+
+# --- local ------------------------------------------------------------------------------------------------------------
+# The local file system: Linux, every promise of the commit protocol kept by the kernel.
+#
+# Renames go through renameat2 with RENAME_NOREPLACE, because a plain rename silently replaces an empty directory and
+# any file. Many mounts (NFS, most of FUSE) do not know that flag; each rename finds out by trying, and does without it
+# where it must (see `_rename_without_flag`).
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_KINDS = frozenset({stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK})
+_NO_LINKS = _UNSUPPORTED | {errno.EPERM, errno.EMLINK}
+
+_Rename = Callable[[int, bytes, int, bytes, int], int]
+
+
+def _find_renameat2() -> _Rename:
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return lambda *_: errno.ENOSYS
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    function.restype = ctypes.c_int
+
+    def renameat2(source_dir: int, source: bytes, target_dir: int, target: bytes, flags: int) -> int:
+        return 0 if function(source_dir, source, target_dir, target, flags) == 0 else ctypes.get_errno()
+
+    return renameat2
+
+
+_RENAMEAT2 = _find_renameat2()
+
+
+class LocalFileSystem:
+    """Files of this machine, by absolute path. It holds no state and may be shared and pickled."""
+
+    __slots__ = ()
+
+    def exists(self, path: str) -> bool:
+        with raising_acid_errors("look at", path):
+            try:
+                os.lstat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def is_directory(self, path: str) -> bool:
+        with raising_acid_errors("look at", path):
+            try:
+                return stat.S_ISDIR(os.lstat(path).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+
+    def entry(self, path: str, *, missing: type[AcidError] = CorruptError) -> Entry:
+        with raising_acid_errors("look at", path, missing=missing):
+            directory, _, name = path.rpartition("/")
+            return _entry(directory, name, os.lstat(path))
+
+    def names_changed(self, path: str, *, missing: type[AcidError] = CorruptError) -> float:
+        return self.entry(path, missing=missing).modified
+
+    def owner(self, path: str) -> str | None:
+        """By the machine's table of users; None for a number without a name, which Hive could not take for a user."""
+        with raising_acid_errors("look at", path):
+            number = Path(path).stat().st_uid
+        try:
+            return pwd.getpwuid(number).pw_name
+        except KeyError:
+            return None
+
+    def list_directory(self, path: str, *, missing: type[AcidError] = CorruptError) -> tuple[Entry, ...]:
+        found = []
+        with (
+            raising_acid_errors("list", path, missing=missing),
+            _opened(path, os.O_RDONLY | os.O_DIRECTORY) as handle,  # not a link that has taken its place since
+            os.scandir(handle) as entries,
+        ):
+            for item in entries:
+                try:
+                    found.append(_entry(path, item.name, item.stat(follow_symlinks=False)))
+                except FileNotFoundError as error:  # removed since the directory was read
+                    raise ConflictError(
+                        f"Cannot list {path}: because {item.name} vanished while it was listed"
+                    ) from error
+        return tuple(sorted(found, key=attrgetter("name")))
+
+    def list_tree(
+        self, path: str, *, enter_hidden: bool, missing: type[AcidError] = CorruptError
+    ) -> tuple[TreeEntry, ...]:
+        return walk_tree(self, path, enter_hidden=enter_hidden, missing=missing)
+
+    def read(self, path: str, *, missing: type[AcidError] = CorruptError) -> bytes:
+        with raising_acid_errors("read", path, missing=missing), _opened(path, os.O_RDONLY) as handle:
+            return _read_all(handle)
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        temporary = _write_beside(path, data, durable=durable)
+        try:
+            with raising_acid_errors("write", path):
+                code = _renameat2(temporary, path)
+                if code in _UNSUPPORTED:
+                    _link(temporary, path)
+                    Path(temporary).unlink()
+                elif code:
+                    raise OSError(code, os.strerror(code))
+        except BaseException:
+            _unlink_quietly(temporary)
+            raise
+        if durable:
+            self.sync(str(Path(path).parent))
+
+    def make_directory(self, path: str) -> None:
+        with raising_acid_errors("create", path):
+            Path(path).mkdir()
+
+    def inherit(self, path: str, like: str) -> None:
+        with raising_acid_errors("change the rights of", path):
+            wanted = Path(like).stat()
+            for entry in self.list_tree(path, enter_hidden=True):
+                _inherit(f"{path}/{entry.path}", wanted, is_directory=entry.is_directory)
+            _inherit(path, wanted, is_directory=True)
+
+    def sync(self, path: str) -> None:
+        with raising_acid_errors("write", path), _opened(path, os.O_RDONLY) as handle:
+            os.fsync(handle)
+
+    def sync_tree(self, path: str) -> None:
+        for entry in self.list_tree(path, enter_hidden=True):
+            self.sync(f"{path}/{entry.path}")
+        self.sync(path)
+
+    def rename_noreplace(
+        self, source: str, target: str, *, missing: type[AcidError] = CorruptError, durable: bool = True
+    ) -> None:
+        try:
+            code = _renameat2(source, target)
+            if code in _UNSUPPORTED:
+                _rename_without_flag(source, target)
+            elif code:
+                raise OSError(code, os.strerror(code))
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                raise ConflictError(f"Cannot rename {source} to {target}: because {target} already exists") from error
+            raise as_acid_error(error, "rename", source, target=target, missing=missing) from error
+        if durable:
+            for parent in dict.fromkeys((str(Path(target).parent), str(Path(source).parent))):
+                self.sync(parent)
+
+    def remove_file(self, path: str, *, missing: type[AcidError] = CorruptError) -> None:
+        with raising_acid_errors("remove", path, missing=missing):
+            Path(path).unlink()
+
+    def remove_empty_directory(self, path: str) -> bool:
+        with raising_acid_errors("remove", path):
+            try:
+                Path(path).rmdir()
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    return False
+                raise
+            return True
+
+    def remove_tree(self, root: str, relative: str) -> None:
+        parts = safe_parts(root, relative)
+        with (
+            raising_acid_errors("remove", f"{root}/{relative}", missing=ConflictError),
+            _descended(root, parts[:-1]) as parent,
+        ):
+            status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                raise RefusedError(f"Cannot remove {root}/{relative}: because it is a symbolic link")
+            if stat.S_ISDIR(status.st_mode):
+                _remove_directory(parts[-1], parent)
+            else:
+                os.unlink(parts[-1], dir_fd=parent)
+
+
+def _renameat2(source: str, target: str) -> int:
+    return _RENAMEAT2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+
+
+def _rename_without_flag(source: str, target: str) -> None:
+    """A rename where the file system does not know the flag that keeps it from replacing anything.
+
+    The name of a file is reserved by creating it. That of a directory cannot be, since readers would see it empty; but
+    a plain rename fails on everything that holds something. All that it can replace is an empty directory that came
+    after the look at the target. Nobody makes one under the names that are published, and an empty claim is nobody's.
+    """
+    before = os.lstat(source)
+    reserved = not stat.S_ISDIR(before.st_mode)
+    if reserved:
+        with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL):
+            pass
+    elif os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    try:
+        Path(source).rename(target)
+    except OSError as error:
+        if not os.path.lexists(source) and _is_same_file(target, before):
+            return  # the server had done it; the request was repeated because its first answer was lost
+        if reserved:
+            _unlink_quietly(target)
+        elif os.path.lexists(target):  # it was created meanwhile; for a file or a link the error is ENOTDIR
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        raise
+
+
+def _link(source: str, target: str) -> None:
+    """Gives a new file of ours a second name, which must not exist, and under which it is whole from the start."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        linked = os.lstat(source)
+        if linked.st_nlink < 2 or not _is_same_file(target, linked):  # else as above: what exists is our own link
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise RetryError(
+            f"Cannot create {target}: because the file system of {_mount(target)} can neither rename without replacing "
+            f"an existing target nor make a hard link ({error.strerror}), and of two runs both would have made it"
+        ) from error
+
+
+def _is_same_file(path: str, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), wanted)
+    except OSError:
+        return False
+
+
+def _mount(path: str) -> str:
+    """The mount point that a path lies below and the kind of its file system, for people."""
+    found = "/", "of a kind that is not known"
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            mounted, _, about = line.partition(" - ")
+            point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mounted.split()[4])
+            if len(point) >= len(found[0]) and f"{path}/".startswith(f"{point.rstrip('/')}/"):
+                found = point, about.split()[0]
+    return f"{found[0]} ({found[1]})"
+
+
+def _entry(directory: str, name: str, status: os.stat_result) -> Entry:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind not in _KINDS:
+        raise RefusedError(f"Cannot list {directory}/{name}: because it is neither a file nor a directory")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        path = os.fsencode(f"{directory}/{name}")
+        raise RefusedError(f"Cannot list {path!r}: because that name is not UTF-8") from error
+    return Entry(
+        name=name,
+        is_directory=kind == stat.S_IFDIR,
+        is_symlink=kind == stat.S_IFLNK,
+        length=status.st_size if kind == stat.S_IFREG else 0,
+        modified=status.st_mtime,
+    )
+
+
+class _opened:  # noqa: N801 - used as a function; a generator would take longer than what is done in it
+    """A handle of a file or directory, by a path whose last component is no symbolic link."""
+
+    __slots__ = ("_flags", "_handle", "_path")
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._path, self._flags = path, flags | os.O_NOFOLLOW | os.O_CLOEXEC
+
+    def __enter__(self) -> int:
+        self._handle = os.open(self._path, self._flags, 0o666)
+        return self._handle
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+
+def _read_all(handle: int) -> bytes:
+    parts = []
+    while part := os.read(handle, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _write_beside(path: str, data: bytes, *, durable: bool) -> str:
+    """Writes a hidden file in the same directory; a rename makes it the real one."""
+    target = Path(path)
+    prefix = "" if target.name.startswith(("_", ".")) else "_"
+    temporary = str(target.with_name(f"{prefix}{target.name}.{uuid.uuid4().hex}.tmp"))
+    with raising_acid_errors("write", path):
+        try:
+            with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as handle:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(handle, view) :]
+                if durable:
+                    os.fsync(handle)
+        except BaseException:
+            _unlink_quietly(temporary)
+            raise
+    return temporary
+
+
+def _unlink_quietly(path: str) -> None:
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError:
+        return  # what is left is hidden, and the first error is the one to report
+
+
+@contextmanager
+def _descended(root: str, parts: tuple[str, ...]) -> Iterator[int]:
+    """A handle on a directory below `root`, reached step by step without following any symbolic link."""
+    handle = os.open(root, _DIRECTORY)
+    try:
+        for part in parts:
+            try:
+                following = os.open(part, _DIRECTORY, dir_fd=handle)
+            except NotADirectoryError as error:  # what Linux answers for a symbolic link to a directory
+                raise RefusedError(
+                    f"Cannot touch {'/'.join((root, *parts))}: because {part} is a symbolic link or not a directory"
+                ) from error
+            os.close(handle)
+            handle = following
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _remove_directory(name: str, parent: int) -> None:
+    """As shutil.rmtree does, without following any link: but that looks at each directory four times."""
+    handle = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        with os.scandir(handle) as entries:
+            found = [(item.name, item.is_dir(follow_symlinks=False)) for item in entries]
+        for inner, is_directory in found:
+            if is_directory:
+                _remove_directory(inner, handle)
+            else:
+                os.unlink(inner, dir_fd=handle)
+    finally:
+        os.close(handle)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _inherit(path: str, wanted: os.stat_result, *, is_directory: bool) -> None:
+    mode = stat.S_IMODE(wanted.st_mode) & (0o7777 if is_directory else 0o666)
+    with _opened(path, os.O_RDONLY) as handle:
+        found = os.fstat(handle)
+        if (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (wanted.st_uid, wanted.st_gid, mode):
+            return
+        for owner, group in ((wanted.st_uid, wanted.st_gid), (-1, wanted.st_gid)):
+            with suppress(PermissionError):  # only root gives files away, others may set a group of their own
+                os.fchown(handle, owner, group)
+                break
+        with suppress(PermissionError):
+            os.fchmod(handle, mode)

@@ -1,0 +1,1 @@
+"""Buckets of S3: publication by completing uploads."""

@@ -1,0 +1,279 @@
+"""The command `acidlib`: who gets which words."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from acidlib.cli import __main__
+from acidlib.cli import main as command
+from acidlib.cli.jobs.table import JOBS, Job
+from acidlib.cli.launch import Submission
+from acidlib.documents import ROOT
+from acidlib.errors import RefusedError
+from acidlib.metastore.options import KerberosLogin
+from acidlib.service.environment import QUEUE_IN_A_FILE
+from acidlib.service.spark import kerberos_login
+from acidlib.service.spark_options import SUBMIT_ARGS
+
+ALONE = ("major-compact", "--location", "/t", "--all-committed")
+PLACED = ("--master", "yarn", "--deploy-mode", "cluster")
+
+
+class Submitted:
+    """What was started: the words of its command line, and those that Spark gets."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.of_spark: list[str] = []
+
+    def __call__(self, submission: Submission) -> None:
+        self.words = list(submission.command[1:])
+        self.of_spark = shlex.split(submission.environment.get(SUBMIT_ARGS, ""))
+        raise SystemExit(0)
+
+    @property
+    def behind_the_file(self) -> list[str]:
+        return self.words[self.words.index(str(command.ENTRY)) + 1 :]
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> Submitted:
+    found = Submitted()
+    monkeypatch.setattr(command, "start", found)
+    return found
+
+
+def called(*words: str) -> Result:
+    return CliRunner().invoke(command.group, words)
+
+
+def test_words_are_judged_without_what_a_job_works_with() -> None:
+    """Help and mistakes of every job: Spark, databases and compilers are loaded later."""
+    script = """
+import sys
+from click.testing import CliRunner
+from acidlib.cli.jobs.table import JOBS
+from acidlib.cli.main import group
+
+def called(*words):
+    return CliRunner().invoke(group, words)
+
+print(called("-h").output)
+for job in JOBS:
+    assert called(job.name, "-h").exit_code == 0
+    wrong = called(job.name, "--metastore-ury", "none")
+    assert (wrong.exit_code, "No such option" in wrong.output) == (2, True), wrong.output
+for words in (["major-compact", "--warehouse", "/w", "--all-committed"], ["cleaner", "--warehouse", "/w"]):
+    assert called(*words).exit_code == 2
+loaded = {"pyspark", "numba", "numpy", "pyarrow", "sqlalchemy", "thriftpy2", "thrift", "boto3"} & set(sys.modules)
+assert not loaded, loaded
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert all(f"  {job.name} " in ran.stdout and job.summary in ran.stdout for job in JOBS)
+
+
+def test_every_file_in_jobs_is_in_the_table() -> None:
+    assert {path.stem for path in (ROOT / "jobs").glob("*.py")} == {job.module for job in JOBS if job.file}
+
+
+def test_words_before_the_command_are_sparks_and_words_behind_it_are_the_jobs(submitted: Submitted) -> None:
+    assert called("--master", "yarn", "-c", "a=b", *ALONE, "--max-partitions", "3").exit_code == 0
+    assert submitted.of_spark[2:] == ["--master", "yarn", "-c", "a=b", "pyspark-shell"]
+    assert submitted.behind_the_file == [*ALONE, "--max-partitions", "3"]
+
+
+@pytest.mark.parametrize("asked", ["-h", "--help"])
+def test_the_help_of_a_job_starts_no_spark(submitted: Submitted, asked: str) -> None:
+    ran = called("--master", "yarn", "cleaner", asked)
+    assert (ran.exit_code, submitted.words) == (0, [])
+    assert ran.output.startswith("Usage: acidlib cleaner [OPTIONS]")
+
+
+def test_what_needs_no_spark_takes_no_options_of_it() -> None:
+    ran = called("--master", "yarn", "show")
+    assert ran.exit_code == 2
+    assert "show needs no Spark: --master yarn means nothing before it" in ran.output
+
+
+def test_what_needs_no_spark_is_told_who_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def stub() -> None:
+        click.echo(kerberos_login())
+
+    monkeypatch.setattr(Job, "load", lambda job: stub)
+    monkeypatch.setattr(os, "environ", {key: text for key, text in os.environ.items() if "GATEWAY" not in key})
+    ran = called("--principal", "anna@R", "--keytab=/k", "show")
+    assert (ran.exit_code, ran.output) == (0, f"{KerberosLogin(principal='anna@R', keytab='/k')}\n")
+
+
+WRONG = [
+    (["compact"], "No such command 'compact'. Did you mean 'minor-compact' or 'major-compact'?"),
+    (["initator"], "No such command 'initator'. Did you mean 'initiator'?"),
+    (["xyz"], "No such command 'xyz'."),
+    (["--mastr", "yarn", "cleaner"], "spark-submit has no option '--mastr'. Did you mean --master?"),
+    (["--dry-run", "cleaner"], "--dry-run stands behind the command, as in: acidlib major-compact --dry-run ..."),
+    (["major-compact", "--tabel", "a.b"], "No such option"),
+    (["major-compact", "--location", "/t"], "give --write-ids, --write-ids-file or --all-committed"),
+    (["minor-compact", "--warehouse", "/w", "--all-committed"], "--warehouse needs --table"),
+    (["initiator", "--location", "gs://b/t", "--all-committed"], "Google Cloud Storage is not supported"),
+    (["cleaner", "--set", "x=1"], "Cannot set x: because there is no such setting"),
+    (["cleaner", "--orphans"], "--orphans needs"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), WRONG)
+def test_what_is_wrong_with_words_is_told_before_anything_is_started(
+    submitted: Submitted, words: list[str], told: str
+) -> None:
+    ran = called(*words)
+    assert (ran.exit_code, submitted.words) == (2, [])
+    assert told in ran.output
+
+
+def test_an_option_of_a_later_spark_is_left_to_it(submitted: Submitted) -> None:
+    assert called("--of-the-future", "x", "--load-spark-defaults", "cleaner").exit_code == 0
+    assert submitted.of_spark[2:5] == ["--of-the-future", "x", "--load-spark-defaults"]
+
+
+def test_where_spark_gives_a_driver_other_variables_words_are_judged_by_themselves(
+    submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A metastore may be named there, and with one the table needs no warehouse."""
+    words = ("major-compact", "--table", "a.b")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-env.sh").write_text("#!/bin/sh\n# export HIVE_CONF_DIR=/etc/hive/conf\n")
+    assert "--table needs --metastore-uri, or --warehouse" in called(*words).output
+    (tmp_path / "spark-env.sh").write_text("export HIVE_CONF_DIR=/etc/hive/conf\n")
+    assert called(*words).exit_code == 0
+    assert submitted.behind_the_file == list(words)
+    assert called(*words, "--tabel", "a.b").exit_code == 2
+
+
+def test_what_the_words_say_to_spark_of_stores_is_what_locations_are_judged_by(submitted: Submitted) -> None:
+    words = ("major-compact", "--location", "hdfs:///t", "--all-committed")
+    assert "fs.defaultFS is not set" in called(*words).output
+    assert called("-c", "spark.hadoop.fs.defaultFS=hdfs://n:8020", *words).exit_code == 0
+    assert submitted.behind_the_file == list(words)
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("acidlib mi", {"minor-compact"}),
+        ("acidlib major-compact --tab", {"--table", "--table-kind"}),
+        ("acidlib --master yarn cleaner --orph", {"--orphans"}),
+        ("acidlib show --hi", {"--hive"}),
+        ("acidlib --deploy", {"--deploy-mode"}),
+        ("acidlib initiator --output ", {"text", "json"}),
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(line: str, completed: set[str]) -> None:
+    words = line.split(" ")
+    environment = {"_ACIDLIB_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    ran = CliRunner().invoke(command.group, env=environment, prog_name="acidlib")
+    assert {answer.rpartition(",")[2] for answer in ran.output.split()} == completed
+
+
+@pytest.fixture
+def run_by_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """What ./spark-submit.sh does with words: the exit status and what is said."""
+    monkeypatch.setattr(__main__, "start", lambda submission: sys.exit(f"started {shlex.join(submission.command)}"))
+    monkeypatch.chdir(ROOT)
+
+    def called(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as end:
+            __main__.main(list(words))
+        shown = "".join(capsys.readouterr())
+        return (0, str(end.value.code)) if isinstance(end.value.code, str) else (end.value.code or 0, shown)
+
+    return called
+
+
+def test_a_file_of_a_job_is_judged_as_the_command_is(
+    run_by_file: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    for words, told in (
+        (("jobs/majr_compact.py",), "there is no such file. Did you mean jobs/major_compact.py"),
+        (("--mastr", "yarn", "jobs/cleaner.py"), "Did you mean --master?"),
+        (("jobs/cleaner.py", "--warehouse", "/w"), "Usage: cleaner.py [OPTIONS]"),
+        (("jobs/major_compact.py", "--warehouse", "/w", "--all-committed"), "--warehouse needs --table"),
+        (("jobs/status.py", "--tabel"), "No such option"),
+    ):
+        status, shown = run_by_file(*words)
+        assert (status, told in shown) == (2, True), shown
+    status, shown = run_by_file("jobs/cleaner.py", "-h")
+    assert (status, shown.startswith("Usage: cleaner.py [OPTIONS]")) == (0, True)
+    status, shown = run_by_file("-h")
+    assert (status, "jobs/status.py " in shown) == (0, True)
+    assert run_by_file("jobs/cleaner.py", "--dry-run")[1].endswith("jobs/cleaner.py --dry-run")
+    own = tmp_path / "cleaner.py"
+    own.write_text("")
+    assert run_by_file(str(own), "--warehouse")[1].endswith("--warehouse")
+
+
+def test_a_driver_that_would_have_its_queue_on_an_unknown_machine_is_not_started(submitted: Submitted) -> None:
+    """The driver itself refuses it, too: tests/integration/test_bad_input.py."""
+    for words in (ALONE, ("cleaner", "--metastore-uri", "none")):
+        error = called(*PLACED, *words).exception
+        assert isinstance(error, RefusedError)
+        assert str(error) == QUEUE_IN_A_FILE
+    told = json.loads(called(*PLACED, *ALONE, "--output", "json").stdout)
+    assert (told["job"], told["error"]) == ("major_compact", {"kind": "refused", "message": QUEUE_IN_A_FILE})
+    assert submitted.words == []
+    for words in ((*ALONE, "--queue-url", "postgresql://q/q"), ("cleaner",), ALONE[:1]):
+        assert called(*PLACED, *words).exit_code == 0
+        assert submitted.behind_the_file == list(words)
+
+
+def test_what_has_to_stay_here_is_not_placed(submitted: Submitted) -> None:
+    assert called(*PLACED, "doctor").exit_code == 0
+    assert submitted.of_spark[-7:] == [*PLACED, "--deploy-mode", "client", "pyspark-shell"]
+    assert submitted.behind_the_file == ["doctor"]
+
+
+def test_words_that_are_wrong_are_told_before_a_driver_is_placed(submitted: Submitted) -> None:
+    ran = called(*PLACED, *ALONE, "--no-such-option")
+    assert (ran.exit_code, submitted.words) == (2, [])
+    assert "No such option '--no-such-option'" in ran.output
+
+
+def test_show_with_a_place_shows_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run", lambda job, *, words, **_: click.echo(f"{job.module} {words}"))
+    assert called("show", "/t", "--all-committed").output == "show_place ['/t', '--all-committed']\n"
+    assert called("show", "--blockers").output == "show_compactions ['--blockers']\n"
+
+
+@pytest.mark.parametrize(("module", "again"), [(command, command._AGAIN), (__main__, "acidlib.cli")])
+def test_a_run_with_a_log_is_one_of_the_same_words_without_it(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, again: str
+) -> None:
+    called: list[tuple[list[str], Path]] = []
+
+    def logged(words: list[str], path: Path) -> int:
+        called.append((words, path))
+        return 3
+
+    monkeypatch.setattr(module, "run_logged", logged)
+    monkeypatch.setattr(command, "while_loading", lambda: None)
+    words = ["--master", "yarn", "cleaner", "--log-file", "/log", "--trash"]
+    monkeypatch.setattr(sys, "argv", ["acidlib", *words])
+    with pytest.raises(SystemExit) as end:
+        module.main(*([] if module is command else [words]))
+    assert end.value.code == 3
+    ((found, path),) = called
+    assert (found[0], path) == (sys.executable, Path("/log"))
+    assert again in found
+    assert found[-4:] == ["--master", "yarn", "cleaner", "--trash"]

@@ -1,0 +1,352 @@
+"""What a metastore's places are taken for: who may be cleaned, and locations that lead elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from located import at
+
+from acidlib.config.settings import default_settings
+from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
+from acidlib.metastore.transactions import OpenTxns
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
+from acidlib.model.tables import Database, Partition, Storage, Table, TableColumn
+from acidlib.planning.initiate import ORC_INPUT_FORMAT, ORC_SERDE
+from acidlib.planning.state import acid_state
+from acidlib.service.backend import NotOursError
+from acidlib.service.places import Selection, Target
+from acidlib.service.surroundings.catalog import Catalog, require_no_cleaner_of_another_catalog
+from acidlib.service.surroundings.metastore_cleaning import CleaningPlaces
+from acidlib.stores.listing import list_location
+from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.stores import Stores
+
+FULL = {"transactional": "true", "transactional_properties": "default"}
+KEY = (TableColumn(name="p", type="string"),)
+
+
+def storage(location: str | Path) -> Storage:
+    return Storage(
+        location=str(location),
+        columns=(TableColumn(name="id", type="int"),),
+        input_format=ORC_INPUT_FORMAT,
+        serde=ORC_SERDE,
+    )
+
+
+@dataclass
+class Metastore:
+    """One table `d.t`, of Hive 3.1 or 4, with partitions or without; what `Hms` answers about it."""
+
+    table_of: Table | None
+    parts: dict[str, Partition] = field(default_factory=dict)
+    generation: Generation = Generation.HIVE4
+    catalog: str = "hive"
+    others: dict[str, str] = field(default_factory=dict)
+
+    def of_other_catalogs(self, database: str, names: Sequence[str]) -> dict[str, str]:
+        return {name: self.others[name] for name in names if name in self.others}
+
+    def table(self, database: str, name: str) -> Table | None:
+        return self.table_of if (database, name) == ("d", "t") else None
+
+    def database(self, name: str) -> Database:
+        return Database(name=name)
+
+    def table_names(self, database: str) -> list[str]:
+        return ["t"] if self.table_of is not None and database == "d" else []
+
+    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+        return [self.table_of for name in names if name == "t" and self.table_of is not None]
+
+    def partition_names(self, database: str, name: str) -> list[str]:
+        return list(self.parts)
+
+    def partitions(self, table: Table, names: Sequence[str]) -> Mapping[str, Partition]:
+        return {name: self.parts[name] for name in names if name in self.parts}
+
+    def open_txns(self) -> OpenTxns:
+        return OpenTxns(txns=ValidTxnList.parse("9:9223372036854775807::"), high_water_mark=9)
+
+    def valid_write_ids(self, tables: Any, txns: ValidTxnList) -> dict[tuple[str, str], ValidWriteIdList]:
+        return {table: all_committed(".".join(table), 5) for table in tables}
+
+
+def table(location: str | Path, *, partitioned: bool = False, **changes: Any) -> Table:
+    values: dict[str, Any] = {"kind": "MANAGED_TABLE", "properties": FULL, **changes}
+    keys = KEY if partitioned else ()
+    return Table(database="d", name="t", owner="o", created=1, storage=storage(location), partition_keys=keys, **values)
+
+
+def request(partition: str | None = None, name: str = "t") -> CompactionRequest:
+    return CompactionRequest(id=7, database="d", table=name, partition=partition, type=CompactionType.MAJOR)
+
+
+def catalog(hms: Metastore) -> Catalog:
+    services: Any = SimpleNamespace(settings=default_settings(), stores=Stores())
+    given: Any = hms
+    return Catalog(services, given)
+
+
+def cleaning_place(catalog: Catalog, request: CompactionRequest) -> Target | None:
+    """What a cleaner takes for the place of a request that is still in the queue as it was."""
+    places = CleaningPlaces(catalog, lambda _: None, lambda _: request)
+    places.expect([request])
+    return places.of(request, anew=False)[1]
+
+
+def part(location: str | Path, **properties: str) -> Partition:
+    return Partition(values=("1",), storage=storage(location), properties=properties)
+
+
+# --- what is named and does not exist ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "told", "taken"),
+    [
+        (("d.x",), "Cannot find d.x: because no table of the metastore has such a name", 0),
+        (("d.t", "x.y", "z.*"), "Cannot find x.y, z.*: because no table of the metastore has such a name", 1),
+        (("d.t",), "Cannot find partitions of d.t: because none matches p=9", 0),
+    ],
+)
+@pytest.mark.parametrize("automatic", [False, True])
+def test_what_is_named_has_to_exist_unless_that_may_be(
+    tmp_path: Path, named: tuple[str, ...], told: str, taken: int, automatic: bool
+) -> None:
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
+    partitions = ("p=9",) if "p=9" in told else ()
+    with pytest.raises(MissingError) as caught:
+        catalog(hms).select(Selection(tables=named, partitions=partitions), automatic=automatic)
+    assert str(caught.value) == told
+    may_be = Selection(tables=named, partitions=partitions, if_exists=True)
+    selected = catalog(hms).select(may_be, automatic=automatic)
+    assert selected.notes == (f"{told}; nothing is done there, as --if-exists says",)
+    assert len(selected.targets) == taken
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_a_table_that_is_named_has_to_be_acid(tmp_path: Path, automatic: bool) -> None:
+    """One that a glob matches is passed over; that a name may not exist is no word for what does."""
+    hms = Metastore(table(tmp_path, kind="EXTERNAL_TABLE"))
+    for may_be in (False, True):
+        with pytest.raises(RefusedError, match=r"Cannot compact d\.t: because it is an external table") as caught:
+            catalog(hms).select(Selection(tables=("D.T",), if_exists=may_be), automatic=automatic)
+        assert not isinstance(caught.value, MissingError)
+        with pytest.raises(RefusedError, match="external"):
+            catalog(hms).require_named(Selection(tables=("d.t",), if_exists=may_be), ())
+    selected = catalog(hms).select(Selection(tables=("d.*",)), automatic=automatic)
+    assert (selected.targets, len(selected.passed_over) + len(selected.notes)) == ((), 1)
+
+
+def test_what_only_the_queue_knows_was_dropped_and_is_no_typo(tmp_path: Path) -> None:
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
+    named = Selection(tables=("d.t", "d.gone"))
+    with pytest.raises(MissingError, match=r"Cannot find d\.gone: "):
+        catalog(hms).require_named(named, ())
+    assert catalog(hms).require_named(named, {("d", "gone", None)}) == []
+    nowhere = Selection(tables=("d.t",), partitions=("p=9",))
+    with pytest.raises(MissingError, match=r"Cannot find partitions of d\.t: because none matches p=9"):
+        catalog(hms).require_named(nowhere, ())
+    assert catalog(hms).require_named(nowhere, {("d", "t", "p=9")}) == []
+    assert catalog(hms).require_named(Selection(tables=("d.t",), partitions=("p=1",)), ()) == []
+
+
+# --- whose cleaning it is ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("generation", [Generation.HIVE3, Generation.HIVE4])
+def test_an_aborted_dynamic_partition_write_is_left_to_hive(tmp_path: Path, generation: Generation) -> None:
+    """Such a request names the table alone; obsolete of a whole table of partitions would be every partition."""
+    hms = Metastore(table(tmp_path, partitioned=True), generation=generation)
+    with pytest.raises(NotOursError, match=r"left to Hive's own cleaner: .*it is partitioned and the request names no"):
+        cleaning_place(catalog(hms), request())
+
+
+def test_what_was_dropped_is_gone(tmp_path: Path) -> None:
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": part(tmp_path / "p=1")})
+    assert cleaning_place(catalog(hms), request("p=2")) is None
+    assert cleaning_place(catalog(hms), request(name="u")) is None
+    there = cleaning_place(catalog(hms), request("p=1"))
+    assert there is not None
+    assert there.location == at(tmp_path / "p=1")
+
+
+@pytest.mark.parametrize("flag", ["NO_CLEANUP", "no_cleanup"])
+@pytest.mark.parametrize("owner", ["table", "partition"])
+def test_no_cleanup(tmp_path: Path, flag: str, owner: str) -> None:
+    found = table(tmp_path, partitioned=True, properties=FULL | ({flag: "TRUE"} if owner == "table" else {}))
+    partition = part(tmp_path / "p=1", **({flag: "TRUE"} if owner == "partition" else {}))
+    with pytest.raises(NotOursError, match=f"NO_CLEANUP is set on the {owner}"):
+        cleaning_place(catalog(Metastore(found, {"p=1": partition})), request("p=1"))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kind": "VIRTUAL_VIEW"}, {"kind": "EXTERNAL_TABLE"}, {"properties": {}}], ids=lambda one: str(one)
+)
+def test_what_became_something_else_is_left_to_hive(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(NotOursError, match="left to Hive's own cleaner"):
+        cleaning_place(catalog(Metastore(table(tmp_path, **changes))), request())
+
+
+class Failing(Metastore):
+    """Does not answer when it is asked for several tables."""
+
+    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+        raise RetryError("Cannot read them: because one is damaged")
+
+
+def test_what_cannot_be_asked_for_together_is_asked_for_alone(tmp_path: Path) -> None:
+    assert cleaning_place(catalog(Failing(table(tmp_path))), request()) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "told"),
+    [
+        ({}, None, ""),
+        ({"created": 2}, ConflictError, "Cannot clean d.t: because it was dropped and made again meanwhile"),
+        ({"properties": FULL | {"no_cleanup": "true"}}, NotOursError, "NO_CLEANUP is set on the table"),
+        (None, ConflictError, "Cannot clean d.t: because it was changed meanwhile: Unable to find table d.t"),
+    ],
+    ids=lambda one: str(one),
+)
+def test_before_anything_goes_the_table_is_asked_for_again(
+    tmp_path: Path, changes: dict[str, Any] | None, error: type[AcidError] | None, told: str
+) -> None:
+    hms = Metastore(table(tmp_path))
+    places = CleaningPlaces(catalog(hms), lambda _: None, lambda _: None)
+    _, target = places.of(request(), anew=False)
+    assert target is not None
+    hms.table_of = None if changes is None else replace(table(tmp_path), **changes)
+    with nullcontext() if error is None else pytest.raises(error, match=told):
+        places.require_unmoved(request(), target)
+
+
+# --- where a place lies -----------------------------------------------------------------------------------------------
+
+
+def place(hms: Metastore, partition: str | None = None) -> str:
+    return str(catalog(hms).place(request(partition)).location)
+
+
+def refused(hms: Metastore, partition: str | None = None) -> str:
+    with pytest.raises(RefusedError) as caught:
+        place(hms, partition)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("location", ["/", "file:/", "file:///", "file:////", "/..", "/usr/.."])
+def test_the_whole_file_system_is_nobodys_table(location: str) -> None:
+    assert "the whole file system" in refused(Metastore(table(location)))
+
+
+def test_a_table_or_partition_in_a_store_that_is_not_supported_is_refused(tmp_path: Path) -> None:
+    assert refused(Metastore(table("ofs://om/vol/t"))).startswith(
+        "Cannot open ofs://om/vol/t: Apache Ozone is not supported; "
+    )
+    elsewhere = part("abfss://c@a.dfs.core.windows.net/t/p=1")
+    hms = Metastore(table(tmp_path, partitioned=True), {"p=1": elsewhere})
+    assert "Azure Data Lake Storage is not supported" in refused(hms, "p=1")
+
+
+def test_a_link_in_place_of_a_partition_is_refused(tmp_path: Path) -> None:
+    real, other = tmp_path / "t", tmp_path / "u"
+    (other / "p=1").mkdir(parents=True)
+    real.mkdir()
+    (real / "p=1").symlink_to(other / "p=1")
+    (real / "p=2").mkdir()
+    parts = {"p=1": part(f"file:{real}/p=1"), "p=2": part(real / "p=2"), "p=3": part(f"file://{real}//p=1/")}
+    hms = Metastore(table(f"file://{real}/", partitioned=True), parts)
+    assert f"a symbolic link below {real} leads from there to {other}/p=1" in refused(hms, "p=1")
+    assert "symbolic link" in refused(hms, "p=3")
+    assert place(hms, "p=2") == str(real / "p=2")
+
+
+def test_a_link_above_the_table_is_the_warehouses_own(tmp_path: Path) -> None:
+    (tmp_path / "disk/t/p=1").mkdir(parents=True)
+    (tmp_path / "warehouse").symlink_to(tmp_path / "disk")
+    hms = Metastore(table(tmp_path / "warehouse/t", partitioned=True), {"p=1": part(tmp_path / "warehouse/t/p=1")})
+    assert place(hms, "p=1") == str(tmp_path / "disk/t/p=1")
+
+
+def test_a_partition_that_is_said_to_lie_elsewhere_lies_there(tmp_path: Path) -> None:
+    parts = {
+        "p=1": part(tmp_path / "elsewhere"),
+        "p=2": part(f"{tmp_path}/t/../u"),
+        "p=3": part(tmp_path / "t2"),
+    }
+    (tmp_path / "t").mkdir()
+    hms = Metastore(table(tmp_path / "t", partitioned=True), parts)
+    assert [place(hms, name) for name in parts] == [f"{tmp_path}/{name}" for name in ("elsewhere", "u", "t2")]
+    on_s3 = Metastore(table("s3://bucket/t", partitioned=True), parts)
+    assert place(on_s3, "p=1") == f"{tmp_path}/elsewhere"
+
+
+@pytest.mark.parametrize("generation", [Generation.HIVE3, Generation.HIVE4])
+@pytest.mark.parametrize("inner", ["u", "db.db/u/p=1", "p=2"])
+def test_a_place_above_another_acid_table_or_partition_is_refused(
+    tmp_path: Path, generation: Generation, inner: str
+) -> None:
+    """Read as one place, the other's files would be originals, obsolete once there is a base."""
+    for name in ("delta_0000001_0000001_0000", f"{inner}/delta_0000001_0000001_0000"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "bucket_00000").write_bytes(b"x")
+    with pytest.raises(AcidError, match=r"Cannot take .* for one table or partition: .*/delta_0000001.*; name the"):
+        acid_state(
+            list_location(LocalFileSystem(), at(tmp_path)),
+            all_committed("d.t", 5),
+            generation=generation,
+        )
+
+
+TWICE = (
+    "Cannot compact d.t: because the catalog spark has a transactional table of this name, too, and the metastore "
+    "takes their transactions, locks and requests for those of one table"
+)
+
+
+def test_a_name_of_two_catalogs_is_refused(tmp_path: Path) -> None:
+    hms = Metastore(table(tmp_path), others={"t": "spark"})
+    (place,) = catalog(hms).places([request()])
+    assert (type(place), str(place)) == (RefusedError, TWICE)
+    with pytest.raises(RefusedError, match=r"^Cannot compact d\.t: because the catalog spark has"):
+        catalog(hms).whereabouts(request())
+    named = catalog(hms).select(Selection(tables=("d.t",)), automatic=False)
+    assert ([one.reason for one in named.passed_over], named.targets) == ([TWICE], ())
+
+
+def test_a_table_of_another_catalog_is_not_taken_for_dropped(tmp_path: Path) -> None:
+    hms = Metastore(None, others={"t": "spark"})
+    with pytest.raises(RefusedError) as raised:
+        catalog(hms).whereabouts(request())
+    for found in (catalog(hms).places([request()])[0], raised.value):
+        assert type(found) is RefusedError
+        assert str(found) == "Cannot compact d.t: because it is a table of the catalog spark, not of hive"
+
+
+@pytest.mark.parametrize("generation", list(Generation), ids=str)
+def test_a_cleaner_that_takes_the_tables_for_dropped_must_be_off(generation: Generation) -> None:
+    switch = f"metastore.compactor.{'cleaner' if generation is Generation.HIVE4 else 'initiator'}.on"
+
+    def check(catalog: str, settings: dict[str, str]) -> None:
+        hms: Any = SimpleNamespace(
+            generation=generation, catalog=catalog, config_value=settings.get, other_catalogs=lambda: ("another",)
+        )
+        require_no_cleaner_of_another_catalog(hms)
+
+    check("hive", {switch: "true"})
+    check("spark", {switch: "true", "metastore.catalog.default": "Spark"})
+    check("spark", {switch: "false"})
+    for settings in ({switch: "true"}, {}, {switch: "true", "metastore.catalog.default": "other"}):
+        with pytest.raises(
+            RefusedError, match=rf"tables of the catalog spark: because the metastore's {switch} is not"
+        ):
+            check("spark", settings)

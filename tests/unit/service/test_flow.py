@@ -1,0 +1,278 @@
+"""Many pieces under way at a time: what takes long delays nothing but itself, and an interrupt gives all back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from thread_runner import ThreadRunner
+
+from acidlib.errors import ConflictError, RetryError
+from acidlib.planning.batches import SMALL_BYTES
+from acidlib.service.plan import Errand, one_task
+from acidlib.service.schedule import Flow, Piece, Steps
+from acidlib.service.services import Done, LocalRunner, Task
+from acidlib.service.stopping import STOPPING
+
+SECONDS = 20
+
+
+@dataclass
+class Doubled:
+    """Asks for its number twice as large, and ends with it."""
+
+    number: int
+    work: Callable[[Any, str], Any] = lambda item, _: 2 * item
+    length: int = 1
+    before: Callable[[], object] = lambda: None
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"p{self.number}"
+
+    def steps(self) -> Steps[int]:
+        self.log.append(f"{self.name} begun")
+        try:
+            self.before()
+            (done,) = yield (one_task(Task(self.work, self.number, self.length)),)
+            self.log.append(f"{self.name} ended")
+            return done.get()
+        except GeneratorExit:
+            self.log.append(f"{self.name} closed")
+            raise
+
+    def give_back(self) -> None:
+        self.log.append(f"{self.name} given back")
+
+
+def flow(runner: Any, limit: int = 4) -> Flow[int]:
+    return Flow(runner, limit=lambda slots: limit if slots else 1, name=lambda pieces: f"doubling {pieces}")
+
+
+def test_without_slots_one_is_done_after_the_other() -> None:
+    log: list[str] = []
+    found = list(flow(LocalRunner(str)).run(Doubled(number, log=log) for number in range(3)))
+    assert found == [0, 2, 4]
+    assert log == [f"p{number} {what}" for number in range(3) for what in ("begun", "ended")]
+
+
+def test_what_takes_long_delays_itself_alone() -> None:
+    go = threading.Event()
+
+    def slow(item: int, _: str) -> int:
+        assert go.wait(SECONDS)
+        return -1
+
+    pieces = [Doubled(0, work=slow, length=SMALL_BYTES), *(Doubled(number) for number in range(1, 40))]
+    results = flow(ThreadRunner()).run(iter(pieces))
+    first = [next(results) for _ in range(39)]
+    assert sorted(first) == [2 * number for number in range(1, 40)]
+    go.set()
+    assert list(results) == [-1]
+
+
+def test_a_piece_that_is_held_up_in_the_driver_delays_itself_alone() -> None:
+    go = threading.Event()
+    pieces = [Doubled(0, before=lambda: go.wait(SECONDS)), *(Doubled(number) for number in range(1, 9))]
+    results = flow(ThreadRunner()).run(iter(pieces))
+    assert sorted(next(results) for _ in range(8)) == [2 * number for number in range(1, 9)]
+    go.set()
+    assert list(results) == [0]
+
+
+def test_no_more_are_begun_than_may_be_under_way() -> None:
+    log: list[str] = []
+
+    def under_way() -> int:
+        return sum(line.endswith("begun") for line in log) - sum(line.endswith("ended") for line in log)
+
+    most: list[int] = []
+    pieces = (Doubled(number, log=log, before=lambda: most.append(under_way())) for number in range(40))
+    assert len(list(flow(ThreadRunner(), limit=3).run(pieces))) == 40
+    assert 2 <= max(most) <= 3
+
+
+def test_what_waits_together_runs_together() -> None:
+    """While both slots are taken the others gather; then they share batches, and their job is called by the first."""
+    go = threading.Event()
+
+    def held(item: int, _: str) -> int:
+        assert go.wait(SECONDS)
+        return item
+
+    runner = ThreadRunner(slots=1)
+    first = [Doubled(number, work=held) for number in range(2)]
+    rest = [Doubled(number) for number in range(2, 32)]
+    results = flow(runner, limit=32).run(iter([*first, *rest]))
+    threading.Timer(0.5, go.set).start()
+    assert len(list(results)) == 32
+    assert max(len(batch) for _, batches in runner.jobs for batch in batches) >= 10
+    assert len(runner.jobs) < 16
+    assert any(group.startswith("doubling p") and " and " in group for group, _ in runner.jobs)
+
+
+def test_of_large_tasks_those_that_end_an_errand_go_first_and_then_the_longest() -> None:
+    go, both_run = threading.Event(), threading.Barrier(4)
+
+    def held(item: int, _: str) -> int:
+        both_run.wait(SECONDS)
+        assert go.wait(SECONDS)
+        return item
+
+    class Twice(Doubled):
+        def steps(self) -> Steps[int]:
+            def both() -> Errand:
+                yield (Task(held, -1, SMALL_BYTES),)
+                (done,) = yield (Task(self.work, self.number, SMALL_BYTES),)
+                return done
+
+            (done,) = yield (both(),)
+            return done.get()
+
+    runner = ThreadRunner(slots=1)
+    waiting = [Doubled(number, length=number * SMALL_BYTES, before=lambda: both_run.wait(SECONDS)) for number in (3, 9)]
+    results = flow(runner, limit=32).run(iter([Twice(1), Doubled(2, work=held, length=SMALL_BYTES), *waiting]))
+    threading.Timer(0.5, go.set).start()
+    assert len(list(results)) == 4
+    order = [item for _, batches in runner.jobs for batch in batches for item in batch]
+    assert order[2:] in ([1, 9, 3], [9, 1, 3]), "two are started at a time, in one job or in two"
+
+
+def test_an_errand_may_ask_again_and_a_piece_may_ask_for_nothing() -> None:
+    def twice(item: int) -> Errand:
+        (first,) = yield (Task(lambda one, _: one + 1, item, 1),)
+        left, right = yield (Task(lambda one, _: one, first.get(), 1), Task(lambda one, _: -one, first.get(), 1))
+        return Done(outcome=(left.get(), right.get()))
+
+    class Asking(Doubled):
+        def steps(self) -> Steps[Any]:
+            assert (yield ()) == []
+            answers = yield (twice(1), twice(5))
+            return [answer.get() for answer in answers]
+
+    for runner in (ThreadRunner(), LocalRunner(str)):
+        assert list(flow(runner).run(iter([Asking(0)]))) == [[(2, -2), (6, -6)]]
+
+
+def test_an_error_of_a_task_is_its_pieces_answer() -> None:
+    class Told(Doubled):
+        def steps(self) -> Steps[Any]:
+            (done,) = yield (one_task(Task(self.work, self.number, 1)),)
+            return str(done.error)
+
+    def refused(item: int, _: str) -> int:
+        raise ConflictError("Cannot double: because of the test")
+
+    assert list(flow(ThreadRunner()).run(iter([Told(1, work=refused)]))) == ["Cannot double: because of the test"]
+
+
+@pytest.mark.parametrize("runner", [ThreadRunner(), LocalRunner(str)], ids=["threads", "alone"])
+def test_what_was_begun_is_done_before_an_error_of_the_source(runner: Any) -> None:
+    def source() -> Iterator[Doubled]:
+        yield Doubled(1)
+        yield Doubled(2)
+        raise RetryError("Cannot go on: because of the test")
+
+    results = flow(runner).run(source())
+    assert sorted([next(results), next(results)]) == [2, 4]
+    with pytest.raises(RetryError, match="of the test"):
+        next(results)
+
+
+def interrupted(*_: object) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["a step", "a task", "the source", "the caller"])
+def test_an_interrupt_gives_back_what_is_under_way(where: str) -> None:
+    runner, log = ThreadRunner(), list[str]()
+
+    running = threading.Event()
+
+    def held(item: int, _: str) -> int:
+        running.set()
+        assert runner.cancelled.wait(SECONDS)
+        return item
+
+    def first_one_runs() -> None:
+        assert running.wait(SECONDS)
+        if where == "a step":
+            interrupted()
+
+    def source() -> Iterator[Piece[int]]:
+        yield Doubled(0, work=held, log=log)
+        if where == "the source":
+            interrupted()
+        work = interrupted if where == "a task" else lambda item, _: item
+        yield Doubled(1, before=first_one_runs, log=log, work=work)
+        yield Doubled(2, work=held, log=log)
+
+    results = flow(runner, limit=2).run(source())
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 # one of the two statements raises it
+        for _ in results:
+            results.throw(KeyboardInterrupt)
+    assert runner.cancelled.is_set() or where == "the source", "tasks run there"
+    ended = {line.split()[0] for line in log if not line.endswith("begun")}
+    assert ended >= {line.split()[0] for line in log if where != "a step" or not line.startswith("p1")}
+    assert "p0 closed" in log or "p0 given back" in log
+    assert "p0 ended" not in log
+
+
+def test_what_was_taken_when_a_signal_came_is_given_back() -> None:
+    log: list[str] = []
+
+    def source() -> Iterator[Doubled]:
+        log.append("p0 taken")
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield Doubled(0, log=log)
+
+    with STOPPING.by_signals(lambda _: None, lambda _: None), pytest.raises(KeyboardInterrupt):
+        list(flow(ThreadRunner()).run(source()))
+    assert log == ["p0 taken", "p0 given back"]
+
+
+def test_what_ends_while_the_run_is_given_up_has_its_result() -> None:
+    """Such as a place that was being published."""
+    runner, running = ThreadRunner(), threading.Event()
+
+    class Published(Doubled):
+        def steps(self) -> Steps[int]:
+            (done,) = yield (one_task(Task(self.work, self.number, self.length)),)
+            running.set()
+            assert runner.cancelled.wait(SECONDS)
+            return done.get()
+
+    pieces = flow(runner)
+    late = Doubled(3, before=lambda: runner.cancelled.wait(SECONDS))
+    results = pieces.run(iter([Doubled(1), Published(2), late]))
+    assert next(results) == 2
+    assert running.wait(SECONDS)
+    results.close()
+    assert (list(pieces.late_results()), pieces.given_back, pieces.in_flight) == ([4], 1, 0)
+
+
+def test_a_machine_without_room_for_a_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a job that never began."""
+    start, log = threading.Thread.start, list[str]()
+
+    def no_thread_for_jobs(thread: threading.Thread) -> None:
+        if thread.name.startswith("acidlib-job"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread_for_jobs)
+    seconds = iter(range(SECONDS))
+    pieces = iter([Doubled(0, log=log)])
+
+    def waited() -> None:
+        next(seconds)
+
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        list(flow(ThreadRunner(), limit=2).run(pieces, while_waiting=waited))
+    assert log == ["p0 begun", "p0 closed"]

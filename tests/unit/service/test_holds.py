@@ -1,0 +1,230 @@
+"""What a compaction has taken of its place is given back, however far it came, and its request ends by it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_locks import Client, Failure, LockServer
+from located import at
+from unit.metastore.compactors import AWAY, LOST, TIMEOUT, lock
+from unit.service.test_catalog import Metastore as Tables
+from unit.service.test_catalog import table
+
+from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
+from acidlib.metastore.heartbeat import Heartbeater
+from acidlib.metastore.transactions import LockType, OpenTxns, ShownRequest
+from acidlib.model.names import Generation
+from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.report.results import Outcome
+from acidlib.service.backend import Hold, Taken, nowhere
+from acidlib.service.places import Target
+from acidlib.service.services import Services
+from acidlib.service.surroundings.alone import StandaloneHold
+from acidlib.service.surroundings.catalog import Catalog
+from acidlib.service.surroundings.hive3 import Hive3Hold, Hive3Metastore
+from acidlib.service.surroundings.hive4 import Hive4Hold, Hive4Metastore
+from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
+
+WORKER = "acidlib-host-0123456789abcdef"
+ROW = ShownRequest(
+    id=7, database="d", table="t", type=CompactionType.MAJOR, state=State.WORKING, worker_id=WORKER, run_as="o"
+)
+NOTHING: Any = None  # a queue that is not asked here
+
+
+class Metastore(Client):
+    """Transactions and locks of one fake, a table of another, and the row of our request."""
+
+    def __init__(self, server: LockServer, place: Path) -> None:
+        super().__init__(server)
+        self.row: ShownRequest | None = ROW
+        self.ended: list[tuple[str, int | None]] = []
+        self.reasons: list[str | None] = []
+        self._tables = Tables(table(place), generation=server.generation)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tables, name)
+
+    def open_txns(self, *, exclude_readers: bool = False) -> OpenTxns:
+        return super().open_txns()
+
+    def find_compaction(self, request_id: int) -> ShownRequest | None:
+        return self.row
+
+    def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
+        with self._call("update_compactor_state"):
+            self.row = replace(ROW, highest_write_id=request.highest_write_id, txn_id=txn_id)
+
+    def mark_compacted(self, request: CompactionRequest) -> None:
+        with self._call("mark_compacted"):
+            assert self.row is not None
+            self.row = replace(self.row, state=State.READY_FOR_CLEANING)
+
+    def mark_failed(self, request: CompactionRequest) -> None:
+        self.ended.append(("failed", request.highest_write_id))
+
+    def mark_refused(self, request: CompactionRequest) -> None:
+        self.ended.append(("refused", request.highest_write_id))
+        self.reasons.append(request.error_message)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "t"
+    (place / "delta_0000001_0000001_0000").mkdir(parents=True)
+    return place
+
+
+@pytest.fixture(params=[Generation.HIVE3, Generation.HIVE4])
+def server(request: pytest.FixtureRequest) -> LockServer:
+    return LockServer(generation=request.param)
+
+
+@pytest.fixture
+def hms(server: LockServer, place: Path) -> Metastore:
+    return Metastore(server, place)
+
+
+@pytest.fixture
+def hold(services: Services, hms: Metastore) -> Iterator[Hold]:
+    given: Any = hms
+    catalog, taken = Catalog(services, given), Taken(request=ROW, target=nowhere(ROW))
+    beats = Heartbeater(lambda: hms, interval_seconds=100, timeout_seconds=TIMEOUT, clock=lambda: 0.0)
+    with beats:
+        if hms.generation is Generation.HIVE4:
+            yield Hive4Hold(services, Hive4Metastore(hms=given, beats=beats), catalog, taken)
+        else:
+            metastore = Hive3Metastore(hms=given, beats=beats, queue=NOTHING, own_queue=False, name="m")
+            yield Hive3Hold(services, metastore, catalog, taken)
+
+
+HIVE3 = pytest.mark.parametrize("server", [Generation.HIVE3], indirect=True)
+HIVE4 = pytest.mark.parametrize("server", [Generation.HIVE4], indirect=True)
+
+
+def test_all_that_was_taken_is_given_back_once(server: LockServer, hold: Hold, place: Path) -> None:
+    held = hold.begin()
+    assert (str(held.target.location), len(server.locks), (place / CLAIM_DIRECTORY).exists()) == (str(place), 1, True)
+    hold.assert_held()
+    for _ in range(2):
+        hold.close()
+        assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, False)
+    assert set(server.txns.values()) <= {"aborted"}
+
+
+def test_with_the_place_claimed_by_another_the_lock_is_given_back(
+    server: LockServer, hold: Hold, services: Services, place: Path
+) -> None:
+    with replace(services, worker_id="another").claim(at(place)):
+        with pytest.raises(ConflictError, match="another has worked on it"):
+            hold.begin()
+        assert len(server.locks) == 1
+        hold.assert_held()  # nothing is claimed: nothing to ask
+        hold.close()
+        assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, True)
+
+
+def test_without_a_lock_nothing_is_claimed(server: LockServer, hold: Hold, place: Path) -> None:
+    server.errors["lock"] = [Failure(AWAY)]
+    with pytest.raises(RetryError, match="it is away"):
+        hold.begin()
+    hold.close()
+    assert (server.locks, (place / CLAIM_DIRECTORY).exists()) == ({}, False)
+
+
+@HIVE3
+def test_a_lock_that_could_not_be_given_back_is_given_back_by_the_next_attempt(
+    server: LockServer, hold: Hold, place: Path
+) -> None:
+    hold.begin()
+    server.errors["unlock"] = [Failure(AWAY)]
+    with pytest.raises(RetryError, match=r"Cannot release the place d\.t"):
+        hold.close()
+    assert (len(server.locks), (place / CLAIM_DIRECTORY).exists()) == (1, False)
+    hold.close()
+    assert server.locks == {}
+
+
+@HIVE4
+def test_a_request_ends_as_far_as_its_beginning_came(
+    server: LockServer, hold: Hold, hms: Metastore, place: Path
+) -> None:
+    server.errors["update_compactor_state"] = [Failure(AWAY)]
+    with pytest.raises(RetryError, match="it is away"):
+        hold.begin()
+    hold.assert_held()
+    shutil.rmtree(place / CLAIM_DIRECTORY)
+    with pytest.raises(ConflictError):
+        hold.assert_held()
+    assert hold.end(Outcome.FAILED, "it is away", named=False, note=None) is None
+    assert (hms.ended, server.txns) == ([("failed", 5)], {1: "aborted"})
+
+
+@HIVE4
+def test_a_refused_request_whose_transaction_was_not_opened_has_nothing_to_commit(
+    server: LockServer, hold: Hold, hms: Metastore
+) -> None:
+    lock(server, LockType.EXCLUSIVE, database="d")
+    with pytest.raises(ConflictError, match="its lock was not granted"):
+        hold.begin()
+    assert hold.end(Outcome.REFUSED, "for a reason", named=True, note=None) is None
+    assert (hms.ended, server.txns) == ([("refused", None)], {1: "aborted"})
+
+
+@HIVE4
+def test_what_was_compact_already_is_refused_in_hives_words_and_nothing_is_aborted(
+    server: LockServer, hold: Hold, hms: Metastore
+) -> None:
+    hold.begin()
+    assert hold.end(Outcome.ALREADY_COMPACT, "there is nothing to merge", named=True, note=None) is None
+    assert (hms.ended, server.txns) == ([("refused", 5)], {1: "committed"})
+    assert hms.reasons == [
+        "None of the compaction thresholds met, compaction request is refused! (there is nothing to merge)"
+    ]
+
+
+@HIVE4
+def test_a_row_that_is_marked_and_whose_transaction_can_never_commit_has_failed(
+    server: LockServer, hold: Hold, hms: Metastore
+) -> None:
+    held = hold.begin()
+    server.errors["mark_compacted"] = [Failure(AWAY, after=True)]
+    with pytest.raises(RetryError, match="transaction 1 is aborted and nothing became visible"):
+        held.published(())
+    hold.abandon()  # it may be ready for cleaning: another must not do it
+    assert hms.ended == []
+    assert hold.end(Outcome.FAILED, "away", named=False, note=None) is None
+    assert hms.ended == [("failed", 5)]
+
+
+@HIVE4
+def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
+    server: LockServer, hold: Hold, hms: Metastore, place: Path
+) -> None:
+    held = hold.begin()
+    server.errors["commit_txn"] = [Failure(LOST), Failure(LOST)]
+    server.errors["abort_txn"] = [Failure(AWAY)]
+    server.errors["open_txns"] = [Failure(AWAY)] * 3
+    with pytest.raises(UnknownOutcomeError, match="Cannot tell whether transaction 1"):
+        held.published(())
+    assert hold.end(Outcome.FAILED, "unknown", named=False, note=None) is None
+    hold.close()
+    assert (hms.ended, server.txns, (place / CLAIM_DIRECTORY).exists()) == ([], {1: "open"}, False)
+
+
+def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, place: Path) -> None:
+    target = Target(database="d", table="t", partition=None, location=at(place))
+    request = replace(ROW, facts=replace(ROW.facts, witness='["base_0000009/bucket_00000", 1, 1.0]'))
+    hold = StandaloneHold(services, NOTHING, Taken(request=request, target=target))
+    with pytest.raises(RefusedError, match="the table was made anew"):
+        hold.begin()
+    assert (place / CLAIM_DIRECTORY).exists()
+    hold.assert_held()
+    hold.close()
+    hold.close()
+    assert not (place / CLAIM_DIRECTORY).exists()

@@ -1,0 +1,29 @@
+"""How long an exclusive lock of Hive 3.1 is waited for: one setting, in every job."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from acidlib.config.settings import Layer, default_settings
+from acidlib.service.surroundings import hive3 as metastore
+
+
+@pytest.mark.parametrize(("given", "seconds"), [({}, 30.0), ({"acidlib.lock.timeout": "1500ms"}, 1.5)])
+def test_whoever_works_alone_waits_as_long_as_the_settings_say(
+    given: dict[str, str], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def lock(*_: object, **options: Any) -> nullcontext[None]:
+        asked.update(options)
+        return nullcontext()
+
+    monkeypatch.setattr(metastore, "publication_lock", lock)
+    settings, _ = default_settings().with_layer(Layer.TOML, given)
+    services = cast("Any", SimpleNamespace(settings=settings, worker_id="w"))
+    with metastore.alone_with(services, cast("Any", SimpleNamespace(hms=None, beats=None)), "d", "t", None):
+        assert (asked["timeout_seconds"], asked["exclusive"], asked["agent"]) == (seconds, True, "w")

@@ -1,0 +1,47 @@
+"""What the initiator has queued at once: what is wrong with one request is said of that one alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.queue.sql import SqlQueue
+from acidlib.service.services import Services
+from acidlib.service.surroundings.sql import queue_all
+
+
+def as_request(table: Any) -> CompactionRequest:
+    if table == "bad":
+        raise RefusedError("Cannot compact db.bad: because nobody owns it")
+    return CompactionRequest(id=0, database="db", table=table, partition=None, type=CompactionType.MAJOR)
+
+
+def test_each_has_its_own_answer(services: Services, tmp_path: Path) -> None:
+    with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
+        tables: Any = ["a", "bad", "b", "a"]
+        first, refused, second, again = queue_all(services, queue, tables, as_request)
+        assert (first, second) == (1, 2)
+        assert isinstance(refused, RefusedError)
+        assert isinstance(again, ConflictError)
+        assert [row.table for row in queue.waiting()] == ["a", "b"]
+
+
+def test_what_is_wrong_with_the_queue_is_asked_once(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def away(self: SqlQueue, requests: list[CompactionRequest], **more: object) -> None:
+        asked.append(len(requests))
+        raise RetryError("Cannot add to the queue: because of the test")
+
+    monkeypatch.setattr(SqlQueue, "enqueue_all", away)
+    with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
+        tables: Any = ["a", "b", "c"]
+        found: list[int | AcidError] = queue_all(services, queue, tables, as_request)
+    assert [type(one) for one in found] == [RetryError] * 3
+    assert asked == [3]

@@ -1,0 +1,93 @@
+"""What dead runs left at a place, as the cleaner asks for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from located import at
+
+from acidlib.config.settings import Layer
+from acidlib.errors import ConflictError
+from acidlib.service.removals import Pace, litter_of, remove_named
+from acidlib.service.services import Services
+from acidlib.stores.renaming.claims import CLAIM_DIRECTORY, claim
+from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.renaming.publishing import create_staging
+
+DAY = 86_400
+
+
+def test_nothing_is_litter_while_somebody_else_is_at_work(services: Services, tmp_path: Path) -> None:
+    fs, now = LocalFileSystem(), time.time()
+    create_staging(fs, at(tmp_path), unique="dead", owner="o", now=0)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.utime(path, (now - 2 * DAY, now - 2 * DAY))
+
+    def found(seconds: float, own_token: str | None = None) -> list[str]:
+        later = replace(services, clock=lambda: now + seconds)
+        return [litter.name for litter in litter_of(later, at(tmp_path), own_token)]
+
+    with claim(fs, at(tmp_path), owner="o", token="t"):
+        assert found(0) == []
+        assert found(0, "t") == ["_tmp_dead"]
+        assert found(602) == ["_tmp_dead"]
+    assert found(0) == ["_tmp_dead"]
+
+
+def test_all_threads_together_keep_the_pace(services: Services) -> None:
+    """They wait one after the other: so many files a second are removed, by however many threads."""
+    waiting: list[float] = []
+    most: list[int] = []
+
+    def pause(seconds: float) -> None:
+        waiting.append(seconds)
+        most.append(len(waiting))
+        time.sleep(0.005)
+        waiting.remove(seconds)
+
+    settings, _ = services.settings.with_layer(Layer.COMMAND_LINE, {"acidlib.cleaner.files.per.second": "1000"})
+    pace = Pace(replace(services, settings=settings, pause=pause))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(pace.after, range(1, 25)))
+    assert len(most) == 24
+    assert max(most) == 1
+
+
+def test_nothing_is_removed_after_an_interrupt(services: Services) -> None:
+    pace = Pace(services)
+    pace.assert_not_stopped()
+    pace.stop()
+    with pytest.raises(ConflictError, match="was interrupted"):
+        pace.assert_not_stopped()
+
+
+def test_all_is_out_of_sight_for_good_before_the_first_goes(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bucket_00000").touch()
+    steps: list[str] = []
+
+    def logging(real: Any) -> Any:
+        def logged(self: Any, path: str, *more: Any, **named: Any) -> Any:
+            if CLAIM_DIRECTORY not in path:
+                steps.append(real.__name__)
+            return real(self, path, *more, **named)
+
+        return logged
+
+    for step in ("rename_noreplace", "sync", "remove_tree"):
+        monkeypatch.setattr(LocalFileSystem, step, logging(getattr(LocalFileSystem, step)))
+    with services.claim(at(tmp_path)) as held:
+        steps.clear()
+        removed, problems = remove_named(services, held, {"a": "r", "b": "r"}, trash=False, pace=Pace(services))
+        assert steps == [*["rename_noreplace"] * 2, "sync", *["remove_tree"] * 2, "sync"]
+    assert ([item.path for item in removed], problems) == (["a", "b"], ())
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,50 @@
+"""What a run writes of each of its places as it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from acidlib.report.log import ERROR, INFO, WARNING
+from acidlib.report.results import CompactionResult, Outcome
+from acidlib.service.compact import RunProgress
+
+
+class Noted:
+    """Keeps the level of each line."""
+
+    def __init__(self) -> None:
+        self.levels: list[str] = []
+
+    def note(self, line: str, *, level: str = INFO, place: str | None = None) -> None:
+        assert (line.partition(", ")[2], place) == ("why", "d.t")
+        self.levels.append(level)
+
+    def start(self, what: str, total: int) -> None:
+        raise AssertionError
+
+    def advance(self, done: int, *, detail: str = "") -> None:
+        """Nothing is shown."""
+
+    def finish(self) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "level"),
+    [
+        (Outcome.READY_FOR_CLEANING, "why", INFO),
+        (Outcome.SUCCEEDED, "why", INFO),
+        (Outcome.SKIPPED, "why", INFO),
+        (Outcome.FAILED, "why", ERROR),
+        (Outcome.CONFLICT, "why", WARNING),
+        (Outcome.REFUSED, "why", WARNING),
+        (Outcome.ALREADY_COMPACT, "why", INFO),
+    ],
+)
+def test_a_place_that_somebody_should_look_at_stands_out(state: Outcome, reason: str, level: str) -> None:
+    noted = Noted()
+    result = CompactionResult(
+        id=1, database="d", table="t", location="/t", partition=None, type="major", state=state, reason=reason
+    )
+    RunProgress(noted, lambda: 0).add(result)
+    assert noted.levels == [level]

@@ -1,0 +1,64 @@
+"""One item's fate is a value, whatever it is."""
+
+from __future__ import annotations
+
+import itertools
+from threading import Event
+
+import pytest
+
+from acidlib.admission import THREADS, Admission
+from acidlib.errors import ConflictError, DefectError
+from acidlib.service.services import Done, LocalRunner, Task, as_done, attempt
+
+
+def work(item: int, unique: str) -> str:
+    if item < 0:
+        raise ConflictError(f"Cannot take {item}: because it is negative")
+    return f"{100 // item}:{unique}"
+
+
+def test_attempt() -> None:
+    assert attempt(work, 5, "u") == Done(outcome="20:u")
+    assert isinstance(attempt(work, -1, "u").error, ConflictError)
+    fault = attempt(work, 0, "u").error
+    assert isinstance(fault, DefectError)
+    assert "unexpected ZeroDivisionError" in str(fault)
+
+
+def test_an_interrupt_is_no_value() -> None:
+    def interrupted(item: int, unique: str) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attempt(interrupted, 1, "u")
+
+
+def test_local_runner_keeps_the_order_and_gives_each_attempt_a_name() -> None:
+    counter = itertools.count()
+    runner = LocalRunner(lambda: str(next(counter)))
+    (first, refused), (last,) = runner.run([[Task(work, 1, 0), Task(work, -2, 0)], [Task(work, 4, 0)]], group="g")
+    assert [first.outcome, last.outcome] == ["100:0", "25:2"]
+    with pytest.raises(ConflictError, match="-2"):
+        refused.get()
+
+
+def test_after_an_interrupt_those_that_wait_to_be_let_in_do_nothing() -> None:
+    clock, spent = itertools.count(), itertools.count(0, 10)
+    admission = Admission(clock=lambda: next(clock), processor=lambda: next(spent))
+    for _ in range(4):  # ten seconds of processor in each second: they compute
+        with admission:
+            pass
+    begun: list[int] = []
+    going_on = Event()
+
+    def work(item: int) -> int:
+        begun.append(item)
+        if len(begun) > 1:
+            going_on.wait(60)
+        return item
+
+    results = as_done(work, range(THREADS), on_interrupt=going_on.set, admission=admission)
+    next(results)
+    results.close()
+    assert len(begun) <= 2

@@ -1,0 +1,325 @@
+"""Which tables and partitions a run is about, in which order, and what a budget lets start."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from located import at
+
+from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
+from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
+from acidlib.service.places import (
+    Budget,
+    Interpretation,
+    ListedPlace,
+    ListingOutcome,
+    Order,
+    Selection,
+    Spending,
+    Target,
+    Unlisted,
+    _too_young,
+    look_at,
+    ordered,
+)
+from acidlib.service.services import Services
+from acidlib.service.surroundings.alone import select_targets
+from acidlib.stores.listing import list_location
+from acidlib.stores.renaming.local import LocalFileSystem
+
+ALL = Interpretation(write_ids=StatedWriteIds(everything=True))
+NOW = 2_000_000_000.0
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Tables default.Logs (two days, three hours), default.other, sales.logs, and a directory that is no table."""
+    for day, hour in (("2026-01-01", "0"), ("2026-01-01", "1"), ("2026-02-01", "0")):
+        put(tmp_path / f"Logs/ds={day}/h={hour}/delta_0000001_0000001_0000/bucket_00000")
+    put(tmp_path / "other/delta_0000001_0000001_0000/bucket_00000")
+    put(tmp_path / "sales.db/logs/base_0000001/bucket_00000")
+    put(tmp_path / "files/000000_0")
+    return tmp_path
+
+
+def put(path: Path, size: int = 10, age: float = 0.0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(size))
+    os.utime(path, (NOW - age, NOW - age))
+
+
+def names(services: Services, **selection: Any) -> list[str]:
+    return [target.name for target in select_targets(services, Selection(**selection), ALL).targets]
+
+
+LOGS = [f"default.logs.ds={day}/h={hour}" for day, hour in (("2026-01-01", 0), ("2026-01-01", 1), ("2026-02-01", 0))]
+
+
+# --- patterns ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({}, [*LOGS, "default.other", "sales.logs"]),
+        ({"tables": ("default.*",)}, [*LOGS, "default.other"]),
+        ({"tables": ("*.logs",)}, [*LOGS, "sales.logs"]),
+        ({"tables": ("DEFAULT.Other",)}, ["default.other"]),
+        ({"tables": ("default.o*", "sales.*")}, ["default.other", "sales.logs"]),
+        ({"exclude": ("*.logs",)}, ["default.other"]),
+        ({"tables": ("*.logs",), "exclude": ("SALES.*",)}, LOGS),
+        ({"tables": ("default.logs",), "partitions": ("ds=2026-01-*",)}, LOGS[:2]),
+        ({"tables": ("default.logs",), "partitions": ("ds=2026-01-*,h=1",)}, [LOGS[1]]),
+        ({"tables": ("default.logs",), "partitions": ("ds=2026-02-01", "h=1")}, LOGS[1:]),
+    ],
+)
+def test_what_is_named_is_selected_in_path_order(
+    services: Services, warehouse: Path, selection: dict[str, Any], expected: list[str]
+) -> None:
+    assert names(services, warehouse=at(warehouse), **selection) == expected
+
+
+def test_an_exclusion_wins_over_the_same_name(services: Services, warehouse: Path) -> None:
+    with pytest.raises(RefusedError, match=r"Cannot find default\.other: because no ACID table there"):
+        names(services, warehouse=at(warehouse), tables=("default.other",), exclude=("default.other",))
+
+
+def test_names_that_match_nothing_are_refused(services: Services, warehouse: Path) -> None:
+    with pytest.raises(MissingError, match=r"Cannot find default\.file\*, x\.y: because no ACID table"):
+        names(services, warehouse=at(warehouse), tables=("default.file*", "x.y"))
+    for if_exists in (False, True):  # it does
+        with pytest.raises(
+            RefusedError, match=r"Cannot compact default\.files: it holds original files only"
+        ) as caught:
+            names(services, warehouse=at(warehouse), tables=("default.files",), if_exists=if_exists)
+        assert not isinstance(caught.value, MissingError)
+    with pytest.raises(RefusedError, match=r"partitions of default\.logs: because none matches ds=2027-\*"):
+        names(services, warehouse=at(warehouse), tables=("default.logs",), partitions=("ds=2027-*",))
+    with pytest.raises(RefusedError, match="'day' is no partition key"):
+        names(services, warehouse=at(warehouse), tables=("default.logs",), partitions=("day=1",))
+
+
+@pytest.mark.parametrize(
+    ("named", "told", "taken"),
+    [
+        ({"tables": ("sales.logs", "x.*", "x.y")}, "Cannot find x.*, x.y: because no ACID table there", ["sales.logs"]),
+        (
+            {"tables": ("*.*",), "exclude": ("default.other",), "partitions": ("ds=2027-*",)},
+            "Cannot find partitions of 2 tables: because none matches ds=2027-*",
+            [],
+        ),
+    ],
+)
+def test_what_is_named_and_does_not_exist_is_an_error_unless_that_may_be(
+    services: Services, warehouse: Path, named: dict[str, Any], told: str, taken: list[str]
+) -> None:
+    with pytest.raises(MissingError) as caught:
+        names(services, warehouse=at(warehouse), **named)
+    assert str(caught.value).startswith(told)
+    selection = Selection(warehouse=at(warehouse), if_exists=True, **named)
+    selected = select_targets(services, selection, ALL)
+    assert [target.name for target in selected.targets] == taken
+    assert [note for note in selected.notes if note.startswith(told)]
+
+
+@pytest.mark.parametrize(("path", "told"), [("gone", "no such file"), ("empty", "it is empty")])
+def test_a_location_that_does_not_exist(services: Services, tmp_path: Path, path: str, told: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MissingError, match=told):
+        names(services, location=at(tmp_path / path))
+    selected = select_targets(services, Selection(location=at(tmp_path / path), if_exists=True), ALL)
+    assert selected.targets == ()
+    assert [told in note for note in selected.notes] == [True]
+
+
+def test_what_exists_and_is_no_table_is_an_error_all_the_same(services: Services, warehouse: Path) -> None:
+    for path in ("files", "files/000000_0", "sales.db"):
+        with pytest.raises(RefusedError) as caught:
+            names(services, location=at(warehouse / path), if_exists=True)
+        assert not isinstance(caught.value, MissingError)
+
+
+def test_a_list_of_another_table_is_wrong_usage(services: Services, warehouse: Path) -> None:
+    stated = Interpretation(write_ids=stated_write_ids(text="sales.logs:4:5::", file_text=None, everything=False))
+    for path in ("Logs", "Logs/ds=2026-01-01/h=0"):
+        with pytest.raises(UsageError, match=r"list of sales\.logs: because the table is default\.logs"):
+            select_targets(services, Selection(location=at(warehouse / path)), stated)
+    assert select_targets(services, Selection(location=at(warehouse / "sales.db/logs")), stated).targets
+
+
+def test_without_a_directory_there_is_nowhere_to_look(services: Services) -> None:
+    with pytest.raises(UsageError, match="because no directory is named"):
+        select_targets(services, Selection(tables=("sales.logs",)), ALL)
+
+
+def test_a_table_without_partitions_matches_no_pattern_of_any(services: Services, warehouse: Path) -> None:
+    with pytest.raises(RefusedError, match=r"Cannot find partitions of default\.other"):
+        names(services, warehouse=at(warehouse), tables=("default.other",), partitions=("ds=1",))
+
+
+def test_what_is_passed_over_is_told(services: Services, warehouse: Path) -> None:
+    notes = select_targets(services, Selection(warehouse=at(warehouse)), ALL).notes
+    assert [note for note in notes if note.startswith(f"{warehouse}/files is skipped: ")]
+
+
+def test_a_location_is_one_table_or_one_partition(services: Services, warehouse: Path) -> None:
+    assert names(services, location=at(warehouse / "other")) == ["default.other"]
+    assert names(services, location=at(warehouse / "Logs")) == LOGS
+    assert names(services, location=at(warehouse / "Logs/ds=2026-01-01/h=1")) == [LOGS[1]]
+    (target,) = select_targets(services, Selection(location=at(warehouse / "sales.db/logs")), ALL).targets
+    assert (target.name, str(target.location)) == ("sales.logs", str(warehouse / "sales.db/logs"))
+    assert target.interpretation is ALL
+    with pytest.raises(RefusedError, match="original files only"):
+        names(services, location=at(warehouse / "files"))
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_look_measures_deltas_and_their_bytes(services: Services, tmp_path: Path) -> None:
+    put(tmp_path / "t/base_0000005/bucket_00000", 1000, age=50)
+    put(tmp_path / "t/delta_0000003_0000003_0000/bucket_00000", 500)  # below the base: nobody reads it
+    put(tmp_path / "t/delta_0000006_0000006_0000/bucket_00000", 30, age=40)
+    put(tmp_path / "t/delete_delta_0000007_0000007_0000/bucket_00000", 4, age=60)
+    targets = select_targets(services, Selection(location=at(tmp_path / "t")), ALL).targets
+    (one,), passed_over = look_at(services, targets, None)
+    assert isinstance(one, ListedPlace)
+    assert (one.deltas, one.delta_bytes, one.bytes) == (2, 34, 1534)
+    assert passed_over == []
+
+
+def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
+    services: Services, tmp_path: Path
+) -> None:
+    for name, age in (("old", 100), ("edge", 60), ("young", 59)):
+        put(tmp_path / name / "delta_0000001_0000001_0000/bucket_00000", age=500)
+        put(tmp_path / name / "delta_0000002_0000002_0000/bucket_00000", age=age)
+        put(tmp_path / name / "_tmp_x/bucket_00000", age=0)
+    targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
+    looked, passed_over = look_at(services, targets, 60)
+    assert [one.target.table for one in looked] == ["edge", "old"]
+    found = {one.target.table: one.reason for one in passed_over}
+    when = datetime.fromtimestamp(NOW - 59, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    file = "delta_0000002_0000002_0000/bucket_00000"
+    assert found["young"] == f"something in it is younger than 1m: {file}, modified {when}"
+
+
+def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(services: Services, tmp_path: Path) -> None:
+    put(tmp_path / "good/delta_0000001_0000001_0000/bucket_00000")
+    put(tmp_path / "bad/delta_0000001_0000001_0000/bucket_00000")
+    put(tmp_path / "bad/delta_x/bucket_00000")
+    gone = Target(
+        database="default",
+        table="gone",
+        partition=None,
+        location=at(tmp_path / "gone"),
+        interpretation=ALL,
+    )
+    unstated = Target(database="default", table="good", partition=None, location=at(tmp_path / "good"))
+    targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
+    found, passed_over = look_at(services, [*targets, gone, unstated], 1e9)
+    assert [one.target.table for one in found] == ["bad", "gone", "good"]
+    assert [one.target.table for one in passed_over] == ["good"]
+    errors = [type(one.error) for one in found if isinstance(one, Unlisted)]
+    assert errors[0] is CorruptError
+    assert errors[1] in (CorruptError, RefusedError)
+    assert errors[2] is UsageError
+    assert found[2].target is unstated
+
+
+def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tmp_path: Path) -> None:
+    file = tmp_path / "t/delta_0000001_0000001_0000/bucket_00000"
+    put(file)
+    listing = list_location(LocalFileSystem(), at(tmp_path / "t"), missing=RefusedError)
+    late = replace(listing, files=(replace(listing.files[0], modified=1e13),))
+    assert _too_young(late, 60, NOW) == (
+        "something in it is younger than 1m: delta_0000001_0000001_0000/bucket_00000, "
+        "modified 10000000000000 s after 1970"
+    )
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> ListingOutcome:
+    target = Target(database="d", table=name, partition=None, location=at(f"/w/{name}"))
+    return Unlisted(
+        target=target, error=RefusedError("not listed"), deltas=deltas, delta_bytes=size, bytes=total, modified=modified
+    )
+
+
+FOUR = [
+    looked("c", deltas=1, size=50, modified=30),
+    looked("a", deltas=3, size=10, modified=20),
+    looked("d", deltas=3, size=90, modified=10),
+    looked("b", deltas=1, size=50, modified=30),
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [(Order.DELTAS, "adbc"), (Order.BYTES, "dbca"), (Order.AGE, "dabc"), (Order.NAME, "abcd")]
+)
+def test_the_most_urgent_goes_first_and_equal_ones_by_name(order: Order, expected: str) -> None:
+    for given in itertools.permutations(FOUR):
+        assert "".join(one.target.table for one in ordered(given, order)) == expected
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def started(budget: Budget, sizes: list[int], clock: Callable[[], float] = lambda: 0.0) -> tuple[int, str | None]:
+    spending = Spending(budget, clock)
+    given = [looked(str(number), total=size) for number, size in enumerate(sizes)]
+    return len(list(takewhile(lambda one: spending.lets_start(one.bytes), given))), spending.stopped
+
+
+@pytest.mark.parametrize(
+    ("budget", "sizes", "expected"),
+    [
+        (Budget(), [1, 2, 3], (3, None)),
+        (Budget(partitions=2), [1, 2, 3], (2, "--max-partitions 2 is reached")),
+        (Budget(partitions=3), [1, 2, 3], (3, None)),
+        (Budget(partitions=0), [1], (0, "--max-partitions 0 is reached")),
+        (Budget(bytes=30), [10, 20, 1], (2, "--max-bytes 30 bytes is reached")),
+        (Budget(bytes=30), [10, 20], (2, None)),
+        (Budget(bytes=30), [10, 21, 1], (1, "--max-bytes 30 bytes is reached")),
+        # what is larger than the whole budget would never be compacted
+        (Budget(bytes=30), [100, 1], (1, "--max-bytes 30 bytes is reached")),
+        (Budget(deadline=5.0), [], (0, None)),
+    ],
+)
+def test_a_budget_stops_before_what_goes_beyond_it(
+    budget: Budget, sizes: list[int], expected: tuple[int, str | None]
+) -> None:
+    assert started(budget, sizes) == expected
+
+
+def test_what_is_free_or_did_not_start_costs_nothing() -> None:
+    spending = Spending(Budget(partitions=2, bytes=30), lambda: 0.0)
+    given = [looked(str(number), total=size) for number, size in enumerate([100, 20, 10, 10, 1])]
+    seen = []
+    for one in takewhile(lambda one: spending.lets_start(one.bytes, is_free=one is given[0]), given):
+        seen.append(one)
+        if one is given[1]:
+            spending.unspent(one.bytes)
+    assert seen == given[:4]
+    assert spending.stopped == "--max-partitions 2 is reached"
+
+
+def test_free_places_wait_for_no_budget_but_time() -> None:
+    spending = Spending(Budget(partitions=0, deadline=5.0), lambda: 5.0)
+    assert not spending.lets_start(looked("a").bytes, is_free=True)
+    assert spending.stopped == "the time budget is spent"
+
+
+def test_after_the_deadline_nothing_starts() -> None:
+    times = iter([1.0, 4.9, 5.0])
+    assert started(Budget(deadline=5.0), [1, 1, 1, 1], lambda: next(times)) == (2, "the time budget is spent")

@@ -1,0 +1,130 @@
+"""What a session of Spark begins with."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkConf
+
+from acidlib.errors import RefusedError
+from acidlib.service import spark
+from acidlib.service.environment import other_queue
+from acidlib.service.services import Task
+from acidlib.service.spark import SparkEndedError, SparkRunner, SparkSession, hadoop_properties, kerberos_login
+from acidlib.service.spark_options import SUBMIT_ARGS
+
+PATH = "spark.executorEnv.PYTHONPATH"
+
+
+@pytest.mark.parametrize(
+    ("stated", "checkout", "path"),
+    [
+        ({}, Path("/src"), "/src"),
+        ({}, None, None),
+        ({PATH: "/other"}, Path("/src"), "/other"),
+        ({"spark.archives": "a.tar.gz#environment"}, Path("/src"), None),
+        ({"spark.yarn.dist.archives": "a.tar.gz#environment"}, Path("/src"), None),
+    ],
+)
+def test_executors_find_a_checkout_but_never_before_an_archive(
+    monkeypatch: pytest.MonkeyPatch, stated: dict[str, str], checkout: Path | None, path: str | None
+) -> None:
+    monkeypatch.setattr(spark, "CHECKOUT", checkout)
+    assert SparkSession(name="n", conf=stated)._conf.get(PATH) == path
+    words = [word for name, value in stated.items() for word in ("--conf", f"{name}={value}")]
+    monkeypatch.setenv(SUBMIT_ARGS, shlex.join([*words, "pyspark-shell"]))
+    assert SparkSession(name="n", conf={})._conf.get(PATH) == (None if PATH in stated else path)
+
+
+@pytest.mark.parametrize("answer", [True, ConnectionRefusedError()])
+def test_a_job_that_a_lost_spark_gives_up_is_no_failure_of_its_tasks(answer: bool | Exception) -> None:
+    """Its context has stopped, or its JVM does not answer: it is not tried again in halves."""
+    jobs: list[object] = []
+
+    def asked() -> bool:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    class Lost:
+        _jsc = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=asked))
+
+        def __getattr__(self, name: str) -> Any:
+            jobs.append(name)
+            raise OSError("[Errno 2] No such file or directory: '/tmp/spark-1'")
+
+    runner = SparkRunner(SimpleNamespace(context=Lost(), started=Lost))  # type: ignore[arg-type]
+    with pytest.raises(SparkEndedError, match="Cannot run two tasks: Spark has ended"):
+        runner.run([[Task(max, 1, 0), Task(max, 2, 0)]], group="two tasks")
+    assert len(jobs) == 1
+    assert runner.slots > 0
+
+
+def test_what_is_said_to_spark_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SUBMIT_ARGS, "--queue of-options --conf spark.hadoop.a=b --conf spark.a=stated pyspark-shell")
+    session = SparkSession(name="n", conf={"spark.yarn.queue": "of-settings", "spark.a": "ours", "spark.b": "ours"})
+    session._conf.pop(PATH, None)
+    assert session._conf == {"spark.b": "ours"}
+    assert hadoop_properties() == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("placed", "submitted", "refused"),
+    [
+        (True, {"spark.master": "yarn"}, True),
+        (True, {"spark.master": "yarn", "spark.yarn.queue": "other"}, False),
+        (True, {"spark.master": "k8s://one"}, False),
+        (False, {"spark.master": "yarn"}, False),
+    ],
+)
+def test_a_queue_that_comes_too_late_is_refused(
+    monkeypatch: pytest.MonkeyPatch, placed: bool, submitted: dict[str, str], refused: bool
+) -> None:
+    monkeypatch.setattr(spark, "_properties", lambda: submitted)
+    monkeypatch.setattr(spark, "driver_is_placed", lambda: placed)
+    if refused:
+        with pytest.raises(RefusedError) as error:
+            SparkSession(name="n", conf={"spark.yarn.queue": "nightly"})
+        assert str(error.value) == other_queue("nightly")
+    else:
+        SparkSession(name="n", conf={"spark.yarn.queue": "nightly"})
+
+
+@pytest.mark.parametrize(
+    ("stated", "url"),
+    [
+        ({}, "http://driver:4040"),
+        ({"spark.org.apache.spark.deploy.yarn.AmIpFilter.param.PROXY_URI_BASES": "http://p/4"}, "http://p/4"),
+        (
+            {"spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.param.PROXY_URI_BASES": "http://p/3"},
+            "http://p/3",
+        ),
+    ],
+)
+def test_an_application_is_shown_by_the_proxy_of_yarn(stated: dict[str, str], url: str) -> None:
+    """The names are those that Spark 4.3.0 and Spark 3.5 set; the driver's own page is open as long as it runs."""
+    conf = SparkConf(loadDefaults=False).setAll(list(stated.items()))
+    context = SimpleNamespace(getConf=lambda: conf, uiWebUrl="http://driver:4040")
+    assert spark._tracking_url(context) == url  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("stated", "login"),
+    [
+        ({"spark.kerberos.principal": "a", "spark.kerberos.keytab": "/k", "spark.yarn.principal": "b"}, ("a", "/k")),
+        ({"spark.yarn.principal": "b", "spark.yarn.keytab": "/k"}, ("b", "/k")),
+        ({}, (None, None)),
+    ],
+)
+def test_who_logs_in_is_what_spark_was_told(
+    monkeypatch: pytest.MonkeyPatch, stated: dict[str, str], login: tuple[str | None, str | None]
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(spark, "_have_jvm", lambda: None)
+    monkeypatch.setattr(spark, "SparkConf", lambda: SparkConf(loadDefaults=False).setAll(list(stated.items())))
+    found = kerberos_login()
+    assert (found.principal, found.keytab) == login

@@ -1,0 +1,61 @@
+"""Attempts as values, and what their paths say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from acidlib.errors import CorruptError
+from acidlib.stores.s3.publishing import Attempt, OutputPath, Part, note_path, output_path, parse_output_path
+
+ATTEMPT = Attempt(
+    directory="base_5",
+    file="bucket_00000",
+    key="t/base_5/bucket_00000",
+    upload="u-1",
+    length=7,
+    mark="run/0-a",
+    parts=(
+        Part(number=1, version='"e1"', size=5),
+        Part(number=2, version='"e2"', size=2, checksums=(("ChecksumCRC32", "x"),)),
+    ),
+)
+
+
+def test_an_attempt_travels_as_json() -> None:
+    assert Attempt.of_document(json.loads(json.dumps(ATTEMPT.document())), where="here") == ATTEMPT
+    assert ATTEMPT.parts[1].as_completed() == {"PartNumber": 2, "ETag": '"e2"', "ChecksumCRC32": "x"}
+
+
+@pytest.mark.parametrize("change", [{"parts": [[1, "e"]]}, {"parts": 3}, {"length": "x"}, {"upload": None, "key": 1}])
+def test_what_is_no_attempt_is_corrupt(change: dict[str, Any]) -> None:
+    document = ATTEMPT.document() | change
+    if "upload" in change:
+        del document["upload"]
+    with pytest.raises(CorruptError, match="Cannot read here: because it does not describe an upload"):
+        Attempt.of_document(document, where="here")
+
+
+def test_a_path_says_what_is_made() -> None:
+    path = output_path("s3a://b/t/p=_tmp_1/_tmp_run", "base_5", "bucket_00000", "0-a")
+    found = parse_output_path(path)
+    assert found == OutputPath(
+        staging="s3a://b/t/p=_tmp_1/_tmp_run",
+        location="s3a://b/t/p=_tmp_1",
+        unique="run",
+        attempt="0-a",
+        directory="base_5",
+        file="bucket_00000",
+    )
+    assert (found.final, found.mark) == ("s3a://b/t/p=_tmp_1/base_5/bucket_00000", "run/0-a")
+    assert note_path(path) == ("s3a://b/t/p=_tmp_1/_tmp_run/_acidlib_staging.upload._outputs.0-a.base_5.bucket_00000")
+
+
+@pytest.mark.parametrize(
+    "path", ["s3a://b/t/base_5/f", "s3a://b/t/_tmp_run/_attempts/base_5.f.a", "s3a://b/t/_tmp_run/_outputs/a/f"]
+)
+def test_other_paths_are_none_of_these(path: str) -> None:
+    assert parse_output_path(path) is None
+    assert (note_path(path) is None) == ("_tmp_" not in path)

@@ -1,0 +1,143 @@
+"""How a bucket is reached, from properties of Hadoop."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+import pytest
+
+from acidlib.errors import RefusedError
+from acidlib.stores.s3.client import BucketOptions, Credentials, bucket_options, with_stored_keys
+
+KEYS = {"fs.s3a.access.key": "public", "fs.s3a.secret.key": "hidden"}
+
+
+def options(**properties: str) -> BucketOptions:
+    return bucket_options("b", {name.replace("__", "-").replace("_", "."): text for name, text in properties.items()})
+
+
+def test_a_property_of_the_bucket_wins() -> None:
+    found = bucket_options("b", KEYS | {"fs.s3a.bucket.b.access.key": "own", "fs.s3a.bucket.c.access.key": "another's"})
+    assert (found.access_key, found.secret_key) == ("own", "hidden")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "ssl", "shown", "region"),
+    [
+        ("", "", None, None),
+        ("s3.eu-central-1.amazonaws.com", "", "https://s3.eu-central-1.amazonaws.com", "eu-central-1"),
+        ("minio:9000/", "false", "http://minio:9000", "us-east-1"),
+        ("http://minio:9000", "true", "http://minio:9000", "us-east-1"),
+    ],
+)
+def test_the_endpoint_has_a_scheme_and_a_region(endpoint: str, ssl: str, shown: str | None, region: str | None) -> None:
+    found = options(fs_s3a_endpoint=endpoint, fs_s3a_connection_ssl_enabled=ssl)
+    assert (found.endpoint, found.region) == (shown, region)
+
+
+@pytest.mark.parametrize(
+    ("providers", "has_keys", "tried", "unknown"),
+    [
+        ("", True, (Credentials.GIVEN,), ""),
+        ("", False, (Credentials.CHAIN,), ""),
+        ("org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider", True, (Credentials.GIVEN,), ""),
+        (
+            "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider,"
+            "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+            False,
+            (Credentials.CHAIN,),
+            "",
+        ),
+        ("org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider", False, (Credentials.NONE,), ""),
+        ("com.example.Vault", False, (), "com.example.Vault"),
+    ],
+)
+def test_where_keys_come_from(providers: str, has_keys: bool, tried: tuple[Credentials, ...], unknown: str) -> None:
+    found = bucket_options("b", {"fs.s3a.aws.credentials.provider": providers} | (KEYS if has_keys else {}))
+    assert (found.credentials, found.unknown_provider) == (tried, unknown)
+
+
+def test_a_role_is_assumed_with_its_arn_only() -> None:
+    provider = {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider"}
+    found = bucket_options("b", provider | {"fs.s3a.assumed.role.arn": "arn:aws:iam::1:role/r"})
+    assert (found.credentials, found.role) == ((Credentials.ROLE,), "arn:aws:iam::1:role/r")
+    with pytest.raises(RefusedError, match=r"fs\.s3a\.assumed\.role\.arn names none"):
+        bucket_options("b", provider)
+
+
+def test_keys_in_credential_providers_win_and_those_of_the_bucket_before_all() -> None:
+    kept = {
+        ("jceks://b", "fs.s3a.bucket.b.secret.key"): "of b",
+        ("jceks://b", "fs.s3a.access.key"): "kept",
+        ("jceks://b", "fs.s3a.endpoint"): "no secret",
+    }
+
+    def stored(names: Sequence[str], providers: str) -> dict[str, str]:
+        assert providers == "jceks://b,jceks://hdfs"
+        first = providers.partition(",")[0]
+        return {name: kept[first, name] for name in names if (first, name) in kept}
+
+    paths = {
+        "hadoop.security.credential.provider.path": "jceks://hdfs",
+        "fs.s3a.security.credential.provider.path": "jceks://all",
+        "fs.s3a.bucket.b.security.credential.provider.path": "jceks://b",
+    }
+    found = bucket_options("b", with_stored_keys("b", KEYS | paths, stored))
+    assert (found.access_key, found.secret_key, found.endpoint) == ("kept", "of b", None)
+    assert found.credentials == (Credentials.GIVEN,)
+    # nobody is asked where there are no providers
+    assert with_stored_keys("b", KEYS, stored) == KEYS
+
+
+def test_what_objects_are_made_with() -> None:
+    found = options(
+        fs_s3a_encryption_algorithm="SSE-KMS",
+        fs_s3a_encryption_key="k",
+        fs_s3a_create_storage_class="intelligent_tiering",
+        fs_s3a_acl_default="BucketOwnerFullControl",
+    )
+    assert dict(found.created) == {
+        "ServerSideEncryption": "aws:kms",
+        "SSEKMSKeyId": "k",
+        "StorageClass": "INTELLIGENT_TIERING",
+        "ACL": "bucket-owner-full-control",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("fs.s3a.encryption.algorithm", "SSE-C"),
+        ("fs.s3a.server-side-encryption-algorithm", "CSE-KMS"),
+        ("fs.s3a.requester.pays.enabled", "true"),
+        ("fs.s3a.bucket.b.accesspoint.arn", "arn:aws:s3:x"),
+        ("fs.s3a.proxy.host", "proxy"),
+        ("fs.s3a.path.style.access", "yes"),
+        ("fs.s3a.attempts.maximum", "many"),
+        ("fs.s3a.connection.timeout", "5 fortnights"),
+        ("fs.s3a.access.key", "without its secret"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_its_name(name: str, text: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        bucket_options("b", {name: text})
+    assert name in str(refused.value) or "secret.key" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("", 60.0), ("5000", 5.0), ("200s", 200.0), ("250 ms", 0.25), ("2m", 120.0), ("0", 60.0)]
+)
+def test_how_long_an_answer_is_waited_for(text: str, seconds: float) -> None:
+    assert options(fs_s3a_connection_timeout=text).answer_seconds == seconds
+
+
+def test_a_directory_bucket_is_refused() -> None:
+    with pytest.raises(RefusedError, match="directory bucket"):
+        bucket_options("x--use1-az4--x-s3", {})
+
+
+def test_options_travel_and_show_no_secret() -> None:
+    found = bucket_options("b", KEYS | {"fs.s3a.session.token": "hidden too"})
+    assert "hidden" not in repr(found)
+    assert pickle.loads(pickle.dumps(found)) == found

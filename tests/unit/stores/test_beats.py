@@ -1,0 +1,135 @@
+"""Signs of life from few threads: nothing that hangs keeps the others from theirs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from acidlib.stores.held import Beats
+
+OFTEN = 0.005
+MANY = 200
+
+
+class Held:
+    """Counts its signs of life; one of them may hang, or fail."""
+
+    def __init__(self, *, hangs_until: threading.Event | None = None, error: Exception | None = None) -> None:
+        self.beats = 0
+        self.wanted = True
+        self._hangs_until = hangs_until
+        self._error = error
+
+    def beat(self) -> bool:
+        self.beats += 1
+        if self._hangs_until is not None:
+            self._hangs_until.wait(60)
+        if self._error is not None:
+            raise self._error
+        return self.wanted
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, threading.enumerate()
+        time.sleep(0.002)
+
+
+class Threads:
+    """Threads that renew claims and have been started since; threads of other tests of this process do not count."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def __call__(self) -> int:
+        return len(self._now() - self._before)
+
+    @staticmethod
+    def _now() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "acidlib-claims"}
+
+
+def test_few_threads_serve_many_and_end_with_them() -> None:
+    threads, beats, held, most = Threads(), Beats(few=2), [Held() for _ in range(MANY)], 0
+    for one in held:
+        beats.add(one, OFTEN)
+    while min(one.beats for one in held) < 3:
+        most = max(most, threads())
+    assert most <= 3  # one of them watches
+    for one in held:
+        beats.remove(one)
+    wait_for(lambda: threads() == 0)
+    gone = held[0].beats
+    beats.add(held[1], OFTEN)
+    before = held[1].beats
+    wait_for(lambda: held[1].beats > before + 3)
+    assert held[0].beats == gone
+    beats.remove(held[1])
+
+
+def test_what_hangs_keeps_no_other_waiting() -> None:
+    answers = threading.Event()
+    threads, beats, hung = (
+        Threads(),
+        Beats(few=2, patience_seconds=0.01),
+        [Held(hangs_until=answers) for _ in range(40)],
+    )
+    well = [Held() for _ in range(5)]
+    for one in (*hung, *well):
+        beats.add(one, OFTEN)
+    wait_for(lambda: min(one.beats for one in well) > 5)
+    assert {one.beats for one in hung} == {1}
+    answers.set()
+    wait_for(lambda: min(one.beats for one in hung) > 1)
+    for one in (*hung, *well):
+        beats.remove(one)
+    wait_for(lambda: threads() == 0)
+
+
+def test_what_is_lost_is_asked_no_more_and_what_fails_is() -> None:
+    threads, beats, lost, failing = Threads(), Beats(), Held(), Held(error=ValueError("a bug"))
+    lost.wanted = False
+    beats.add(lost, OFTEN)
+    beats.add(failing, OFTEN)
+    wait_for(lambda: failing.beats > 3)
+    assert lost.beats == 1
+    beats.remove(lost)
+    beats.remove(lost)
+    beats.remove(failing)
+    wait_for(lambda: threads() == 0)
+
+
+def test_none_before_its_time() -> None:
+    now = [100.0]
+    beats, late, soon = Beats(clock=lambda: now[0]), Held(), Held()
+    beats.add(late, 3600)
+    now[0] += 3599
+    beats.add(soon, 0)
+    wait_for(lambda: soon.beats > 3)
+    assert late.beats == 0
+    now[0] += 1
+    wait_for(lambda: late.beats == 1)
+    beats.remove(late)
+    beats.remove(soon)
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    from acidlib.stores.held import BEATS
+
+    parents = Held()
+    BEATS.add(parents, 3600)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            mine = Held()
+            BEATS.add(mine, OFTEN)
+            wait_for(lambda: mine.beats > 2)
+            BEATS.remove(mine)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    BEATS.remove(parents)

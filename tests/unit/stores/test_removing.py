@@ -1,0 +1,186 @@
+"""Removing: what the plan names, nothing else, never through a link, never beyond the location."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from located import at
+
+from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
+from acidlib.model.listing import ListedFile
+from acidlib.stores.filesystem import FileSystem
+from acidlib.stores.listing import list_location
+from acidlib.stores.removing import Removed, remove_paths
+from acidlib.stores.renaming.local import LocalFileSystem
+from acidlib.stores.renaming.store import RenameStore
+
+FS: FileSystem = LocalFileSystem()
+
+
+def removal(table: Path, trash: str | None = None) -> Callable[[str], None]:
+    """Deletes what lies in a table, or moves it to the trash."""
+    store = RenameStore(LocalFileSystem())
+    return partial(store.remove, at(table)) if trash is None else store.trash(at(table), trash).move
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    location = tmp_path / "t"
+    for path in (
+        "base_1/bucket_00000",
+        "base_1/_orc_acid_version",
+        "delta_2_2/bucket_00000",
+        "sub/000000_0",
+        "000001_0",
+    ):
+        (location / path).parent.mkdir(parents=True, exist_ok=True)
+        (location / path).write_bytes(b"12345")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/precious").touch()
+    return location
+
+
+def listed(location: Path) -> frozenset[ListedFile]:
+    return frozenset(list_location(FS, str(location)).files)
+
+
+def names(location: Path) -> set[str]:
+    return {str(path.relative_to(location)) for path in location.rglob("*") if not path.is_dir()}
+
+
+def test_directories_and_files_are_removed_and_counted(table: Path) -> None:
+    report = remove_paths(
+        FS,
+        at(table),
+        ("base_1", "sub/000000_0", "000001_0", "delta_9_9", "gone/000000_0"),
+        remove=removal(table),
+    )
+    assert report.removed == (
+        Removed(path="base_1", files=2, bytes=10),
+        Removed(path="sub/000000_0", files=1, bytes=5),
+        Removed(path="000001_0", files=1, bytes=5),
+    )
+    assert report.failed == ()
+    assert names(table) == {"delta_2_2/bucket_00000"}
+
+
+def test_trash_moves_aside(table: Path) -> None:
+    report = remove_paths(FS, at(table), ("base_1", "sub/000000_0"), remove=removal(table, "2024-01-01T00-00-00"))
+    assert [(item.path, item.bytes) for item in report.removed] == [("base_1", 10), ("sub/000000_0", 5)]
+    assert names(table) == {
+        "_acidlib_trash/2024-01-01T00-00-00/base_1/bucket_00000",
+        "_acidlib_trash/2024-01-01T00-00-00/base_1/_orc_acid_version",
+        "_acidlib_trash/2024-01-01T00-00-00/sub/000000_0",
+        "delta_2_2/bucket_00000",
+        "000001_0",
+    }
+    again = remove_paths(FS, at(table), ("delta_2_2",), remove=removal(table, "2024-01-01T00-00-00"))
+    assert [item.path for item in again.removed] == ["delta_2_2"]
+
+
+def test_one_failure_does_not_stop_the_others(table: Path) -> None:
+    class Failing(LocalFileSystem):
+        def remove_tree(self, root: str, relative: str) -> None:
+            if relative == "base_1":
+                raise RetryError("Cannot remove base_1: the permission is missing")
+            super().remove_tree(root, relative)
+
+    report = remove_paths(
+        Failing(), at(table), ("base_1", "delta_2_2"), remove=partial(RenameStore(Failing()).remove, at(table))
+    )
+    assert [item.path for item in report.removed] == ["delta_2_2"]
+    assert [(item.path, item.reason) for item in report.failed] == [
+        ("base_1", "Cannot remove base_1: the permission is missing")
+    ]
+
+
+@pytest.mark.parametrize("path", ["../outside", "base_1/../../outside", "", ".", "/etc", "base_1/", "a//b"])
+@pytest.mark.parametrize("trash", [None, "now"])
+def test_nothing_beyond_the_location(table: Path, path: str, trash: str | None) -> None:
+    before = names(table.parent)
+    report = remove_paths(FS, at(table), (path,), remove=removal(table, trash))
+    assert [item.path for item in report.failed] == [path]
+    assert names(table.parent) == before
+    with pytest.raises(RefusedError):
+        FS.remove_tree(str(table), path)
+
+
+@pytest.mark.parametrize("trash", [None, "now"])
+@pytest.mark.parametrize("path", ["link", "link/precious", "base_1"])
+def test_never_through_a_symbolic_link(table: Path, path: str, trash: str | None) -> None:
+    (table / "link").symlink_to(table.parent / "outside")
+    (table / "base_1/inner").symlink_to(table.parent / "outside")
+    report = remove_paths(FS, at(table), (path,), remove=removal(table, trash))
+    assert [item.path for item in report.failed] == [path]
+    assert "symbolic link" in report.failed[0].reason
+    assert (table.parent / "outside/precious").exists()
+    assert (table / "base_1/bucket_00000").exists()
+
+
+@pytest.mark.parametrize("path", ["link", "link/precious"])
+def test_the_file_system_itself_follows_no_link(table: Path, path: str) -> None:
+    (table / "link").symlink_to(table.parent / "outside")
+    with pytest.raises(AcidError, match="symbolic link"):
+        FS.remove_tree(str(table), path)
+    assert (table.parent / "outside/precious").exists()
+
+
+def test_a_link_inside_a_removed_tree_is_unlinked_only(table: Path) -> None:
+    (table / "base_1/inner").symlink_to(table.parent / "outside")
+    FS.remove_tree(str(table), "base_1")
+    assert not (table / "base_1").exists()
+    assert (table.parent / "outside/precious").exists()
+    with pytest.raises(ConflictError, match="no such file"):
+        FS.remove_tree(str(table), "base_1")
+
+
+@pytest.mark.parametrize("trash", ["a/b", "..", ""])
+def test_the_trash_is_one_name(table: Path, trash: str) -> None:
+    before = names(table.parent)
+    with pytest.raises(RefusedError):
+        remove_paths(FS, at(table), ("base_1",), remove=removal(table, trash))
+    assert names(table.parent) == before
+
+
+def test_the_trash_may_not_be_a_link(table: Path) -> None:
+    (table / "_acidlib_trash").symlink_to(table.parent / "outside")
+    with pytest.raises(ConflictError, match="already exists"):
+        remove_paths(FS, at(table), ("base_1",), remove=removal(table, "now"))
+    assert names(table.parent / "outside") == {"precious"}
+
+
+@pytest.mark.parametrize("trash", [None, "now"])
+@pytest.mark.parametrize(
+    "late", ["base_1/bucket_00001", "base_1/sub/000000_0", "base_1/bucket_00000", "000001_0"], ids=lambda one: one
+)
+def test_what_was_written_after_the_listing_stays(table: Path, late: str, trash: str | None) -> None:
+    known = listed(table)
+    (table / late).parent.mkdir(exist_ok=True)
+    (table / late).write_bytes(b"54321")
+    os.utime(table / late, (1e9, 1e9))
+    path = late.partition("/")[0]
+    before = names(table)
+    report = remove_paths(FS, at(table), ("delta_2_2", path), remove=removal(table, trash), known=known)
+    assert [item.path for item in report.removed] == ["delta_2_2"]
+    ((failed, reason),) = [(item.path, item.reason) for item in report.failed]
+    assert failed == path
+    assert f"{late}: because it was written after the listing" in reason
+    assert (table / late).read_bytes() == b"54321"
+    assert {name for name in names(table) if "_trash" not in name} == before - {"delta_2_2/bucket_00000"}
+    assert [
+        item.path for item in remove_paths(FS, at(table), (path,), known=listed(table), remove=removal(table)).removed
+    ] == [path]
+
+
+def test_what_another_removes_meanwhile_and_what_nobody_reads_is_in_nobodys_way(table: Path) -> None:
+    known = listed(table)
+    (table / "base_1/bucket_00000").unlink()
+    (table / "base_1/_late").touch()
+    (table / "base_1/.hidden").mkdir()
+    (table / "base_1/.hidden/file").touch()
+    (table / "000001_0").unlink()
+    report = remove_paths(FS, at(table), ("base_1", "000001_0"), remove=removal(table), known=known)
+    assert [item.path for item in report.removed] == ["base_1"]
+    assert report.failed == ()
