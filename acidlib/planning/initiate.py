@@ -121,6 +121,8 @@ NO_AUTO_COMPACTION = "no_auto_compaction"
 DELTA_NUM_KEY = "hive.compactor.delta.num.threshold"
 DELTA_PCT_KEY = "hive.compactor.delta.pct.threshold"
 ABORTED_TXN_KEY = "hive.compactor.abortedtxn.threshold"
+ABORTED_TXN_TIME_KEY = "hive.compactor.aborted.txn.time.threshold"
+ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

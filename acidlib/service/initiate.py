@@ -12,7 +12,7 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.planning.clean import aborted_present, is_reached
-from acidlib.planning.initiate import Decision, decide
+from acidlib.planning.initiate import ABORTS_BY_CLEANER, Decision, decide
 from acidlib.planning.inputs import Refusal
 from acidlib.planning.state import acid_state
 from acidlib.points import Point, passing
@@ -35,7 +35,6 @@ from acidlib.stores.listing import list_location
 
 _BATCH = 100
 """Requests that are queued in one transaction."""
-ABORTS_BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
 
 
 def run_initiator(

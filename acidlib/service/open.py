@@ -27,7 +27,6 @@ from acidlib.service.surroundings.hive4_cleaning import MIN_HISTORY, hive4_clean
 from acidlib.service.surroundings.metastore_cleaning import about_named
 from acidlib.service.undo import Undoing
 
-TXN_TIMEOUT = "metastore.txn.timeout"
 NO_UNDO_IN_HIVE4 = (
     "Cannot undo a compaction with a metastore of Hive 4: because a transaction that has committed shows the result, "
     "and no call takes a commit back: readers, and every cleaner, go by it"
@@ -179,9 +178,14 @@ def hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterato
         )
 
 
+def txn_timeout_seconds(hms: Hms) -> float:
+    """Return after how long without a heartbeat the server ends a transaction."""
+    return parse_duration(hms.config_value("metastore.txn.timeout", "300s")) / 1000
+
+
 def _heartbeater(where: Environment, hms: Hms) -> Heartbeater:
     """Beats well within the server's own timeout, whatever our settings believe it to be."""
-    timeout = parse_duration(hms.config_value(TXN_TIMEOUT, "300s")) / 1000
+    timeout = txn_timeout_seconds(hms)
     options = heartbeat_options(where.connection_options(), timeout)
     return Heartbeater(
         lambda: where.connect_with(options),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from acidlib.config.settings import Settings, parse_duration
+from acidlib.config.settings import Settings
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
 from acidlib.metastore.transactions import OpenTxn, ShownRequest
 from acidlib.model.location import Location
@@ -13,14 +13,22 @@ from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.tables import PartitionName, matches
 from acidlib.planning.health import Finding, Lake, Level, Limit, Limits, PlaceFigures, Transaction, Trouble, Waits
-from acidlib.planning.initiate import Decision, decide, switched_off, wrong_kind
+from acidlib.planning.initiate import (
+    ABORTED_TXN_KEY,
+    ABORTED_TXN_TIME_KEY,
+    ABORTS_BY_CLEANER,
+    Decision,
+    decide,
+    switched_off,
+    wrong_kind,
+)
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.report.show import initiator_of
 from acidlib.service.attempts import COUNTED, Attempts
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import refused_now
 from acidlib.service.leftovers import is_known_dead
-from acidlib.service.open import TXN_TIMEOUT, Queued, open_queued
+from acidlib.service.open import Queued, open_queued, txn_timeout_seconds
 from acidlib.service.places import (
     Interpretation,
     ListedPlace,
@@ -35,7 +43,7 @@ from acidlib.service.places import (
 from acidlib.service.services import Services, in_threads
 from acidlib.service.surroundings.alone import select_targets
 from acidlib.service.surroundings.catalog import Catalog
-from acidlib.service.surroundings.hive4_cleaning import BY_CLEANER, CLEANER_ON
+from acidlib.service.surroundings.hive4_cleaning import CLEANER_ON
 from acidlib.status.blockers import Blocker, blockers_among
 from acidlib.stores.removing import OUT_OF_SIGHT
 from acidlib.stores.renaming.publishing import STAGING_PREFIX
@@ -69,8 +77,8 @@ def limits_of(settings: Settings, *, silent_seconds: float | None = None) -> Lim
             "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
         ),
         rolled_back=(
-            numbers("hive.compactor.abortedtxn.threshold"),
-            times("hive.compactor.aborted.txn.time.threshold"),
+            numbers(ABORTED_TXN_KEY),
+            times(ABORTED_TXN_TIME_KEY),
         ),
         failure_ratio=numbers("metastore.compactor.failed.compaction.ratio.threshold"),
         failed_in_a_row=numbers(None, "metastore.compactor.initiator.failed.compacts.threshold"),
@@ -261,7 +269,7 @@ def look(
         services.progress.finish()
         requests = tuple(row for row in queued.requests if _wants(selection, row, alone=queued.hms is None))
         txns = None if queued.hms is None else queued.hms.open_txns_info()
-        silent = None if queued.hms is None else parse_duration(queued.hms.config_value(TXN_TIMEOUT, "300s")) / 1000
+        silent = None if queued.hms is None else txn_timeout_seconds(queued.hms)
         waits = _waits(queued, requests, txns or (), now_ms)
         limits = limits_of(services.settings, silent_seconds=silent)
         uncleaned = _uncleaned(where, services, queued)
@@ -456,7 +464,7 @@ def _seconds(milliseconds: int | None) -> float | None:
 def _uncleaned(where: Environment, services: Services, queued: Queued) -> str | None:
     """Why no cleaner sees to rolled back transactions; None where one does, where none is on, or the initiator does."""
     hms = queued.hms
-    if hms is None or hms.generation is not Generation.HIVE4 or not services.settings.flag(BY_CLEANER):
+    if hms is None or hms.generation is not Generation.HIVE4 or not services.settings.flag(ABORTS_BY_CLEANER):
         return None
     if hms.config_value(CLEANER_ON, "unknown").strip().lower() != "false":
         return None

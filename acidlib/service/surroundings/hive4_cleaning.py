@@ -25,6 +25,7 @@ from acidlib.planning.clean import (
     readers_of,
     still_reading,
 )
+from acidlib.planning.initiate import ABORTED_TXN_KEY, ABORTED_TXN_TIME_KEY, ABORTS_BY_CLEANER
 from acidlib.planning.rolled_back import (
     DueCleaning,
     NotedWrite,
@@ -238,8 +239,6 @@ def _table_of(request: CompactionRequest) -> TableName:
 # Directories go first, and only then does the metastore forget: a run that dies in between leaves notes of which
 # nothing lies there any more, and the next one has them forgotten.
 
-BY_CLEANER = "metastore.compactor.clean.aborts.using.cleaner"
-_NUMBER, _TIME = "hive.compactor.abortedtxn.threshold", "hive.compactor.aborted.txn.time.threshold"
 NOTHING_FORGOTTEN = -1
 """A mark below every write id: a request that ends with it has nothing forgotten, where 0 would mean all."""
 
@@ -276,7 +275,7 @@ class RolledBack:
         he is for. RefusedError where the database is another one than this metastore's, or a copy that is behind.
         """
         settings = self._services.settings
-        if not settings.flag(BY_CLEANER):
+        if not settings.flag(ABORTS_BY_CLEANER):
             return []  # the initiator counts them
         try:
             found = self._notes.read()
@@ -287,8 +286,8 @@ class RolledBack:
             return []
         self.is_seen = True
         notes, now_ms = found
-        longest = settings.integer(_TIME)
-        due = due_cleanings(notes, most=settings.integer(_NUMBER), longest_ms=longest, now_ms=now_ms)
+        longest = settings.integer(ABORTED_TXN_TIME_KEY)
+        due = due_cleanings(notes, most=settings.integer(ABORTED_TXN_KEY), longest_ms=longest, now_ms=now_ms)
         by_table: dict[tuple[str, str], list[DueCleaning]] = {}
         for one in due:
             if is_wanted(self._options, _request(one)):
