@@ -4,7 +4,8 @@
 
 Runs `major_compact --location` on a copy of a table of real Hive, in this process and without Spark, once to warm up
 and once under a profiler. Counts what is the project's own: functions called, modules they stand in, dataclasses made,
-and calls of the functions that list a place, compute its state and read a tail.
+calls of the functions that list a place, compute its state and read a tail; and shows the frames between the command
+and the rename that publishes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ class Trace:
         self.calls: Counter[types.CodeType] = Counter()
         self.made: set[type] = set()
         self.tails: Counter[str] = Counter()
+        self.frames: list[str] = []
+
+    def keep_frames(self, frame: types.FrameType | None) -> None:
+        """Keep the project's own frames of this stack, the command first."""
+        while frame is not None:
+            code = frame.f_code
+            if code.co_filename.startswith(ROOT):
+                self.frames.insert(0, f"{code.co_filename.removeprefix(ROOT + '/')}: {code.co_qualname}")
+            frame = frame.f_back
 
     def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
         """See sys.setprofile."""
@@ -48,6 +58,9 @@ class Trace:
         if not code.co_filename.startswith(ROOT) or code.co_name.startswith("<"):
             return
         self.calls[code] += 1
+        names = [Path(value).name for value in frame.f_locals.values() if isinstance(value, str)]
+        if "renameat2" in code.co_name and any(name.startswith("base_") for name in names) and not self.frames:
+            self.keep_frames(frame)
         if code.co_name == "read_tail":
             self.tails[str(getattr(frame.f_locals.get("source"), "name", "?"))] += 1
 
@@ -61,6 +74,7 @@ class Trace:
             "dataclasses": len(self.made),
             **{f"calls of {name}": count for name, count in named.items()},
             "files whose tail was read": len(self.tails),
+            "frames at the rename": len(self.frames),
         }
 
 
@@ -91,6 +105,7 @@ def main(table: str) -> None:
                 sys.setprofile(None)
     for what, count in trace.figures().items():
         click.echo(f"{what:28}{count:6}")
+    click.echo("\n".join(f"  {frame}" for frame in trace.frames))
 
 
 if __name__ == "__main__":
