@@ -15,13 +15,13 @@ from typing import Any
 from judges import mutants, tables
 from judges import orc_tail as o
 
+from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile, FileForm
 from acidlib.orc.alignment import Alignment, align
 from acidlib.orc.schema import TypeNode, row_struct
-from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.rewrite.inputs import InputFiles, OpenInput, OpenInputs, open_inputs
 from acidlib.rewrite.keys import StripeKeys
 from acidlib.stores.renaming.local import LocalDataFiles

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from acidlib.datafiles import DataFiles
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError
-from acidlib.orc.source import DataFiles
 from acidlib.stores.filesystem import FileSystem
 
 ODD_NAMES = ["p=%3A", "a b", "a#b?c", "é", "x'\"&<", "~", "a%2Fb", "-rf", "*", "[a]", "{b}", "\\", "$HOME"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.orc import proto
 from acidlib.orc.alignment import Alignment
@@ -20,7 +21,6 @@ from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.kernels.varints import decode_varints
 from acidlib.orc.proto import INDEX_STREAMS, Encoding, Kind, StreamKind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.source import ByteSource
 from acidlib.orc.tail import MAX_SLOTS, Stripe, Tail, parse_message
 
 _DATA_STREAMS = frozenset(StreamKind) - INDEX_STREAMS - {StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA}
@@ -56,7 +56,7 @@ class StripeReader:
     Raises CorruptError and RefusedError that name the file, the stripe and the column.
     """
 
-    def __init__(self, source: ByteSource, tail: Tail, number: int) -> None:
+    def __init__(self, source: SourceFile, tail: Tail, number: int) -> None:
         self.source = source
         self.tail = tail
         self.number = number

@@ -7,12 +7,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.orc import proto
 from acidlib.orc.compression import decompress
 from acidlib.orc.proto import Compression
 from acidlib.orc.schema import TypeNode, parse_types
-from acidlib.orc.source import ByteSource
 
 JAVA_WRITER = 0
 CPP_WRITER = 1
@@ -75,7 +75,7 @@ class Tail:
     stripe_statistics: tuple[tuple[Any, ...], ...]
 
 
-def read_tail(source: ByteSource) -> Tail:
+def read_tail(source: SourceFile) -> Tail:
     """Read and check the tail of a file.
 
     Raises CorruptError when it is damaged or truncated, RefusedError for what this version does not understand

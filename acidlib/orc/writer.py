@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.model.units import FilterSize
 from acidlib.orc import proto
 from acidlib.orc.compression import compress
 from acidlib.orc.encode import EncodedColumn
 from acidlib.orc.proto import BloomEncoding, Compression, StreamKind
 from acidlib.orc.schema import TypeNode, format_types
-from acidlib.orc.source import ByteSink, ByteSource
 from acidlib.orc.statistics import StatisticsRules
 from acidlib.orc.statistics_merge import merge_statistics
 from acidlib.orc.stripe import StripeReader
@@ -50,7 +50,7 @@ class FileOptions:
 class OrcWriter:
     """Writes one file. Nothing is readable before `finish` has returned."""
 
-    def __init__(self, sink: ByteSink, options: FileOptions) -> None:
+    def __init__(self, sink: SinkFile, options: FileOptions) -> None:
         self.options = options
         self._sink = sink
         self._stripes: list[Any] = []
@@ -62,7 +62,7 @@ class OrcWriter:
         """Number of stripes so far."""
         return len(self._stripes)
 
-    def copy_stripe(self, source: ByteSource, tail: Tail, number: int, statistics: Sequence[Any]) -> None:
+    def copy_stripe(self, source: SourceFile, tail: Tail, number: int, statistics: Sequence[Any]) -> None:
         """Append a stripe of another file verbatim; `statistics` are its columns' as the result may state them."""
         stripe = tail.stripes[number]
         offset = self._sink.position

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import cast
 
+from acidlib.datafiles import SourceFile
 from acidlib.errors import CorruptError, RefusedError
-from acidlib.orc.source import ByteSource
 from acidlib.parquet import shapes
 from acidlib.parquet.shapes import Column, File, Group, Metadata
 from acidlib.parquet.thrift_compact import DamageError, Decoded, Struct, Value, decode, decode_list
@@ -98,7 +98,7 @@ class Footer:
         return self.length - _TRAILER - self.size
 
 
-def read_footer(source: ByteSource) -> Footer:
+def read_footer(source: SourceFile) -> Footer:
     """Read and check the footer of a file.
 
     Raises CorruptError when it is damaged or truncated, RefusedError for an encrypted file, one whose column chunks
@@ -144,7 +144,7 @@ def read_footer(source: ByteSource) -> Footer:
     )
 
 
-def _footer_bytes(source: ByteSource) -> bytes:
+def _footer_bytes(source: SourceFile) -> bytes:
     where = source.name
     if source.length < len(MAGIC) + _TRAILER:
         raise CorruptError(f"Cannot read {where}: because {source.length} bytes are too few for a Parquet file")

@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import cast
 
+from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import CorruptError, DefectError, RefusedError
-from acidlib.orc.source import ByteSink, ByteSource, DataFiles
 from acidlib.parquet import shapes
 from acidlib.parquet.footer import MAGIC, Chunk, Footer, Region, RowGroup, read_footer
 from acidlib.parquet.shapes import Column, File, Group, Metadata
@@ -49,7 +49,7 @@ _MOST_HEADER = 256
 """Bytes of a bloom filter's header; today it has less than 20. Only the header itself has its length."""
 
 
-def bloom_filter(source: ByteSource, footer: Footer, chunk: Chunk) -> Region:
+def bloom_filter(source: SourceFile, footer: Footer, chunk: Chunk) -> Region:
     """The header and bitset of a chunk's bloom filter (BloomFilter.md). CorruptError when they are not there.
 
     The length is the header's, by which every reader reads; `bloom_filter_length` is younger than bloom filters, and
@@ -73,7 +73,7 @@ def bloom_filter(source: ByteSource, footer: Footer, chunk: Chunk) -> Region:
     return Region(start=chunk.bloom_filter, size=size)
 
 
-def moved_offset_index(source: ByteSource, chunk: Chunk, shift: int) -> bytes:
+def moved_offset_index(source: SourceFile, chunk: Chunk, shift: int) -> bytes:
     """A chunk's offset index for its pages `shift` bytes further on. The pages have to lie in the chunk: CorruptError.
 
     RefusedError for one with fields that this version does not know: they could hold places in the file.
@@ -135,7 +135,7 @@ class _Moved:
         return cast(Struct, self.struct[Column.METADATA])
 
 
-def join_files(sink: ByteSink, footers: Sequence[Footer], data: DataFiles) -> Joined:
+def join_files(sink: SinkFile, footers: Sequence[Footer], data: DataFiles) -> Joined:
     """Write the rows of some files, in their order, as one; one file alone is copied byte for byte.
 
     The files are opened by the name and length of their footers, one at a time. The caller closes the sink, then
@@ -189,7 +189,7 @@ def _check_one_group(footers: Sequence[Footer]) -> int:
 class _Copier:
     """Appends ranges of one source to the sink; ranges that touch are copied at once."""
 
-    def __init__(self, sink: ByteSink, source: ByteSource) -> None:
+    def __init__(self, sink: SinkFile, source: SourceFile) -> None:
         self._sink = sink
         self._source = source
         self._waiting = Region()
@@ -255,7 +255,7 @@ def _has_indexes(chunk: Chunk) -> bool:
     return bool(chunk.bloom_filter or chunk.column_index.size or chunk.offset_index.size)
 
 
-def _copy_indexes(sink: ByteSink, source: ByteSource, footer: Footer, parts: Sequence[_Moved]) -> int:
+def _copy_indexes(sink: SinkFile, source: SourceFile, footer: Footer, parts: Sequence[_Moved]) -> int:
     """Append the bloom filters and page indexes of one input and note their places; the bytes copied as they were.
 
     All of them together may not be larger than the file: chunks that share an index get one each, and a damaged
@@ -287,7 +287,7 @@ def _copy_indexes(sink: ByteSink, source: ByteSource, footer: Footer, parts: Seq
 # --- proof ----------------------------------------------------------------------------------------------------------
 
 
-def check_joined(source: ByteSource, footers: Sequence[Footer]) -> Footer:
+def check_joined(source: SourceFile, footers: Sequence[Footer]) -> Footer:
     """Read a result back and prove that it says of its rows what the inputs say; its footer.
 
     Every row group has to be that of its input in all but its places, every place the same distance from the start
@@ -303,7 +303,7 @@ def check_joined(source: ByteSource, footers: Sequence[Footer]) -> Footer:
     return written
 
 
-def _problem(source: ByteSource, written: Footer, footers: Sequence[Footer]) -> str:
+def _problem(source: SourceFile, written: Footer, footers: Sequence[Footer]) -> str:
     if len(footers) == 1:
         same = written.struct == footers[0].struct and written.length == footers[0].length
         return "" if same else f"it is no copy of {footers[0].name}"

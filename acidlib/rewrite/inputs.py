@@ -9,11 +9,11 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, FileForm, Key
 from acidlib.orc.schema import TypeNode, is_acid, row_struct
-from acidlib.orc.source import DataFiles, SourceFile
 from acidlib.orc.statistics import integer_range
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import Tail, read_tail

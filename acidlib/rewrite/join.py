@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from isal import igzip_lib
 
+from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.units import (
     DataFile,
@@ -28,7 +29,6 @@ from acidlib.orc.encode import EncodedColumn, encode_column
 from acidlib.orc.proto import MAGIC as ORC_MAGIC
 from acidlib.orc.proto import Calendar
 from acidlib.orc.schema import TypeNode, is_acid
-from acidlib.orc.source import ByteSource, DataFiles, SinkFile, SourceFile
 from acidlib.orc.statistics import stripe_statistics_are_true
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import read_tail
@@ -151,7 +151,7 @@ def join_text(files: tuple[DataFile, ...], place: InputFiles, sink: SinkFile) ->
             sink.write(newline)
 
 
-def _last(source: ByteSource) -> tuple[bytes, bytes]:
+def _last(source: SourceFile) -> tuple[bytes, bytes]:
     """The last byte of the text, empty if there is none, and the bytes that stand for the end of a line."""
     suffix = extension(source.name)
     if suffix == ".gz":
@@ -165,7 +165,7 @@ def _gunzip() -> Any:
     return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
 
-def _last_inflated(source: ByteSource, stream: Callable[[], Any]) -> bytes:
+def _last_inflated(source: SourceFile, stream: Callable[[], Any]) -> bytes:
     """The last byte of all the streams of a file, one after the other. Whatever else follows a stream is damage."""
     last = b""
     current = None
@@ -192,7 +192,7 @@ def _inflated(stream: Any, data: bytes) -> Iterator[bytes]:
         yield stream.decompress(b"", _PIECE)
 
 
-def _pieces(source: ByteSource) -> Iterator[bytes]:
+def _pieces(source: SourceFile) -> Iterator[bytes]:
     for offset in range(0, source.length, _PIECE):
         yield source.read(offset, min(_PIECE, source.length - offset))
 

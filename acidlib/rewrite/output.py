@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import CorruptError
 from acidlib.model.names import Generation
 from acidlib.model.units import (
@@ -29,7 +30,6 @@ from acidlib.orc.bloom import filter_size, size_of
 from acidlib.orc.columns import Longs
 from acidlib.orc.proto import Calendar, Compression, Kind, StreamKind
 from acidlib.orc.schema import ROW_COLUMN, TypeNode, row_struct
-from acidlib.orc.source import DataFiles, SinkFile, SourceFile
 from acidlib.orc.statistics import StatisticsRules
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import CPP_WRITER, JAVA_WRITER, ORC_14, ORC_135, ORC_517, Tail, read_tail

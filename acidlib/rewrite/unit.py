@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from acidlib.datafiles import DataFiles, SinkFile, SourceFile
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import DataFile, Key, KeyRange, StripeAction, StripeFacts, Unit, UnitResult
@@ -19,7 +20,6 @@ from acidlib.orc.columns import Mask
 from acidlib.orc.kernels.vectors import filter_values
 from acidlib.orc.proto import GREGORIAN_START_DAYS, Calendar, Compression, Kind
 from acidlib.orc.schema import TypeNode, acid_tree, parse_row_type, row_struct
-from acidlib.orc.source import DataFiles, SinkFile, SourceFile
 from acidlib.orc.tail import JAVA_WRITER, ORC_135, Tail, read_tail
 from acidlib.orc.writer import FileOptions, OrcWriter
 from acidlib.planning.stripes import plan_stripes

@@ -11,6 +11,7 @@ import functools
 
 import numpy as np
 
+from acidlib.datafiles import SourceFile
 from acidlib.errors import DefectError
 from acidlib.model.names import Generation
 from acidlib.orc.bloom import filter_size
@@ -21,7 +22,6 @@ from acidlib.orc.kernels.group_stats import entry_groups
 from acidlib.orc.kernels.ints import decode_ints
 from acidlib.orc.proto import Compression, Kind
 from acidlib.orc.schema import TypeNode
-from acidlib.orc.source import ByteSource
 from acidlib.orc.statistics import StatisticsRules
 from acidlib.orc.stripe import StripeReader
 from acidlib.orc.tail import ORC_517, read_tail
@@ -68,13 +68,20 @@ class Memory:
         """Append."""
         self._data += memoryview(data).cast("B")  # type: ignore[arg-type] # any buffer
 
-    def copy(self, source: ByteSource, offset: int, size: int) -> None:
+    def copy(self, source: SourceFile, offset: int, size: int) -> None:
         """Append a range of another source."""
         self.write(source.read(offset, size))
 
     def read(self, offset: int, size: int) -> bytes:
         """A range."""
         return bytes(self._data[offset : offset + size])
+
+    def close(self, *, durable: bool = True) -> None:
+        """Keep what was written."""
+
+    def abort(self) -> None:
+        """Drop what was written."""
+        self._data.clear()
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from acidlib.datafiles import DataFiles
 from acidlib.model.location import Location
-from acidlib.orc.source import DataFiles
 from acidlib.stores.held import Claim
 from acidlib.stores.removing import Trash
 from acidlib.stores.renaming.publishing import Published, RolledForward, StagedDirectory

@@ -8,13 +8,14 @@ from hashlib import blake2b
 from marshal import dumps
 from typing import Any
 
+from acidlib.datafiles import DataFiles
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
 from acidlib.model.units import ColumnMatching, DataFile
 from acidlib.verify.columns import EMPTY_ROW, ColumnType, parse_type, row_reader
-from acidlib.verify.orc_files import Files, OrcRows, opened, row_type
+from acidlib.verify.orc_files import OrcRows, opened, row_type
 
 # --- tally ------------------------------------------------------------------------------------------------------------
 # What was counted in a bucket: rows and delete events, and a sum over them that their order does not change.
@@ -126,7 +127,7 @@ def bucket_of(bucket_property: int) -> int:
     return bucket_property >> 16 & 0xFFF if version else bucket_property
 
 
-def buckets_of_deletes(files: Files, location: Location, file: DataFile) -> frozenset[int]:
+def buckets_of_deletes(files: DataFiles, location: Location, file: DataFile) -> frozenset[int]:
     """The buckets of the rows that a delete file is about."""
     found: set[int] = set()
     for one in opened(files, location, file, columns=("bucket",)):
@@ -134,7 +135,7 @@ def buckets_of_deletes(files: Files, location: Location, file: DataFile) -> froz
     return frozenset(map(bucket_of, found))
 
 
-def tally_of(view: BucketView, files: Files, clock: Callable[[], float]) -> Tally:
+def tally_of(view: BucketView, files: DataFiles, clock: Callable[[], float]) -> Tally:
     """Counts of a bucket. CorruptError for what cannot be read, or stands where it must not."""
     start = clock()
     table = _table(view, files)
@@ -168,7 +169,7 @@ def tally_of(view: BucketView, files: Files, clock: Callable[[], float]) -> Tall
     )
 
 
-def _table(view: BucketView, files: Files) -> ColumnType:
+def _table(view: BucketView, files: DataFiles) -> ColumnType:
     if view.columns is not None:
         return parse_type(view.columns)
     return EMPTY_ROW if view.schema is None else row_type(files, view.location, view.schema)
@@ -186,7 +187,9 @@ class _Valid(dict[int, bool]):
         return found
 
 
-def _deletes(view: BucketView, files: Files, valid: _Valid, everything: _Valid) -> tuple[dict[Key, set[int]], Tally]:
+def _deletes(
+    view: BucketView, files: DataFiles, valid: _Valid, everything: _Valid
+) -> tuple[dict[Key, set[int]], Tally]:
     """The rows that are deleted, or the events that say so, each once."""
     deleted: dict[Key, set[int]] = {}
     events: set[tuple[int, int, int, int]] = set()

@@ -6,8 +6,9 @@ import io
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
+from acidlib.datafiles import DataFiles, SourceFile
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile
@@ -15,25 +16,6 @@ from acidlib.verify.columns import EMPTY_ROW, ColumnType, parse_type
 
 _EVENT = ("operation", "originaltransaction", "bucket", "rowid", "currenttransaction", "row")
 _READ_AT_ONCE = 1 << 20
-
-
-class Source(Protocol):
-    """An open file of a known length."""
-
-    length: int
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Exactly so many bytes."""
-
-    def close(self) -> None:
-        """Close it."""
-
-
-class Files(Protocol):
-    """Opens files of a store."""
-
-    def open(self, path: str, length: int) -> Any:
-        """A `Source` of so many logical bytes."""
 
 
 def require_reader() -> None:
@@ -50,7 +32,7 @@ def require_reader() -> None:
 class SourceStream(io.RawIOBase):
     """A source as a stream: where it is, and how it is moved."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceFile) -> None:
         self._source = source
         self._at = 0
 
@@ -72,7 +54,7 @@ class SourceStream(io.RawIOBase):
 class _OrcStream(SourceStream):
     """As pyorc reads files: what it asks for in small pieces is read at once."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceFile) -> None:
         super().__init__(source)
         self._start = 0
         self._kept = b""
@@ -127,7 +109,7 @@ class OrcRows:
     rows: Iterator[Any]
 
 
-def opened(files: Files, location: Location, file: DataFile, *, columns: tuple[str, ...] = ()) -> Iterator[OrcRows]:
+def opened(files: DataFiles, location: Location, file: DataFile, *, columns: tuple[str, ...] = ()) -> Iterator[OrcRows]:
     """A file, once, open until it is asked for another; nothing for one without bytes. CorruptError where pyorc fails.
 
     columns  of the root; all unless some are named
@@ -175,7 +157,7 @@ def _failures(path: str) -> Iterator[None]:
         ) from error
 
 
-def row_type(files: Files, location: Location, file: DataFile) -> ColumnType:
+def row_type(files: DataFiles, location: Location, file: DataFile) -> ColumnType:
     """The columns of a file's rows."""
     for one in opened(files, location, file):
         return one.row

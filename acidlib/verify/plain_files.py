@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from acidlib.datafiles import DataFiles
 from acidlib.errors import CorruptError
 from acidlib.model.location import Location
 from acidlib.model.units import DataFile, JoinWay
 from acidlib.verify.bucket import Sum, Tally
-from acidlib.verify.orc_files import Files, SourceStream, opened
+from acidlib.verify.orc_files import SourceStream, opened
 
 _CHUNK = 1 << 20
 
@@ -32,7 +33,7 @@ class PlainView:
         return sum(file.length for file, _ in self.files)
 
 
-def tally_of_plain(view: PlainView, files: Files, clock: Callable[[], float]) -> Tally:
+def tally_of_plain(view: PlainView, files: DataFiles, clock: Callable[[], float]) -> Tally:
     """Rows, lines or whole files, and a sum over them. CorruptError for what cannot be read."""
     start = clock()
     total = Sum()
@@ -52,20 +53,20 @@ def tally_of_plain(view: PlainView, files: Files, clock: Callable[[], float]) ->
     return Tally(rows=total.count, row_sum=total.sum, seconds=clock() - start)
 
 
-def _chunks(files: Files, location: Location, file: DataFile) -> Iterator[bytes]:
+def _chunks(files: DataFiles, location: Location, file: DataFile) -> Iterator[bytes]:
     with closing(files.open(f"{location}/{file.path}", file.length)) as source:
         for at in range(0, file.length, _CHUNK):
             yield source.read(at, min(_CHUNK, file.length - at))
 
 
-def _digest(files: Files, location: Location, file: DataFile) -> bytes:
+def _digest(files: DataFiles, location: Location, file: DataFile) -> bytes:
     found = blake2b(digest_size=16)
     for chunk in _chunks(files, location, file):
         found.update(chunk)
     return found.digest()
 
 
-def _lines(files: Files, location: Location, file: DataFile) -> Iterator[bytes]:
+def _lines(files: DataFiles, location: Location, file: DataFile) -> Iterator[bytes]:
     rest = b""
     for chunk in _chunks(files, location, file):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -74,7 +75,7 @@ def _lines(files: Files, location: Location, file: DataFile) -> Iterator[bytes]:
         yield rest
 
 
-def _parquet_rows(files: Files, location: Location, file: DataFile) -> Iterator[Any]:
+def _parquet_rows(files: DataFiles, location: Location, file: DataFile) -> Iterator[Any]:
     import pyarrow as pa
     from pyarrow import parquet
 

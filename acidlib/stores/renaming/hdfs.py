@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hdfs_native import Client, FileStatus, TrashNotEnabledError
 
+from acidlib.datafiles import SourceFile
 from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.location import Location
-from acidlib.orc.source import ByteSource
 from acidlib.stores.filesystem import Entry, TreeEntry, safe_parts, walk_tree
 from acidlib.stores.removing import Trash
 from acidlib.stores.renaming.hdfs_client import (
@@ -140,7 +140,7 @@ class HdfsSink:
             raise
         self.position += len(piece)
 
-    def copy(self, source: ByteSource, offset: int, size: int) -> None:
+    def copy(self, source: SourceFile, offset: int, size: int) -> None:
         """Append a range of another file, through this process: HDFS copies nothing by itself."""
         if size <= _PIECE:
             self.write(source.read(offset, size))

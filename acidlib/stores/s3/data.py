@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
+from acidlib.datafiles import SinkFile, SourceFile
 from acidlib.errors import AcidError, CorruptError, DefectError, RefusedError, RetryError
-from acidlib.orc.source import SinkFile, SourceFile
 from acidlib.stores.s3.client import Bucket, ChangedError
 from acidlib.stores.s3.publishing import (
     MARK,
