@@ -6,7 +6,8 @@ import getpass
 import os
 import random
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,9 +33,7 @@ from acidlib.stores.hadoop.secrets import JavaSecrets, about_providers
 
 if TYPE_CHECKING:
     from acidlib.metastore.hms import Hms
-    from acidlib.queue.min_history import MinHistory
-    from acidlib.queue.noted_writes import NotedWrites
-    from acidlib.queue.parameters import MetastoreParameters
+    from acidlib.queue.metastore_database import MetastoreDatabase
     from acidlib.queue.sql import SqlQueue
 
 
@@ -137,32 +136,16 @@ class Environment:
         """A connection to the metastore; RetryError when none of its URIs answers."""
         return self.connect_with(self.connection_options())
 
-    def min_history(self) -> MinHistory | None:
-        """What readers registered in the database that was chosen for the queue; None where nobody chose one."""
+    @contextmanager
+    def metastore_database(self) -> Iterator[MetastoreDatabase | None]:
+        """Open the database that was chosen for the queue, which may be the metastore's; None where none was chosen."""
         if not self.is_queue_named:
-            return None
-        from acidlib.queue.min_history import MinHistory
+            yield None
+            return
+        from acidlib.queue.metastore_database import MetastoreDatabase
 
-        return MinHistory(self._whole_queue_url(), self._java)
-
-    def noted_writes(self) -> NotedWrites | None:
-        """Return what is noted of writes in the database that was chosen for the queue; None where nobody chose one."""
-        if not self.is_queue_named:
-            return None
-        from acidlib.queue.noted_writes import NotedWrites
-
-        return NotedWrites(self._whole_queue_url(), self._java)
-
-    def metastore_parameters(self) -> MetastoreParameters | None:
-        """What tables have as parameters in the database that was chosen for the queue; None where none was chosen.
-
-        None, too, in Derby, which has them as texts that it cannot compare: a lost update would not be noticed.
-        """
-        if not self.is_queue_named or self.queue_url.partition(":")[0] == "derby":
-            return None
-        from acidlib.queue.parameters import MetastoreParameters
-
-        return MetastoreParameters(self._whole_queue_url())
+        with closing(MetastoreDatabase(self._whole_queue_url(), self._java)) as database:
+            yield database
 
     def _java(self) -> Any:
         """Py4j's view of the JVM of Spark, which is started if need be."""

@@ -40,17 +40,14 @@ def open_backend(where: Environment, services: Services, interpretation: Interpr
         with where.queue() as queue:
             yield StandaloneBackend(services, queue, interpretation)
         return
-    with where.connect() as hms, _heartbeater(where, hms) as beats, ExitStack() as stack:
+    with where.connect() as hms, _heartbeater(where, hms) as beats, where.metastore_database() as database:
         require_no_cleaner_of_another_catalog(hms)
-        parameters = where.metastore_parameters()
-        if parameters is not None:
-            stack.callback(parameters.close)
         if hms.generation is Generation.HIVE4:
             metastore = hive4_metastore(where, services.settings, hms, beats)
-            yield Hive4Backend(services, replace(metastore, parameters=parameters))
+            yield Hive4Backend(services, replace(metastore, database=database))
         else:
             with hive3_metastore(where, hms, beats) as of_hive3:
-                yield Hive3Backend(services, replace(of_hive3, parameters=parameters))
+                yield Hive3Backend(services, replace(of_hive3, database=database))
 
 
 @contextmanager
@@ -63,13 +60,9 @@ def open_cleaning(where: Environment, services: Services, options: CleanerOption
     with where.connect() as hms, _heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
-            with ExitStack() as stack:
-                history, notes = where.min_history(), where.noted_writes()
-                for opened in (history, notes):
-                    if opened is not None:
-                        stack.callback(opened.close)
+            with where.metastore_database() as database:
                 named = about_named(Catalog(services, hms), options, hms.show_compactions)
-                yield replace(hive4_cleaning(services, hms, options, history, notes), notes=named)
+                yield replace(hive4_cleaning(services, hms, options, database), notes=named)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
             with hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):

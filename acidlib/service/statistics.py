@@ -16,7 +16,7 @@ from acidlib.model.names import Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
 from acidlib.planning.state import acid_state
 from acidlib.planning.statistics import BasicStatistics, basic_statistics, changes
-from acidlib.queue.parameters import MetastoreParameters, Owner
+from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.results import Statistics
 from acidlib.service.places import TableFacts, Target
 from acidlib.service.services import Services
@@ -44,7 +44,7 @@ class Parameters(Protocol):
 class StatisticsUpdater:
     """Writes the statistics of places to one metastore; `database` is where it keeps them, where that was named."""
 
-    def __init__(self, services: Services, hms: Hms, database: MetastoreParameters | None) -> None:
+    def __init__(self, services: Services, hms: Hms, database: MetastoreDatabase | None) -> None:
         self._services = services
         self._hms = hms
         self._database = database
@@ -118,7 +118,7 @@ class StatisticsUpdater:
             partition=target.partition,
             created=(facts.partition or facts.table).created,
         )
-        if self._database is not None and self._database.is_of_metastore():
+        if self._database is not None and self._database.has_parameters():
             return _InDatabase(self._database, owner)
         cannot = f"Cannot update statistics of {target.name}: "
         hint = "Name the metastore's database with --queue-url to have them written there."
@@ -134,14 +134,14 @@ class StatisticsUpdater:
 class _InDatabase:
     """Single rows of the metastore's own tables."""
 
-    def __init__(self, database: MetastoreParameters, owner: Owner) -> None:
+    def __init__(self, database: MetastoreDatabase, owner: Owner) -> None:
         self._database = database
         self._owner = owner
 
     def read(self, write_ids: ValidWriteIdList) -> Mapping[str, str]:
         """All parameters."""
         del write_ids
-        found = self._database.read(self._owner)
+        found = self._database.parameters(self._owner)
         if found is None:
             raise RefusedError(
                 f"Cannot update statistics of {self._owner.name}: {self._database.shown} has no such place of this "
@@ -151,7 +151,7 @@ class _InDatabase:
 
     def change(self, before: Mapping[str, str], wanted: Mapping[str, str]) -> None:
         """These rows alone, each only where it has not changed."""
-        self._database.change(self._owner, before, wanted)
+        self._database.change_parameters(self._owner, before, wanted)
 
 
 class _ByCall:

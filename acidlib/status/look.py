@@ -469,17 +469,15 @@ def _uncleaned(where: Environment, services: Services, queued: Queued) -> str | 
     if hms.config_value(CLEANER_ON, "unknown").strip().lower() != "false":
         return None
     off = "Hive's own cleaner is off, and thrift does not tell this one where they wrote"
-    notes = where.noted_writes()
-    if notes is None:
-        return f"{off}; give it --queue-url of the metastore's database"
-    try:
-        if notes.are_shown():
-            return None
-    except AcidError as error:
-        return f"{off}: {error}"
-    finally:
-        notes.close()
-    return f"{off}; {notes.shown} is no metastore's database, or shows its user no table TXN_COMPONENTS"
+    with where.metastore_database() as database:
+        if database is None:
+            return f"{off}; give it --queue-url of the metastore's database"
+        try:
+            if database.shows_noted_writes():
+                return None
+        except AcidError as error:
+            return f"{off}: {error}"
+    return f"{off}; {database.shown} is no metastore's database, or shows its user no table TXN_COMPONENTS"
 
 
 def _aborted(targets: Iterable[Target]) -> dict[tuple[str, str], int]:

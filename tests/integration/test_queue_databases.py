@@ -41,7 +41,7 @@ from thrift.transport.TTransport import TBufferedTransport
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts, State
-from acidlib.queue.parameters import MetastoreParameters, Owner
+from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.queue.schema import COMPACTION_QUEUE
 from acidlib.queue.sql import SqlQueue
 from acidlib.queue.tables import Service
@@ -468,17 +468,17 @@ def test_single_parameters_of_a_partition_are_changed(hive: Hive) -> None:
 
     untouched, before = there()[8], there()[7]
     owner = Owner(catalog="hive", database="db", table="t", partition="p=a", created=9)
-    with closing(MetastoreParameters(hive.url)) as parameters:
-        assert parameters.read(owner) == before
-        parameters.change(owner, before, {"numFiles": "1", "totalSize": "5"})
+    with closing(MetastoreDatabase(hive.url)) as database:
+        assert database.parameters(owner) == before
+        database.change_parameters(owner, before, {"numFiles": "1", "totalSize": "5"})
         assert there() == {7: before | {"numFiles": "1", "totalSize": "5"}, 8: untouched}
         for changes, what in (({"numFiles": "2"}, "numFiles"), ({"mine": "y", "totalSize": "6"}, "totalSize")):
             with pytest.raises(
                 ConflictError, match=f"^Cannot change statistics of db.t.p=a: another has changed {what}"
             ):
-                parameters.change(owner, before, changes)
+                database.change_parameters(owner, before, changes)
         assert there() == {7: before | {"numFiles": "1", "totalSize": "5"}, 8: untouched}
-        assert parameters.read(replace(owner, created=8)) is None
+        assert database.parameters(replace(owner, created=8)) is None
     engine.dispose()
 
 

@@ -16,7 +16,7 @@ from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State
 from acidlib.planning.inputs import Publication
 from acidlib.planning.verification import holding
-from acidlib.queue.parameters import MetastoreParameters
+from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Statistics
 from acidlib.service.attempts import COUNTED, Attempts
@@ -56,7 +56,7 @@ class Hive3Metastore:
 
     own_queue  the queue is ours, not the metastore's
     name       of the metastore, for requests in our queue
-    parameters  of tables and partitions, in the database that was named for the queue; None where none was
+    database   that was named for the queue, and may be this metastore's; None where none was
     """
 
     hms: Hms
@@ -64,7 +64,7 @@ class Hive3Metastore:
     queue: SqlQueue
     own_queue: bool
     name: str
-    parameters: MetastoreParameters | None = None
+    database: MetastoreDatabase | None = None
 
     def ours(self, row: CompactionRequest) -> bool:
         """Whether a request is of this metastore: in its own queue each is, in ours those that carry its name."""
@@ -335,7 +335,7 @@ class Hive3HeldPlace(SqlHeldPlace):
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """In the metastore's database, where that is named."""
-        updater = StatisticsUpdater(self._services, self._hms, self._metastore.parameters)
+        updater = StatisticsUpdater(self._services, self._hms, self._metastore.database)
         return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
 
     def _identity(self) -> RequestFacts:

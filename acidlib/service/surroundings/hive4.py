@@ -21,7 +21,7 @@ from acidlib.planning.inputs import Publication, lacks_number, refused_message
 from acidlib.planning.verification import holding
 from acidlib.points import Point, passing
 from acidlib.processes import has_ended, process_identity
-from acidlib.queue.parameters import MetastoreParameters
+from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.rules import failed_attempts_reason
 from acidlib.report.results import Outcome, Statistics
 from acidlib.service.attempts import Attempts, awaited_marks, with_note
@@ -50,7 +50,7 @@ class Hive4Metastore:
     pool         the pool whose requests are taken; None = the default one
     into_pool    the pool that new requests are put into, whatever the tables say; None = as they say
     min_history  whether the server counts readers by write id, so that we have to register
-    parameters   of tables and partitions, in the database that was named; None where none was
+    database     that was named for the queue, and may be this metastore's; None where none was
     """
 
     hms: Hms
@@ -58,7 +58,7 @@ class Hive4Metastore:
     pool: str | None = None
     into_pool: str | None = None
     min_history: bool = False
-    parameters: MetastoreParameters | None = None
+    database: MetastoreDatabase | None = None
 
 
 def private_pool(unique: str) -> str:
@@ -487,7 +487,7 @@ class Hive4HeldPlace:
 
     def update_statistics(self, directories: tuple[str, ...], rows: int | None) -> Statistics | None:
         """By a call where one is safe, or in the metastore's database where that is named."""
-        updater = StatisticsUpdater(self._services, self._hms, self._metastore.parameters)
+        updater = StatisticsUpdater(self._services, self._hms, self._metastore.database)
         return updater.update(self.target, known_since=self._since, results=directories, rows=rows)
 
     def _settle(self, error: UnknownOutcomeError) -> None:

@@ -35,8 +35,7 @@ from acidlib.planning.rolled_back import (
     rolled_back_directories,
 )
 from acidlib.points import Point, passing
-from acidlib.queue.min_history import MinHistory, Registration
-from acidlib.queue.noted_writes import NotedWrites
+from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.report.log import WARNING
 from acidlib.report.results import CleaningResult, RemovedPath
 from acidlib.service.backend import CleanerOptions, Cleaning, ListedRequest, NotOursError, each_alone, recorded_mark
@@ -165,11 +164,11 @@ class Registered:
 
     renamed_is_another = True
 
-    def __init__(self, hms: Hms, first: SeenFirst, history: MinHistory, unique: Callable[[], str]) -> None:
+    def __init__(self, hms: Hms, first: SeenFirst, database: MetastoreDatabase, unique: Callable[[], str]) -> None:
         """`unique` gives a new text at each call."""
         self._hms = hms
         self._first = first
-        self._history = history
+        self._database = database
         self._unique = unique
 
     def look(self) -> None:
@@ -200,30 +199,25 @@ class Registered:
         opened = self._hms.open_txns().txns.opened
         ids = [txn for low, high in opened for txn in range(low, high + 1)]
         started = {txn.id: txn.started_ms for txn in self._hms.open_txns_info()}
-        tables: dict[int, dict[TableName, int]] = {}
-        for one in self._registrations():
-            known = tables.setdefault(one.txn_id, {})
-            name = (one.database, one.table)
-            known[name] = min(one.write_id, known.get(name, one.write_id))
+        tables = self._registrations()
         return tuple(
             OpenReader(txn_id=txn, started_ms=started.get(txn), tables=tables.get(txn, {})) for txn in sorted(ids)
         )
 
-    def _registrations(self) -> tuple[Registration, ...]:
+    def _registrations(self) -> dict[int, dict[TableName, int]]:
         """All of them, read while this run itself has registered, over thrift: who sees that sees the others, too."""
         name = self._unique().lower()
         txn = self._hms.open_txn(TxnType.READ_ONLY, "acidlib cleaner")
         try:
             self._hms.add_write_ids_to_min_history(txn, {f"{_CANARY}.{name}": 1})
-            found = self._history.read()
+            found = self._database.registrations()
         finally:
             self._hms.commit_txn(txn, TxnType.READ_ONLY)
-        own = Registration(txn_id=txn, database=_CANARY, table=name, write_id=1)
-        if found is None or own not in found:
+        if found is None or found.get(txn, {}).get((_CANARY, name)) != 1:
             what = "has no table MIN_HISTORY_WRITE_ID" if found is None else "does not show what was just registered"
             raise RefusedError(
-                f"Cannot clean by what readers register in {self._history.shown}: it {what}: it is not the database of "
-                f"this metastore, or a copy of it, or the metastore has given up {MIN_HISTORY}; give --queue-url of "
+                f"Cannot clean by what readers register in {self._database.shown}: it {what}: it is not the database "
+                f"of this metastore, or a copy of it, or the metastore has given up {MIN_HISTORY}; give --queue-url of "
                 "its own database"
             )
         return found
@@ -256,13 +250,13 @@ class RolledBack:
     """The places of one metastore that are due, and their cleaning."""
 
     def __init__(
-        self, services: Services, hms: Hms, catalog: Catalog, notes: NotedWrites, options: CleanerOptions
+        self, services: Services, hms: Hms, catalog: Catalog, database: MetastoreDatabase, options: CleanerOptions
     ) -> None:
         """`notes` are of the database of this metastore, which is proven before anything goes by them."""
         self._services = services
         self._hms = hms
         self._catalog = catalog
-        self._notes = notes
+        self._database = database
         self._options = options
         self._is_proven = False
         self.is_seen = False
@@ -278,7 +272,7 @@ class RolledBack:
         if not settings.flag(ABORTS_BY_CLEANER):
             return []  # the initiator counts them
         try:
-            found = self._notes.read()
+            found = self._database.noted_writes()
         except RefusedError as error:
             self._services.progress.note(str(error), level=WARNING)
             return []
@@ -323,11 +317,11 @@ class RolledBack:
         entity = (target.database, target.table, target.partition)
         notes = [
             note
-            for note in self._notes.of_table(target.database, target.table)
+            for note in self._database.noted_writes_of(target.database, target.table)
             if note.entity == entity and not (note.is_open or note.compacts or note.write_id is None)
             if note.write_id <= up_to
         ]
-        self._notes.forget(_free(notes, dict(_held(listing, notes))))
+        self._database.forget(_free(notes, dict(_held(listing, notes))))
 
     def end_retries(self) -> None:
         """End what Hive's own cleaner queued for itself after a failure, once nothing is noted of its place."""
@@ -338,7 +332,7 @@ class RolledBack:
         ]
         if not rows or self._options.dry_run or not self.is_seen:
             return
-        found = self._notes.read()
+        found = self._database.noted_writes()
         if found is None:
             return
         noted = {note.entity for note in found[0] if not note.is_open}
@@ -349,11 +343,11 @@ class RolledBack:
     def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
         database, table, _ = due.entity
         # what is rolled back from here on is not looked for at the first place: it is left for the next run
-        notes = [note for note in self._notes.of_table(database, table) if due.concerns(note)]
+        notes = [note for note in self._database.noted_writes_of(database, table) if due.concerns(note)]
         at_work = self._at_work(notes)
         table_itself = self._catalog.table_itself(database, table)
         if table_itself is None:
-            if self._notes.has_table(database, table):
+            if self._database.has_table(database, table):
                 raise NotOursError(
                     f"Cannot clean {result.name}: the metastore does not show this user the table, though its database "
                     "has it; run the cleaner as a user who may see it"
@@ -387,7 +381,7 @@ class RolledBack:
             try:
                 yield self._catalog.whereabouts(_request(due))
             except GoneError:
-                if self._notes.has_partition(database, name, partition):
+                if self._database.has_partition(database, name, partition):
                     raise NotOursError(
                         f"Cannot clean {database}.{name}.{partition}: the metastore does not show this user the "
                         "partition, though its database has it; run the cleaner as a user who may see it"
@@ -452,7 +446,7 @@ class RolledBack:
         self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, listing: Listing
     ) -> dict[str, str]:
         """What may go. Write ids are read after the listing: a table that was made anew meanwhile has its own."""
-        found = self._notes.rolled_back(target.database, target.table)
+        found = self._database.rolled_back(target.database, target.table)
         write_ids = [write_id for write_id, txn in found if due.below is None or txn < due.below]
         return rolled_back_directories(listing, {note.txn_id for note in notes}, write_ids)
 
@@ -504,7 +498,7 @@ class RolledBack:
         count = plural(len({note.txn_id for note in free}), "rolled back transaction")
         if self._options.dry_run:
             return replace(result, state="planned", reason=f"{why}; {count} would be forgotten here")
-        self._notes.forget(free)
+        self._database.forget(free)
         passing(Point.CLEANED)
         problems = [problem for one in cleaned for problem in one.problems]
         if problems:
@@ -523,13 +517,13 @@ class RolledBack:
         host = f"acidlib-{self._services.unique()}"
         txn = self._hms.open_txn(TxnType.READ_ONLY, "acidlib cleaner", host)
         try:
-            shown = self._notes.shows(txn, host)
+            shown = self._database.shows(txn, host)
         finally:
             self._hms.commit_txn(txn, TxnType.READ_ONLY)
         if not shown:
             raise RefusedError(
-                f"Cannot clean by the rolled back transactions in {self._notes.shown}: it does not show what was just "
-                "opened over thrift, so it is not the database of this metastore, or a copy that is behind; give "
+                f"Cannot clean by the rolled back transactions in {self._database.shown}: it does not show what was "
+                "just opened over thrift, so it is not the database of this metastore, or a copy that is behind; give "
                 "--queue-url of its own database"
             )
         self._is_proven = True
@@ -578,24 +572,23 @@ def hive4_cleaning(
     services: Services,
     hms: Hms,
     options: CleanerOptions,
-    history: MinHistory | None = None,
-    notes: NotedWrites | None = None,
+    database: MetastoreDatabase | None = None,
 ) -> Cleaning:
     """The requests of a Hive 4 metastore that are ready for cleaning, and what is due after rolled back transactions.
 
-    `history` and `notes` are in its database, if that is known.
+    `database` is its own, if that is known.
 
     A cleaning that failed leaves its row as it is, for thrift has no way to note it; and places of which no request is
     at hand are not known without a look at all tables.
     """
     first = SeenFirst(hms)
-    readers = _readers(services, hms, first, history)
+    readers = _readers(services, hms, first, database)
     if not isinstance(readers, Unseen):
         refuse_beside_hives(hms, force=options.force)
     retention = retention_of(services.settings, options)
     catalog = Catalog(services, hms)
     places = CleaningPlaces(catalog, readers.snapshot, lambda request_id: _find(hms, request_id))
-    rolled_back = None if notes is None else RolledBack(services, hms, catalog, notes, options)
+    rolled_back = None if database is None else RolledBack(services, hms, catalog, database, options)
 
     def check(request: CompactionRequest, target: Target) -> None:
         """The request is still there, and its table has the name by which readers were looked for."""
@@ -836,13 +829,13 @@ class _Always(Mapping[str, float]):
         return 0
 
 
-def _readers(services: Services, hms: Hms, first: SeenFirst, history: MinHistory | None) -> Readers:
+def _readers(services: Services, hms: Hms, first: SeenFirst, database: MetastoreDatabase | None) -> Readers:
     """What proves that nobody reads, by the metastore's setting; where it is unknown, readers may register."""
     if hms.config_value(MIN_HISTORY, "unknown").strip().lower() == "false":
         return Watermark(first)
-    if history is not None and history.read() is not None:
-        return Registered(hms, first, history, services.unique)
-    named = "--queue-url does not name it" if history is None else f"{history.shown} is none of a metastore of Hive 4"
+    if database is not None and database.registrations() is not None:
+        return Registered(hms, first, database, services.unique)
+    named = "--queue-url does not name it" if database is None else f"{database.shown} is none of a metastore of Hive 4"
     return Unseen(first, f"and {named}", is_off=_cleaner_on(hms) == "false")
 
 

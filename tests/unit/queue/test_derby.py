@@ -9,7 +9,7 @@ import pytest
 
 from acidlib.errors import RetryError, UsageError
 from acidlib.planning.rolled_back import NotedWrite
-from acidlib.queue.noted_writes import NotedWrites
+from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
 
 URL = "derby://APP:secret@db:1528/memory:metastore"
@@ -134,13 +134,13 @@ NOTE = NotedWrite(
 
 def test_what_is_noted_is_read_and_forgotten() -> None:
     java = Java()
-    notes = NotedWrites(URL, lambda: java)
-    assert notes.read() == ((NOTE,), 77)
+    database = MetastoreDatabase(URL, lambda: java)
+    assert database.noted_writes() == ((NOTE,), 77)
     assert java.opened == [("jdbc:derby://db:1528/memory:metastore", {"user": "APP", "password": "secret"})]
     assert java.said[:2] == ["autocommit False", "isolation 2"]
-    assert notes.are_shown()
+    assert database.shows_noted_writes()
     assert java.asked[-1][0].endswith("FETCH FIRST 1 ROWS ONLY")
-    notes.forget([NOTE])
+    database.forget([NOTE])
     statement, given = java.asked[-1]
     assert statement.startswith('DELETE FROM "TXN_COMPONENTS" WHERE')
     assert given == [5, "a", "d", "t"]
@@ -151,15 +151,19 @@ def test_what_derby_says_is_told_without_the_password() -> None:
     java = Java()
     java.fails = JavaError("A lock could not be obtained, says secret", "40XL1")
     with pytest.raises(RetryError, match=r"the database said: .*A lock could not be obtained, says \*\*\*") as caught:
-        NotedWrites(URL, lambda: java).read()
+        MetastoreDatabase(URL, lambda: java).noted_writes()
     assert "secret" not in str(caught.value)
+
+
+def test_parameters_are_not_changed_where_they_cannot_be_compared() -> None:
+    assert not MetastoreDatabase(URL, Java).has_parameters()
 
 
 def test_without_its_driver_it_is_said_what_to_add() -> None:
     java = Java()
     java.java.lang.Thread = SimpleNamespace(currentThread=lambda: SimpleNamespace(getContextClassLoader=object))
     with pytest.raises(RetryError, match=r"add --driver-class-path derbyclient-RELEASE\.jar"):
-        NotedWrites(URL, lambda: java).read()
+        MetastoreDatabase(URL, lambda: java).noted_writes()
 
 
 def test_no_queue_lies_in_derby() -> None:

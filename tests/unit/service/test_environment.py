@@ -62,10 +62,9 @@ def test_a_driver_that_yarn_started_reads_what_spark_has_shipped(
     assert given.hadoop.get("fs.defaultFS") == (found and f"hdfs://{found}")
 
 
-@pytest.mark.parametrize(
-    ("url", "is_told"), [("postgresql+psycopg://db/metastore", True), ("derby://db/metastore", False)]
-)
-def test_parameters_are_changed_where_they_can_be_compared(url: str, is_told: bool) -> None:
-    where = Environment(settings=default_settings(), queue_url=url)
-    assert (where.metastore_parameters() is not None) == is_told
-    assert Environment(settings=default_settings(), queue_url=url, is_queue_named=False).metastore_parameters() is None
+def test_the_database_of_the_queue_may_be_the_metastores_where_it_was_chosen() -> None:
+    url = "postgresql+psycopg://db/metastore"
+    with Environment(settings=default_settings(), queue_url=url).metastore_database() as database:
+        assert database is not None
+    with Environment(settings=default_settings(), queue_url=url, is_queue_named=False).metastore_database() as none:
+        assert none is None

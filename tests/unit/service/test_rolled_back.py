@@ -29,7 +29,7 @@ DUE = DueCleaning(entity=("d", "t", None), reason="so", below=None)
 
 @dataclass
 class Notes:
-    """What `NotedWrites` tells of table `d.t`; `gone` is called when something is about to be forgotten."""
+    """What `MetastoreDatabase` tells of table `d.t`; `gone` is called when something is about to be forgotten."""
 
     notes: tuple[NotedWrite, ...] = (NOTE,)
     knows_table: bool = True
@@ -38,10 +38,10 @@ class Notes:
     forgotten: list[NotedWrite] = field(default_factory=list)
     shown: str = "the database"
 
-    def read(self) -> tuple[tuple[NotedWrite, ...], int]:
+    def noted_writes(self) -> tuple[tuple[NotedWrite, ...], int]:
         return self.notes, 1_000_000_000_000
 
-    def of_table(self, database: str, name: str) -> tuple[NotedWrite, ...]:
+    def noted_writes_of(self, database: str, name: str) -> tuple[NotedWrite, ...]:
         return self.notes
 
     def rolled_back(self, database: str, name: str) -> tuple[tuple[int, int], ...]:

@@ -19,7 +19,7 @@ from acidlib.metastore.transactions import OpenTxns
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
 from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table
-from acidlib.queue.parameters import MetastoreParameters, Owner
+from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.results import Statistics
 from acidlib.service.places import TableFacts, Target
 from acidlib.service.services import Services
@@ -92,7 +92,7 @@ def target(tmp_path: Path) -> Target:
 
 
 def updated(
-    services: Services, metastore: FakeMetastore, target: Target, database: MetastoreParameters | None = None
+    services: Services, metastore: FakeMetastore, target: Target, database: MetastoreDatabase | None = None
 ) -> Statistics | None:
     """With a clock that goes on by what is waited."""
 
@@ -236,7 +236,7 @@ OTHERS_WRITE = {
 }
 
 
-class Shared(MetastoreParameters):
+class Shared(MetastoreDatabase):
     """Another writes as soon as something was read."""
 
     def __init__(self, url: str, *, then: str = "", times: int = 0) -> None:
@@ -244,8 +244,8 @@ class Shared(MetastoreParameters):
         self._then = then
         self._times = times
 
-    def read(self, owner: Owner) -> dict[str, str] | None:
-        found = super().read(owner)
+    def parameters(self, owner: Owner) -> dict[str, str] | None:
+        found = super().parameters(owner)
         if self._times:
             self._times -= 1
             with create_engine(self.shown).begin() as connection:
@@ -277,7 +277,7 @@ def test_single_rows_are_changed_in_the_database(
     part = None if partition is None else Partition(values=("1",), storage=target.facts.table.storage, created=1)
     place = replace(target, partition=partition, facts=replace(target.facts, partition=part))
     metastore = FakeMetastore({}, generation=generation)
-    found = updated(services, metastore, place, MetastoreParameters(url))
+    found = updated(services, metastore, place, MetastoreDatabase(url))
     assert found == Statistics(written=("numFiles", "totalSize", "numRows"), files=1, bytes=5, rows=7)
     assert metastore.calls == ["write ids"]
     name, number, other = ("TABLE_PARAMS", 5, 6) if partition is None else ("PARTITION_PARAMS", 7, 8)
@@ -309,7 +309,7 @@ def test_a_right_that_is_missing_is_asked_for_once(
             text('create trigger no before update on "TABLE_PARAMS" begin select raise(abort, "no"); end')
         )
     metastore = FakeMetastore({})
-    found = updated(services, metastore, target, MetastoreParameters(url))
+    found = updated(services, metastore, target, MetastoreDatabase(url))
     assert found is not None
     assert found.reason is not None
     assert found.reason.startswith("Cannot change statistics in the queue")
@@ -319,11 +319,11 @@ def test_a_right_that_is_missing_is_asked_for_once(
 def test_a_table_of_the_name_that_is_another_is_not_touched(services: Services, target: Target, url: str) -> None:
     assert target.facts is not None
     anew = replace(target, facts=replace(target.facts, table=table({CHANGED: OLD}, created=2)))
-    assert "has no such place" in not_updated(updated(services, FakeMetastore({}), anew, MetastoreParameters(url)))
+    assert "has no such place" in not_updated(updated(services, FakeMetastore({}), anew, MetastoreDatabase(url)))
     assert rows_of(url, "TABLE_PARAMS") == {(5, "numFiles", "9"), (6, "numFiles", "9")}
 
 
 def test_a_database_of_no_metastore_is_as_good_as_none(services: Services, target: Target) -> None:
     metastore = FakeMetastore({CHANGED: OLD})
-    assert updated(services, metastore, target, MetastoreParameters("sqlite://")) is not None
+    assert updated(services, metastore, target, MetastoreDatabase("sqlite://")) is not None
     assert metastore.properties["numFiles"] == "1"

@@ -1,0 +1,372 @@
+"""The database of a metastore, for what its thrift calls do not tell or cannot change, in SQL.
+
+Readers   MIN_HISTORY_WRITE_ID (Hive 4): thrift writes it (`add_write_ids_to_min_history`) and does not show it.
+Writes    TXNS, TXN_COMPONENTS, TXN_TO_WRITE_ID, NEXT_WRITE_ID (Hive 4): which are open or were rolled back. Notes of
+          rolled back transactions are removed from TXN_COMPONENTS, as Hive's own cleaner does (`MarkCleanedFunction`).
+Parameters of tables and partitions (TABLE_PARAMS, PARTITION_PARAMS), of which single ones are changed: each call that
+          changes one takes all of them, and what another has written since they were read is lost.
+
+A user needs rights to those tables alone of which something is asked. Source: Hive's metastore schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    and_,
+    delete,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from acidlib.errors import ConflictError, RefusedError
+from acidlib.planning.rolled_back import Entity, NotedWrite
+from acidlib.queue.database import DERBY, SQLITE, Database, database_now_ms, equals, is_denied
+from acidlib.queue.statements import CHUNK
+from acidlib.queue.tables import find_table
+
+T = TypeVar("T")
+
+_OPEN, _ROLLED_BACK = "o", "a"
+_COMPACTS = "c"
+_LOOK = "look for rolled back transactions in"
+
+
+def _table(name: str, **columns: type[BigInteger | Integer | String | Text]) -> Table:
+    return Table(name, MetaData(), *(Column(column, kind) for column, kind in columns.items()))
+
+
+_MIN_HISTORY = _table(
+    "MIN_HISTORY_WRITE_ID", MH_TXNID=BigInteger, MH_DATABASE=String, MH_TABLE=String, MH_WRITEID=BigInteger
+)
+_TXNS = _table("TXNS", TXN_ID=BigInteger, TXN_STATE=String, TXN_STARTED=BigInteger, TXN_HOST=String)
+_TXN_COMPONENTS = _table(
+    "TXN_COMPONENTS",
+    TC_TXNID=BigInteger,
+    TC_DATABASE=String,
+    TC_TABLE=String,
+    TC_PARTITION=String,
+    TC_OPERATION_TYPE=String,
+    TC_WRITEID=BigInteger,
+)
+_TXN_TO_WRITE_ID = _table(
+    "TXN_TO_WRITE_ID", T2W_TXNID=BigInteger, T2W_DATABASE=String, T2W_TABLE=String, T2W_WRITEID=BigInteger
+)
+_NEXT_WRITE_ID = _table("NEXT_WRITE_ID", NWI_DATABASE=String, NWI_TABLE=String)
+_DBS = _table("DBS", DB_ID=BigInteger, NAME=String, CTLG_NAME=String)
+_TBLS = _table("TBLS", TBL_ID=BigInteger, DB_ID=BigInteger, TBL_NAME=String, CREATE_TIME=Integer)
+_PARTITIONS = _table("PARTITIONS", PART_ID=BigInteger, TBL_ID=BigInteger, PART_NAME=String, CREATE_TIME=Integer)
+_TABLE_PARAMS = _table("TABLE_PARAMS", TBL_ID=BigInteger, PARAM_KEY=String, PARAM_VALUE=Text)
+_PARTITION_PARAMS = _table("PARTITION_PARAMS", PART_ID=BigInteger, PARAM_KEY=String, PARAM_VALUE=Text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A table, or a partition of one, by its names; `created`, in epoch seconds, tells it from another of its name."""
+
+    catalog: str
+    database: str
+    table: str
+    partition: str | None
+    created: int
+
+    @property
+    def name(self) -> str:
+        """database.table, or database.table.partition."""
+        return ".".join(part for part in (self.database, self.table, self.partition) if part)
+
+
+class MetastoreDatabase:
+    """A database that may be a metastore's; it is connected to when something is asked of it."""
+
+    def __init__(self, url: str, jvm: Callable[[], Any] | None = None) -> None:
+        """`jvm`, and what is raised, are as `Database` has them."""
+        self._database = Database(url, jvm)
+        self.shown = self._database.shown
+        self._found: dict[str, Table | None] = {}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def _find(self, connection: Connection, template: Table) -> Table | None:
+        """Return a table; None where the database shows none to its user. It is looked for once."""
+        if template.name not in self._found:
+            self._found[template.name] = find_table(connection, self.shown, template)
+        return self._found[template.name]
+
+    def registrations(self) -> dict[int, dict[tuple[str, str], int]] | None:
+        """Return the lowest open write id that each transaction sees of each table, (database, table) in lower case.
+
+        None where the database has no such table. RetryError when it does not answer.
+        """
+        if self._database.dialect == SQLITE:
+            return None  # no metastore has its tables in SQLite
+        with self._database.reading("look for readers in") as connection:
+            table = self._find(connection, _MIN_HISTORY)
+            if table is None:
+                return None
+            keys = (table.c["MH_TXNID"], table.c["MH_DATABASE"], table.c["MH_TABLE"], table.c["MH_WRITEID"])
+            rows = connection.execute(select(*keys)).all()
+        lowest: dict[int, dict[tuple[str, str], int]] = {}
+        for txn, database, name, write_id in rows:
+            tables, key = lowest.setdefault(txn, {}), (database.lower(), name.lower())
+            tables[key] = min(write_id, tables.get(key, write_id))
+        return lowest
+
+    def noted_writes(self) -> tuple[tuple[NotedWrite, ...], int] | None:
+        """Return all notes with the time of the database; None where it is no metastore's, or shows none to its user.
+
+        Write ids are as they are noted. RefusedError where the user may not read them, RetryError without an answer.
+        """
+        return self._if_shown(lambda connection: (tuple(self._notes(connection)), database_now_ms(connection)))
+
+    def shows_noted_writes(self) -> bool:
+        """Return whether `noted_writes` would return anything; it raises what that does."""
+
+        def look(connection: Connection) -> list[int]:
+            first = select(self._needed(connection, _TXN_COMPONENTS).c["TC_TXNID"]).limit(1)
+            return list(connection.execute(first).scalars())
+
+        return self._if_shown(look) is not None
+
+    def _if_shown(self, work: Callable[[Connection], T]) -> T | None:
+        """Return what is read of the notes; None where there are none to be seen."""
+        if self._database.dialect == SQLITE:
+            return None  # no metastore has its tables in SQLite
+        with self._database.reading(_LOOK) as connection:
+            if any(self._find(connection, template) is None for template in (_TXNS, _TXN_COMPONENTS)):
+                return None
+            try:
+                return work(connection)
+            except DBAPIError as error:
+                if not is_denied(error):
+                    raise
+                raise RefusedError(
+                    f"Cannot clean after rolled back transactions: the user of {self.shown} may not read where they "
+                    "wrote; grant what docs/hive4.md lists"
+                ) from None
+
+    def _needed(self, connection: Connection, template: Table) -> Table:
+        """Return a table; RefusedError where the database shows none to its user."""
+        found = self._find(connection, template)
+        if found is None:
+            raise RefusedError(
+                f"Cannot look for rolled back transactions in {self.shown}: it shows its user no table "
+                f"{template.name}; grant what docs/hive4.md lists"
+            )
+        return found
+
+    def _notes(self, connection: Connection, of: tuple[str, str] | None = None) -> Iterator[NotedWrite]:
+        txns, components = self._needed(connection, _TXNS), self._needed(connection, _TXN_COMPONENTS)
+        statement = (
+            select(
+                components.c["TC_TXNID"],
+                components.c["TC_DATABASE"],
+                components.c["TC_TABLE"],
+                components.c["TC_PARTITION"],
+                components.c["TC_OPERATION_TYPE"],
+                components.c["TC_WRITEID"],
+                txns.c["TXN_STATE"],
+                txns.c["TXN_STARTED"],
+            )
+            .join(txns, txns.c["TXN_ID"] == components.c["TC_TXNID"])
+            .where(txns.c["TXN_STATE"].in_([_OPEN, _ROLLED_BACK]))
+        )
+        if of is not None:
+            statement = statement.where(_named(connection, components, "TC", *of))
+        for txn, database, table, partition, operation, write_id, state, started in connection.execute(statement):
+            yield NotedWrite(
+                txn_id=txn,
+                database=database,
+                table=table,
+                partition=partition,
+                write_id=write_id,
+                compacts=operation == _COMPACTS,
+                is_open=state == _OPEN,
+                started_ms=started,
+            )
+
+    def noted_writes_of(self, database: str, table: str) -> tuple[NotedWrite, ...]:
+        """Return what is noted of a table.
+
+        The write ids of these are those that readers are told: a table that was made anew gives out the same ones, and
+        of a transaction from before none is its.
+        """
+        with self._database.reading(_LOOK) as connection:
+            notes = list(self._notes(connection, (database, table)))
+            # after them: of one that is rolled back in between it has the write id, and no note
+            write_ids = {txn: write_id for write_id, txn in self._rolled_back(connection, database, table)}
+            return tuple(replace(note, write_id=write_ids.get(note.txn_id)) for note in notes)
+
+    def rolled_back(self, database: str, table: str) -> tuple[tuple[int, int], ...]:
+        """Return the write ids of a table that were rolled back, in order, each with its transaction."""
+        with self._database.reading(_LOOK) as connection:
+            return tuple(sorted(self._rolled_back(connection, database, table)))
+
+    def _rolled_back(self, connection: Connection, database: str, table: str) -> list[tuple[int, int]]:
+        txns, ids = self._needed(connection, _TXNS), self._needed(connection, _TXN_TO_WRITE_ID)
+        statement = (
+            select(ids.c["T2W_WRITEID"], ids.c["T2W_TXNID"])
+            .join(txns, txns.c["TXN_ID"] == ids.c["T2W_TXNID"])
+            .where(txns.c["TXN_STATE"] == _ROLLED_BACK, _named(connection, ids, "T2W", database, table))
+        )
+        return [(write_id, txn) for write_id, txn in connection.execute(statement)]
+
+    def has_table(self, database: str, table: str) -> bool:
+        """Return whether the metastore gives out write ids of a table of this name, whoever may see it over thrift."""
+        with self._database.reading(_LOOK) as connection:
+            given = self._needed(connection, _NEXT_WRITE_ID)
+            statement = select(given.c["NWI_TABLE"]).where(_named(connection, given, "NWI", database, table))
+            return bool(connection.execute(statement).all())
+
+    def has_partition(self, database: str, table: str, name: str) -> bool:
+        """Return whether any catalog has a partition of this name, whoever may see it over thrift."""
+        with self._database.reading(_LOOK) as connection:
+            databases, tables = self._needed(connection, _DBS), self._needed(connection, _TBLS)
+            partitions = self._needed(connection, _PARTITIONS)
+            statement = (
+                select(partitions.c["PART_NAME"])
+                .join(tables, tables.c["TBL_ID"] == partitions.c["TBL_ID"])
+                .join(databases, databases.c["DB_ID"] == tables.c["DB_ID"])
+                .where(
+                    databases.c["NAME"] == database,
+                    tables.c["TBL_NAME"] == table,
+                    partitions.c["PART_NAME"] == name,
+                )
+            )
+            return bool(connection.execute(statement).all())
+
+    def shows(self, txn_id: int, host: str) -> bool:
+        """Return whether the database shows a transaction that was opened from this host."""
+        with self._database.reading(_LOOK) as connection:
+            txns = self._needed(connection, _TXNS)
+            found = select(txns.c["TXN_HOST"]).where(txns.c["TXN_ID"] == txn_id)
+            return host in connection.execute(found).scalars().all()
+
+    def forget(self, notes: Sequence[NotedWrite]) -> None:
+        """Remove all that is noted of these transactions at their places, if they are rolled back still."""
+
+        def work(connection: Connection) -> None:
+            components, txns = self._needed(connection, _TXN_COMPONENTS), self._needed(connection, _TXNS)
+            for entity in sorted({note.entity for note in notes}, key=str):
+                ids = sorted({note.txn_id for note in notes if note.entity == entity})
+                for start in range(0, len(ids), CHUNK):
+                    chosen = txns.c["TXN_ID"].in_(ids[start : start + CHUNK])
+                    rolled_back = select(txns.c["TXN_ID"]).where(chosen, txns.c["TXN_STATE"] == _ROLLED_BACK)
+                    connection.execute(
+                        delete(components).where(
+                            components.c["TC_TXNID"].in_(rolled_back), _at(connection, components, entity)
+                        )
+                    )
+
+        self._database.write("forget rolled back transactions in", work)
+
+    def has_parameters(self) -> bool:
+        """Return whether a metastore keeps parameters here that can be changed; RetryError without an answer.
+
+        Derby has them as texts that it cannot compare: a lost update would not be noticed.
+        """
+        if self._database.dialect == DERBY:
+            return False
+        wanted = (_DBS, _TBLS, _PARTITIONS, _TABLE_PARAMS, _PARTITION_PARAMS)
+        if any(template.name not in self._found for template in wanted):
+            with self._database.reading("look for tables in") as connection:
+                for template in wanted:
+                    self._find(connection, template)
+        return all(self._found[template.name] is not None for template in wanted)
+
+    def parameters(self, owner: Owner) -> dict[str, str] | None:
+        """Return all parameters; None where there is no such table or partition. The database `has_parameters`."""
+        with self._database.reading("read statistics in") as connection:
+            found = self._parameters_of(connection, owner)
+            if found is None:
+                return None
+            table, number = found
+            rows = connection.execute(
+                select(table.c["PARAM_KEY"], table.c["PARAM_VALUE"]).where(table.columns[0] == number)
+            ).all()
+        return {key: value for key, value in rows if value is not None}
+
+    def change_parameters(self, owner: Owner, before: Mapping[str, str], changes: Mapping[str, str]) -> None:
+        """Give parameters new values, each from the one that it had `before`, in one transaction.
+
+        All others stay as they are, whoever writes them meanwhile. ConflictError where one of these has changed.
+        """
+
+        def changed(name: str) -> ConflictError:
+            return ConflictError(f"Cannot change statistics of {owner.name}: another has changed {name} meanwhile.")
+
+        def work(connection: Connection) -> None:
+            found = self._parameters_of(connection, owner)
+            if found is None:
+                raise ConflictError(f"Cannot change statistics of {owner.name}: it was dropped meanwhile.")
+            table, number = found
+            of, key, value = table.columns[0], table.c["PARAM_KEY"], table.c["PARAM_VALUE"]
+            for name, new in sorted(changes.items()):
+                if name not in before:
+                    try:
+                        connection.execute(insert(table).values({of.key: number, key.key: name, value.key: new}))
+                    except IntegrityError:
+                        raise changed(name) from None
+                    continue
+                same = (of == number, equals(connection, key, name), value == before[name])
+                if connection.execute(update(table).where(*same).values({value.key: new})).rowcount != 1:
+                    raise changed(name)
+
+        self._database.write("change statistics in", work)
+
+    def _parameters_of(self, connection: Connection, owner: Owner) -> tuple[Table, int] | None:
+        """Return the table of the parameters of a table or partition, and its number in there."""
+        databases, tables = self._needed(connection, _DBS), self._needed(connection, _TBLS)
+        row = connection.execute(
+            select(tables.c["TBL_ID"], tables.c["CREATE_TIME"])
+            .join(databases, databases.c["DB_ID"] == tables.c["DB_ID"])
+            .where(
+                equals(connection, databases.c["CTLG_NAME"], owner.catalog),
+                equals(connection, databases.c["NAME"], owner.database),
+                equals(connection, tables.c["TBL_NAME"], owner.table),
+            )
+        ).one_or_none()
+        parameters = _TABLE_PARAMS
+        if row is not None and owner.partition is not None:
+            parameters, partitions = _PARTITION_PARAMS, self._needed(connection, _PARTITIONS)
+            row = connection.execute(
+                select(partitions.c["PART_ID"], partitions.c["CREATE_TIME"]).where(
+                    partitions.c["TBL_ID"] == row[0],
+                    equals(connection, partitions.c["PART_NAME"], owner.partition),
+                )
+            ).one_or_none()
+        if row is None or row[1] != owner.created:
+            return None
+        return self._needed(connection, parameters), row[0]
+
+
+def _named(connection: Connection, of: Table, prefix: str, database: str, table: str) -> ColumnElement[bool]:
+    """Return the condition for rows about a table."""
+    return and_(
+        equals(connection, of.c[f"{prefix}_DATABASE"], database), equals(connection, of.c[f"{prefix}_TABLE"], table)
+    )
+
+
+def _at(connection: Connection, components: Table, entity: Entity) -> ColumnElement[bool]:
+    database, table, partition = entity
+    column = components.c["TC_PARTITION"]
+    return and_(
+        _named(connection, components, "TC", database, table),
+        column.is_(None) if partition is None else equals(connection, column, partition),
+    )
