@@ -15,6 +15,7 @@ from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType
 from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import TableRef
 from acidlib.model.units import ColumnMatching, DataFile, FileForm, JoinUnit, JoinWay, RewriteSettings, Unit, UnitResult
 from acidlib.planning.inputs import CompactionInputs, Publication, Refusal
 from acidlib.planning.stated_write_ids import StatedWriteIds
@@ -67,9 +68,7 @@ def prepared(
     name = stated.single.table if stated.single is not None else None
     database, _, table = (name or "default.t").rpartition(".")
     target = Target(
-        database=database or "default",
-        table=table,
-        partition=None,
+        ref=TableRef(database or "default", table),
         location=place_of(location),
         interpretation=Interpretation(
             write_ids=stated,

@@ -11,6 +11,7 @@ from sqlalchemy import create_engine, inspect, text
 from acidlib.config.settings import default_settings
 from acidlib.errors import ConflictError, CorruptError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State, format_map, split_properties
+from acidlib.model.tables import TableRef
 from acidlib.queue.rows import ERROR
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.surroundings.sql import history_retention
@@ -99,9 +100,7 @@ def request(
     facts, others = split_properties(properties)
     return CompactionRequest(
         id=0,
-        database="db",
-        table=table,
-        partition=partition,
+        ref=TableRef("db", table, partition),
         type=kind,
         properties=tuple(others.items()),
         facts=facts,
@@ -283,7 +282,7 @@ class HiveQueueBehaviour:
         assert (row.start_ms, row.highest_write_id) == (None, None)
 
     def test_names_are_stored_as_hive_stores_them(self, hive: Hive, queue: SqlQueue) -> None:
-        upper = CompactionRequest(id=0, database="Db", table="T", partition="DS=A", type=MAJOR)
+        upper = CompactionRequest(id=0, ref=TableRef("Db", "T", "DS=A"), type=MAJOR)
         assert queue.enqueue(upper, now_ms=1).accepted
         assert hive.run("SELECT CQ_DATABASE, CQ_TABLE, CQ_PARTITION FROM COMPACTION_QUEUE") == [("db", "t", "DS=A")]
         assert not queue.enqueue(request(partition="DS=A"), now_ms=1).accepted
@@ -331,7 +330,7 @@ class HiveQueueBehaviour:
         ready(queue, 1, 5)
         queue.mark_cleaned(1, 1)
         assert left(written) == before
-        assert [(row.state, row.partition) for row in queue.show()] == [(State.SUCCEEDED, partition)]
+        assert [(row.state, row.ref.partition) for row in queue.show()] == [(State.SUCCEEDED, partition)]
 
     def test_many_aborted_transactions(self, hive: Hive, queue: SqlQueue) -> None:
         engine = create_engine(hive.url)

@@ -10,6 +10,7 @@ from acidlib.config.settings import default_settings
 from acidlib.errors import ConflictError, RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.surroundings.sql import history_retention
 
@@ -30,9 +31,7 @@ def request(
     facts = RequestFacts() if location is None else RequestFacts(location=at(location), write_ids=WRITE_IDS)
     return CompactionRequest(
         id=0,
-        database="db",
-        table=table,
-        partition=partition,
+        ref=TableRef("db", table, partition),
         type=kind,
         facts=facts,
         highest_write_id=highest_write_id,
@@ -88,15 +87,15 @@ class QueueBehaviour:
     def test_requests_are_claimed_in_order_and_by_kind(self, queue: SqlQueue) -> None:
         for table, kind in (("a", MINOR), ("b", MAJOR), ("c", MINOR)):
             queue.enqueue(request(table, kind=kind), now_ms=1)
-        assert [row.table for row in queue.waiting()] == ["a", "b", "c"]
-        assert [row.table for row in queue.waiting(MINOR)] == ["a", "c"]
+        assert [row.ref.table for row in queue.waiting()] == ["a", "b", "c"]
+        assert [row.ref.table for row in queue.waiting(MINOR)] == ["a", "c"]
         first = claim_next(queue, MINOR, "w", 2)
         assert first is not None
-        assert first.table == "a"
+        assert first.ref.table == "a"
         assert queue.claim_id(1, "v", 3) is None
         second = queue.claim_id(3, "v", 3)
         assert second is not None
-        assert (second.table, second.worker_id) == ("c", "v")
+        assert (second.ref.table, second.worker_id) == ("c", "v")
         assert claim_next(queue, MINOR, "w", 4) is None
 
     @pytest.mark.parametrize("working", [False, True])
@@ -128,7 +127,7 @@ class QueueBehaviour:
     def test_several_are_added_at_once(self, queue: SqlQueue) -> None:
         answers = queue.enqueue_all([request(), request(table="other"), request()], now_ms=5)
         assert [(answer.id, answer.accepted) for answer in answers] == [(1, True), (2, True), (1, False)]
-        assert [(row.id, row.table, row.enqueue_ms) for row in queue.waiting()] == [(1, "t", 5), (2, "other", 5)]
+        assert [(row.id, row.ref.table, row.enqueue_ms) for row in queue.waiting()] == [(1, "t", 5), (2, "other", 5)]
         assert queue.enqueue_all([], now_ms=6) == []
 
     def test_several_are_cleaned_at_once_but_not_what_is_not_ready(self, queue: SqlQueue) -> None:
@@ -252,11 +251,15 @@ class QueueBehaviour:
     def test_names_and_texts_are_never_statements(self, queue: SqlQueue) -> None:
         assert queue.enqueue(request("bystander"), now_ms=1).accepted
         for name in HOSTILE:
-            wanted = replace(request(name, partition=f"p={name}"), database=name, properties=((name, name),))
+            wanted = replace(
+                request(name, partition=f"p={name}"),
+                ref=request(name, partition=f"p={name}").ref._replace(database=name),
+                properties=((name, name),),
+            )
             number = queue.enqueue(wanted, now_ms=1).id
             again = queue.enqueue(wanted, now_ms=1)
             assert (again.id, again.accepted) == (number, False)
-            assert [row.id for row in queue.waiting() if row.entity == wanted.entity] == [number]
+            assert [row.id for row in queue.waiting() if row.ref == wanted.ref] == [number]
             assert queue.claim_id(number, name, 2) is not None
             with pytest.raises(ConflictError):
                 queue.mark_compacted(number, f"{name}'", 3)
@@ -267,11 +270,11 @@ class QueueBehaviour:
             queue.mark_failed(number, name, 4, worker_id=None)
             row = queue.find(number)
             assert row is not None
-            assert (row.entity, row.run_as, row.facts.reason, row.error_message) == (wanted.entity, name, name, name)
+            assert (row.ref, row.run_as, row.facts.reason, row.error_message) == (wanted.ref, name, name, name)
             assert row.properties == ((name, name),)
             limits = {"threshold": 1, "retry_ms": 0, "now_ms": 9}
             assert queue.failed_attempts(wanted, **limits) is not None
-            assert queue.failed_attempts(replace(wanted, table=f"{name}x"), **limits) is None
+            assert queue.failed_attempts(replace(wanted, ref=wanted.ref._replace(table=f"{name}x")), **limits) is None
         assert [state for _, state in states(queue)] == ["f"] * len(HOSTILE) + ["i"]
 
     def test_a_name_with_a_zero_is_kept_or_refused(self, queue: SqlQueue) -> None:
@@ -282,7 +285,7 @@ class QueueBehaviour:
             return
         row = queue.find(number)
         assert row is not None
-        assert row.table == "a\0b"
+        assert row.ref.table == "a\0b"
 
     def test_only_workers_over_their_time_are_revoked(self, queue: SqlQueue) -> None:
         for table, start in (("a", 1000), ("b", 2000), ("c", 1999)):

@@ -21,6 +21,7 @@ from acidlib.model.requests import (
     parse_map,
     split_properties,
 )
+from acidlib.model.tables import TableRef
 
 
 class CompactionCalls(Calls):
@@ -35,9 +36,9 @@ class CompactionCalls(Calls):
         """
         call = "compact2"
         asked = self._types.CompactionRequest(
-            dbname=request.database.lower(),
-            tablename=request.table.lower(),
-            partitionname=request.partition,
+            dbname=request.ref.database.lower(),
+            tablename=request.ref.table.lower(),
+            partitionname=request.ref.partition,
             type=_TYPE_NUMBERS[request.type.name],
             runas=request.run_as,
             properties=dict(request.properties) | _told(request.facts) or None,
@@ -48,7 +49,7 @@ class CompactionCalls(Calls):
             asked.poolName = request.pool
             asked.numberOfBuckets = request.bucket_count
             asked.orderByClause = request.order_by
-        answer = self._client.call(f"request a compaction of {request.full_name}", call, asked)
+        answer = self._client.call(f"request a compaction of {request.ref}", call, asked)
         return Accepted(
             id=answer.id, accepted=answer.accepted, state=_state_or_none(answer.state), reason=answer.errormessage
         )
@@ -98,7 +99,7 @@ class CompactionCalls(Calls):
 
     def update_compactor_state(self, request: CompactionRequest, txn_id: int) -> None:
         """Notes the transaction, the user and the highest write id of a compaction (Hive 4 only)."""
-        action = f"note transaction {txn_id} for compaction {request.id} of {request.full_name}"
+        action = f"note transaction {txn_id} for compaction {request.id} of {request.ref}"
         self._require_hive4(action)
         info = _compaction_info(request, self._types)
         self._client.call(action, "update_compactor_state", info, txn_id)
@@ -108,7 +109,7 @@ class CompactionCalls(Calls):
 
         SHOW COMPACTIONS calls it the id of a job of Hadoop.
         """
-        action = f"note {job_id} for compaction {request.id} of {request.full_name}"
+        action = f"note {job_id} for compaction {request.id} of {request.ref}"
         self._require_hive4(action)
         self._client.call(action, "set_hadoop_jobid", job_id, request.id)
 
@@ -125,7 +126,7 @@ class CompactionCalls(Calls):
 
         Source: Hive 4 `CompactionTxnHandler.markFailed`, which takes the id 0 for that.
         """
-        action = f"note that no compaction of {request.full_name} was initiated"
+        action = f"note that no compaction of {request.ref} was initiated"
         self._require_hive4(action)
         info = _compaction_info(replace(request, id=0), self._types)
         self._client.call(action, "mark_failed", info)
@@ -155,7 +156,7 @@ class CompactionCalls(Calls):
         }
 
     def _mark(self, call: str, word: str, request: CompactionRequest) -> None:
-        action = f"mark compaction {request.id} of {request.full_name} as {word}"
+        action = f"mark compaction {request.id} of {request.ref} as {word}"
         self._require_hive4(action)
         if request.id <= 0:
             # the server takes 0 for a row of its own making and writes a new one into the history
@@ -183,17 +184,13 @@ def _shown_request(row: Any, call: str) -> ShownRequest | OtherRequest:
     if kind is None or state is None:
         return OtherRequest(
             id=row.id,
-            database=row.dbname.lower(),
-            table=row.tablename.lower(),
-            partition=row.partitionname,
+            ref=TableRef(row.dbname.lower(), row.tablename.lower(), row.partitionname),
             kind=_type_name(row.type),
             state=row.state,
         )
     return ShownRequest(
         id=row.id,
-        database=row.dbname.lower(),
-        table=row.tablename.lower(),
-        partition=row.partitionname,
+        ref=TableRef(row.dbname.lower(), row.tablename.lower(), row.partitionname),
         type=kind,
         state=state,
         worker_id=row.workerid,
@@ -224,9 +221,7 @@ def _claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | Oth
     if kind is None:
         return OtherRequest(
             id=info.id,
-            database=info.dbname,
-            table=info.tablename,
-            partition=info.partitionname,
+            ref=TableRef(info.dbname, info.tablename, info.partitionname),
             kind=_type_name(info.type),
             state="working",
         )
@@ -235,9 +230,7 @@ def _claimed_request(info: Any, worker_id: str, call: str) -> ShownRequest | Oth
     told = _told(facts)
     return ShownRequest(
         id=info.id,
-        database=info.dbname,
-        table=info.tablename,
-        partition=info.partitionname,
+        ref=TableRef(info.dbname, info.tablename, info.partitionname),
         type=kind,
         state=State.WORKING,
         properties=tuple((name, value) for name, value in properties.items() if name not in told),
@@ -259,9 +252,9 @@ def _compaction_info(request: CompactionRequest, types: Any) -> Any:
     """The structure that stands for a request in calls."""
     return types.CompactionInfoStruct(
         id=request.id,
-        dbname=request.database,
-        tablename=request.table,
-        partitionname=request.partition,
+        dbname=request.ref.database,
+        tablename=request.ref.table,
+        partitionname=request.ref.partition,
         type=_TYPE_NUMBERS[request.type.name],
         runas=request.run_as,
         properties=format_map(dict(request.properties)) if request.properties else None,

@@ -12,6 +12,7 @@ from acidlib.metastore.connection import Calls, required
 from acidlib.model.names import LONG_MAX
 from acidlib.model.requests import CompactionRequest, State
 from acidlib.model.snapshots import IdRange, ValidTxnList, ValidWriteIdList
+from acidlib.model.tables import TableRef
 
 # --- values -----------------------------------------------------------------------------------------------------------
 # Transactions, locks and requests of compactions as a metastore reports them; values without I/O.
@@ -142,16 +143,9 @@ class OtherRequest:
     """
 
     id: int
-    database: str
-    table: str
-    partition: str | None = None
+    ref: TableRef
     kind: str
     state: str
-
-    @property
-    def entity(self) -> tuple[str, str, str | None]:
-        """What is compacted: database, table and partition name."""
-        return self.database, self.table, self.partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from acidlib.errors import AcidError, RefusedError
 from acidlib.model.location import Location, parse_location
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import TableRef
 
 # --- stringable -------------------------------------------------------------------------------------------------------
 # The text form in which the metastore's database keeps maps of strings.
@@ -383,9 +384,7 @@ class CompactionRequest:
     """
 
     id: int
-    database: str
-    table: str
-    partition: str | None = None
+    ref: TableRef
     type: CompactionType
     state: State = State.INITIATED
     properties: tuple[tuple[str, str], ...] = ()
@@ -413,16 +412,6 @@ class CompactionRequest:
         """What a cleaner noted of the commit of a rebalance, where one did."""
         return CommitNote.parse(self.hadoop_job_id) if self.type is CompactionType.REBALANCE else None
 
-    @property
-    def entity(self) -> tuple[str, str, str | None]:
-        """What is compacted: database, table and partition name."""
-        return self.database, self.table, self.partition
-
-    @property
-    def full_name(self) -> str:
-        """`database.table` or `database.table.partition`, as Hive's messages have it."""
-        return ".".join(part for part in self.entity if part is not None)
-
     def require_understood(self, action: str, *facts: str) -> None:
         """Raises RefusedError, "Cannot `action` ...", where one of these facts (of all, unless some are named) is
         stored and not understood.
@@ -431,6 +420,6 @@ class CompactionRequest:
         if problems:
             listed = "; ".join(problems)
             raise RefusedError(
-                f"Cannot {action} {self.full_name}: request {self.id} is not understood, as one of a newer version may "
+                f"Cannot {action} {self.ref}: request {self.id} is not understood, as one of a newer version may "
                 f"be: {listed}"
             )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from acidlib.errors import CorruptError, RefusedError, UsageError
 
@@ -19,6 +20,25 @@ _PLAIN = re.compile(r"\w+", re.ASCII)
 EXTERNAL_TABLE, MANAGED_TABLE = "EXTERNAL_TABLE", "MANAGED_TABLE"
 VIRTUAL_VIEW = "VIRTUAL_VIEW"
 """A view without rows of its own. A materialized one has rows, and Hive compacts them as those of a table."""
+
+
+class TableRef(NamedTuple):
+    """Names of a table, or of one partition of it; `str` joins them with dots, as Hive's messages do.
+
+    partition  as `k=v/k2=v2`, escaped as in paths; None for a table
+    """
+
+    database: str
+    table: str
+    partition: str | None = None
+
+    def __str__(self) -> str:
+        return ".".join(part for part in self if part)
+
+    @property
+    def whole_table(self) -> TableRef:
+        """Names of the table itself, without a partition."""
+        return TableRef(self.database, self.table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

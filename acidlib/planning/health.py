@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import was_compact
 from acidlib.planning.verification import holding, why_held
 from acidlib.wording import age_words, plural
@@ -98,16 +99,9 @@ class Finding:
     level: Level
     trouble: Trouble
     reason: str
-    database: str | None = None
-    table: str | None = None
-    partition: str | None = None
+    ref: TableRef | None = None
     location: str | None = None
     setting: str | None = None
-
-    @property
-    def name(self) -> str | None:
-        """database.table, or database.table.partition; None where it is about all of them."""
-        return ".".join(part for part in (self.database, self.table, self.partition) if part) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +193,7 @@ class PlaceFigures:
     problem          why it could not be looked at or judged: its kind, and a sentence
     """
 
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     location: str
     deltas: int = 0
     small_deltas: int = 0
@@ -222,20 +214,13 @@ class PlaceFigures:
     removed: tuple[str, ...] = ()
     problem: tuple[Trouble, str] | None = None
 
-    @property
-    def name(self) -> str:
-        """database.table, or database.table.partition."""
-        return ".".join(part for part in (self.database, self.table, self.partition) if part)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
     """What a request that is ready for cleaning waits for: a `transaction` or a `lock`, whose, and for how long."""
 
     request_id: int
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     kind: str
     id: int
     user: str
@@ -251,7 +236,7 @@ class Lake:
     hosts         that queued requests, `versions` of who worked on them, where a metastore tells them
     gone          the requests that are worked on by a run that is known to have ended
     transactions  open and aborted, `waits` what they keep from being cleaned; both None without a metastore
-    aborted       how many write ids of each table (database, table) are aborted
+    aborted       how many write ids of each table are aborted
     uncleaned     why no cleaner sees to transactions that were rolled back; None where one does
     places        that were listed, of so many `known_places`; both None where nothing was to be listed
     found         what the look itself found to be wrong
@@ -266,7 +251,7 @@ class Lake:
     gone: frozenset[int] = frozenset()
     transactions: tuple[Transaction, ...] | None = None
     waits: tuple[Waits, ...] | None = None
-    aborted: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    aborted: Mapping[TableRef, int] = field(default_factory=dict)
     uncleaned: str | None = None
     places: tuple[PlaceFigures, ...] | None = None
     known_places: int | None = None
@@ -295,8 +280,7 @@ class Figures:
     obsolete_bytes     of all places that were listed
     """
 
-    database: str | None = None
-    table: str | None = None
+    ref: TableRef | None = None
     level: Level = Level.OK
     findings: int = 0
     requests: Mapping[State, InState] = field(default_factory=dict)
@@ -506,7 +490,7 @@ def about_transactions(txns: Iterable[Transaction], limits: Limits) -> Iterator[
 
 
 def about_rolled_back(
-    txns: Iterable[Transaction], aborted: Mapping[tuple[str, str], int], uncleaned: str | None, limits: Limits
+    txns: Iterable[Transaction], aborted: Mapping[TableRef, int], uncleaned: str | None, limits: Limits
 ) -> Iterator[Finding]:
     """About what waits for a cleaner that does not come, by the limits from which on one would."""
     left = [] if uncleaned is None else [one for one in txns if not one.is_open]
@@ -524,10 +508,10 @@ def about_rolled_back(
     yield Finding(level=Level.WARNING, trouble=Trouble.ABORTED_LEFT, reason=reason, setting=passed.warning_key)
 
 
-def about_aborted(aborted: Mapping[tuple[str, str], int], limits: Limits) -> Iterator[Finding]:
-    """About the number of aborted write ids of each table (database, table)."""
+def about_aborted(aborted: Mapping[TableRef, int], limits: Limits) -> Iterator[Finding]:
+    """About the number of aborted write ids of each table."""
     many = 0
-    for (database, table), count in sorted(aborted.items()):
+    for ref, count in sorted(aborted.items()):
         if (level := limits.table_aborted.level(count)) is not Level.OK:
             many += 1
             reason = f"{count:,} of its write ids are aborted, more than {limits.table_aborted.warning:,.0f}"
@@ -535,8 +519,7 @@ def about_aborted(aborted: Mapping[tuple[str, str], int], limits: Limits) -> Ite
                 level=level,
                 trouble=Trouble.ABORTED_IN_TABLE,
                 reason=reason,
-                database=database,
-                table=table,
+                ref=ref,
                 setting=limits.table_aborted.key(level),
             )
     limit = limits.tables_aborted
@@ -557,9 +540,7 @@ def about_blockers(waits: Iterable[Waits], limits: Limits) -> Iterator[Finding]:
                 level=level,
                 trouble=trouble,
                 reason=reason + age_words(one.age),
-                database=one.database,
-                table=one.table,
-                partition=one.partition,
+                ref=one.ref,
                 setting=limit.key(level),
             )
 
@@ -621,9 +602,7 @@ def _of(one: CompactionRequest, level: Level, trouble: Trouble, reason: str, set
         level=level,
         trouble=trouble,
         reason=reason,
-        database=one.database,
-        table=one.table,
-        partition=one.partition,
+        ref=one.ref,
         location=None if one.facts.location is None else str(one.facts.location),
         setting=setting,
     )
@@ -634,9 +613,7 @@ def _at(place: PlaceFigures, level: Level, trouble: Trouble, reason: str, settin
         level=level,
         trouble=trouble,
         reason=reason,
-        database=place.database,
-        table=place.table,
-        partition=place.partition,
+        ref=place.ref,
         location=place.location,
         setting=setting,
     )
@@ -646,7 +623,6 @@ def _at(place: PlaceFigures, level: Level, trouble: Trouble, reason: str, settin
 # The status of all tables out of what one look saw: every rule is asked, and the figures are summed.
 
 Item = TypeVar("Item")
-Table = tuple[str, str]
 _WORST = 5
 _QUEUED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
 
@@ -655,7 +631,7 @@ def status_of(lake: Lake, limits: Limits) -> Status:
     """Every finding, worst first, then by name; figures of all and of each table, the worst table first."""
     histories = list(_histories(lake))
     findings = sorted(_findings(lake, limits, histories), key=_order)
-    tables = sorted(_tables(lake, histories, findings), key=lambda one: (-one.level, -one.findings, _name(one)))
+    tables = sorted(_tables(lake, histories, findings), key=lambda one: (-one.level, -one.findings, one.ref))
     txns = lake.transactions
     opened = [one for one in txns or () if one.is_open]
     aborted = [one for one in txns or () if not one.is_open]
@@ -696,7 +672,7 @@ def _histories(lake: Lake) -> Iterable[list[CompactionRequest]]:
     """The requests of each place, newest first; ids of two queues say nothing of each other."""
     found: dict[object, list[CompactionRequest]] = {}
     for row in sorted(lake.requests, key=lambda row: row.id, reverse=True):
-        place = (row.facts.location, row.entity) if lake.by_location else (row.facts.metastore, row.entity)
+        place = (row.facts.location, row.ref) if lake.by_location else (row.facts.metastore, row.ref)
         found.setdefault(place, []).append(row)
     return found.values()
 
@@ -704,11 +680,11 @@ def _histories(lake: Lake) -> Iterable[list[CompactionRequest]]:
 def _tables(
     lake: Lake, histories: Sequence[Sequence[CompactionRequest]], findings: Sequence[Finding]
 ) -> Iterator[Figures]:
-    requests = _by_table(lake.requests, lambda row: (row.database, row.table))
-    of_history = _by_table(histories, lambda rows: (rows[0].database, rows[0].table))
-    places = _by_table(lake.places or (), lambda place: (place.database, place.table))
-    wrong = _by_table(findings, lambda one: (one.database or "", one.table or ""))
-    waits = _by_table(lake.waits or (), lambda one: (one.database, one.table))
+    requests = _by_table(lake.requests, lambda row: row.ref)
+    of_history = _by_table(histories, lambda rows: rows[0].ref)
+    places = _by_table(lake.places or (), lambda place: place.ref)
+    wrong = _by_table(findings, lambda one: one.ref)
+    waits = _by_table(lake.waits or (), lambda one: one.ref)
     for table in sorted({*requests, *places, *(name for name, count in lake.aborted.items() if count)}):
         figures = _figures(
             lake,
@@ -719,7 +695,7 @@ def _tables(
         )
         aborted = lake.aborted.get(table, 0) if _knows_write_ids(lake) else None
         blockers = len(waits.get(table, ()))
-        yield replace(figures, database=table[0], table=table[1], aborted_write_ids=aborted, blockers=blockers)
+        yield replace(figures, ref=table, aborted_write_ids=aborted, blockers=blockers)
 
 
 def _knows_write_ids(lake: Lake) -> bool:
@@ -760,27 +736,25 @@ def _worst(places: Iterable[PlaceFigures] | None, figure: Callable[[PlaceFigures
 
 def _in_state(requests: Iterable[CompactionRequest], state: State, now_ms: int) -> InState:
     rows = [row for row in requests if row.state is state]
-    ages = [(age, row.full_name) for row in rows if (age := age_of(row, now_ms)) is not None]
+    ages = [(age, str(row.ref)) for row in rows if (age := age_of(row, now_ms)) is not None]
     oldest, name = max(ages) if ages and state in _QUEUED else (None, None)
     return InState(count=len(rows), oldest=oldest, name=name)
 
 
 def _longest(histories: Iterable[Sequence[CompactionRequest]], state: State) -> tuple[int, str | None]:
-    rows = [(in_a_row(history, state), history[0].full_name) for history in histories]
+    rows = [(in_a_row(history, state), str(history[0].ref)) for history in histories]
     longest, name = max(rows, default=(0, None))
     return longest, name if longest else None
 
 
-def _by_table(items: Iterable[Item], table: Callable[[Item], Table]) -> dict[Table, list[Item]]:
-    found: dict[Table, list[Item]] = {}
+def _by_table(items: Iterable[Item], about: Callable[[Item], TableRef | None]) -> dict[TableRef, list[Item]]:
+    found: dict[TableRef, list[Item]] = {}
     for item in items:
-        found.setdefault(table(item), []).append(item)
+        ref = about(item)
+        if ref is not None:
+            found.setdefault(ref.whole_table, []).append(item)
     return found
 
 
 def _order(one: Finding) -> tuple[int, str, str]:
-    return -one.level, one.name or "", one.trouble.value
-
-
-def _name(one: Figures) -> tuple[str, str]:
-    return one.database or "", one.table or ""
+    return -one.level, "" if one.ref is None else str(one.ref), one.trouble.value

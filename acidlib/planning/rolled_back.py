@@ -23,33 +23,25 @@ from dataclasses import dataclass, field
 
 from acidlib.model.listing import Listing, has_hidden_part
 from acidlib.model.names import BaseDir, DeltaDir, Generation, is_acid_directory_name, parse_directory
+from acidlib.model.tables import TableRef
 from acidlib.wording import age_words
-
-Entity = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedWrite:
     """What a metastore notes of a transaction that writes at a place, while it is open and after it was rolled back.
 
-    partition  None, too, of a write to partitions that are known only at its end
+    ref        without a partition, too, of a write to partitions that are known only at its end
     write_id   None where the transaction has none of the table, as that of a rebalance
     compacts   it is a compaction, whose results have the transaction in their names
     """
 
     txn_id: int
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     write_id: int | None
     compacts: bool
     is_open: bool
     started_ms: int
-
-    @property
-    def entity(self) -> Entity:
-        """Return database, table and partition name."""
-        return self.database, self.table, self.partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +51,13 @@ class DueCleaning:
     below   transactions from this one on are left alone, for it is open and writes there; None without one
     """
 
-    entity: Entity
+    ref: TableRef
     reason: str
     below: int | None
 
     def concerns(self, note: NotedWrite) -> bool:
         """Return whether the cleaning is about this note."""
-        return note.entity == self.entity and not note.is_open and (self.below is None or note.txn_id < self.below)
+        return note.ref == self.ref and not note.is_open and (self.below is None or note.txn_id < self.below)
 
 
 @dataclass(slots=True)
@@ -84,9 +76,9 @@ def due_cleanings(notes: Iterable[NotedWrite], *, most: int, longest_ms: int, no
     A negative `longest_ms` has the number alone count. Where all such transactions came after one that is still open
     and writes there, nothing is due.
     """
-    places: dict[Entity, _Counted] = {}
+    places: dict[TableRef, _Counted] = {}
     for note in notes:
-        found = places.setdefault(note.entity, _Counted())
+        found = places.setdefault(note.ref, _Counted())
         if note.is_open:
             found.lowest_open = min(note.txn_id, found.lowest_open or note.txn_id)
         else:
@@ -94,10 +86,10 @@ def due_cleanings(notes: Iterable[NotedWrite], *, most: int, longest_ms: int, no
             found.oldest_ms = min(note.started_ms, note.started_ms if found.oldest_ms is None else found.oldest_ms)
             found.rolled_back.append(note.txn_id)
     due = []
-    for entity, found in sorted(places.items(), key=lambda one: (one[0][0], one[0][1], one[0][2] or "")):
+    for ref, found in sorted(places.items(), key=lambda one: (one[0].whole_table, one[0].partition or "")):
         reason = _due(found, most, longest_ms, now_ms)
         if reason and (found.lowest_open is None or min(found.rolled_back) < found.lowest_open):
-            due.append(DueCleaning(entity=entity, reason=reason, below=found.lowest_open))
+            due.append(DueCleaning(ref=ref, reason=reason, below=found.lowest_open))
     return tuple(due)
 
 

@@ -34,7 +34,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from acidlib.errors import ConflictError, RefusedError
-from acidlib.planning.rolled_back import Entity, NotedWrite
+from acidlib.model.tables import TableRef
+from acidlib.planning.rolled_back import NotedWrite
 from acidlib.queue.database import DERBY, SQLITE, Database, database_now_ms, equals, is_denied
 from acidlib.queue.statements import CHUNK
 from acidlib.queue.tables import find_table
@@ -79,15 +80,8 @@ class Owner:
     """A table, or a partition of one, by its names; `created`, in epoch seconds, tells it from another of its name."""
 
     catalog: str
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     created: int
-
-    @property
-    def name(self) -> str:
-        """database.table, or database.table.partition."""
-        return ".".join(part for part in (self.database, self.table, self.partition) if part)
 
 
 class MetastoreDatabase:
@@ -192,9 +186,7 @@ class MetastoreDatabase:
         for txn, database, table, partition, operation, write_id, state, started in connection.execute(statement):
             yield NotedWrite(
                 txn_id=txn,
-                database=database,
-                table=table,
-                partition=partition,
+                ref=TableRef(database, table, partition),
                 write_id=write_id,
                 compacts=operation == _COMPACTS,
                 is_open=state == _OPEN,
@@ -263,8 +255,8 @@ class MetastoreDatabase:
 
         def work(connection: Connection) -> None:
             components, txns = self._needed(connection, _TXN_COMPONENTS), self._needed(connection, _TXNS)
-            for entity in sorted({note.entity for note in notes}, key=str):
-                ids = sorted({note.txn_id for note in notes if note.entity == entity})
+            for entity in sorted({note.ref for note in notes}, key=str):
+                ids = sorted({note.txn_id for note in notes if note.ref == entity})
                 for start in range(0, len(ids), CHUNK):
                     chosen = txns.c["TXN_ID"].in_(ids[start : start + CHUNK])
                     rolled_back = select(txns.c["TXN_ID"]).where(chosen, txns.c["TXN_STATE"] == _ROLLED_BACK)
@@ -309,12 +301,12 @@ class MetastoreDatabase:
         """
 
         def changed(name: str) -> ConflictError:
-            return ConflictError(f"Cannot change statistics of {owner.name}: another has changed {name} meanwhile.")
+            return ConflictError(f"Cannot change statistics of {owner.ref}: another has changed {name} meanwhile.")
 
         def work(connection: Connection) -> None:
             found = self._parameters_of(connection, owner)
             if found is None:
-                raise ConflictError(f"Cannot change statistics of {owner.name}: it was dropped meanwhile.")
+                raise ConflictError(f"Cannot change statistics of {owner.ref}: it was dropped meanwhile.")
             table, number = found
             of, key, value = table.columns[0], table.c["PARAM_KEY"], table.c["PARAM_VALUE"]
             for name, new in sorted(changes.items()):
@@ -338,17 +330,17 @@ class MetastoreDatabase:
             .join(databases, databases.c["DB_ID"] == tables.c["DB_ID"])
             .where(
                 equals(connection, databases.c["CTLG_NAME"], owner.catalog),
-                equals(connection, databases.c["NAME"], owner.database),
-                equals(connection, tables.c["TBL_NAME"], owner.table),
+                equals(connection, databases.c["NAME"], owner.ref.database),
+                equals(connection, tables.c["TBL_NAME"], owner.ref.table),
             )
         ).one_or_none()
         parameters = _TABLE_PARAMS
-        if row is not None and owner.partition is not None:
+        if row is not None and owner.ref.partition is not None:
             parameters, partitions = _PARTITION_PARAMS, self._needed(connection, _PARTITIONS)
             row = connection.execute(
                 select(partitions.c["PART_ID"], partitions.c["CREATE_TIME"]).where(
                     partitions.c["TBL_ID"] == row[0],
-                    equals(connection, partitions.c["PART_NAME"], owner.partition),
+                    equals(connection, partitions.c["PART_NAME"], owner.ref.partition),
                 )
             ).one_or_none()
         if row is None or row[1] != owner.created:
@@ -363,7 +355,7 @@ def _named(connection: Connection, of: Table, prefix: str, database: str, table:
     )
 
 
-def _at(connection: Connection, components: Table, entity: Entity) -> ColumnElement[bool]:
+def _at(connection: Connection, components: Table, entity: TableRef) -> ColumnElement[bool]:
     database, table, partition = entity
     column = components.c["TC_PARTITION"]
     return and_(

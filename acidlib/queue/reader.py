@@ -208,7 +208,7 @@ class QueueReader:
         history, location = self._tables.history, request.facts.location
         of_hive = self._tables.metastore is not None
         with self._database.reading("read") as connection:
-            about = of_table if of_hive and request.partition is None else of_entity
+            about = of_table if of_hive and request.ref.partition is None else of_entity
             wanted = about(connection, history, request)
             if not of_hive and location is not None and history.has(PLACE):
                 wanted = may_be_at(history, location)  # a table may have many partitions, and each a history

@@ -17,6 +17,7 @@ from sqlalchemy import Column, Row, Select, Table, select
 from acidlib.errors import AcidError, CorruptError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, State, format_map, parse_map, split_properties
+from acidlib.model.tables import TableRef
 from acidlib.queue.schema import ENTITY, ENTITY_WIDTH, HISTORY_FIELDS, PLACE, PLACE_WIDTH, QUEUE_FIELDS
 
 ERROR = "acidlib.error"
@@ -87,7 +88,8 @@ class RequestTable:
         facts, others = split_properties(
             {key: value for key, value in properties.items() if key is not None and value is not None}
         )
-        return CompactionRequest(**values | {"properties": tuple(others.items()), "facts": facts})
+        ref = TableRef(*(values.pop(name) for name in TableRef._fields))
+        return CompactionRequest(ref=ref, **values | {"properties": tuple(others.items()), "facts": facts})
 
     def unreadable(self, row: Row[Any]) -> Unreadable | None:
         """What is known of a row that is not understood; None for any other."""
@@ -133,11 +135,11 @@ class RequestTable:
         elif field in ("type", "state"):
             value = getattr(request, field).value
         else:
-            value = getattr(request, field)
+            value = getattr(request.ref if field in TableRef._fields else request, field)
         limit = self._limits.get(f"{self._prefix}_{end}")
         if limit is not None and isinstance(value, str) and len(value) > limit:
             raise RefusedError(
-                f"Cannot queue a compaction of {request.full_name}: because its {field.replace('_', ' ')} "
+                f"Cannot queue a compaction of {request.ref}: because its {field.replace('_', ' ')} "
                 f"({len(value)} characters) is longer than the {limit} that {self._prefix}_{end} holds"
             )
         return value
@@ -160,7 +162,7 @@ def place_key(location: Location) -> str:
 
 def entity_key(request: CompactionRequest) -> str:
     """What stands for a request's table or partition in an index; the same for equal names only."""
-    names = json.dumps(request.entity)
+    names = json.dumps(request.ref)
     return hashlib.sha256(names.encode()).hexdigest()[:ENTITY_WIDTH]
 
 

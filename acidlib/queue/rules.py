@@ -43,12 +43,12 @@ class Retention:
 
 def entity_of(request: CompactionRequest) -> Entity:
     """What a request is about. Without a metastore two tables of one name may lie at different locations."""
-    return request.database, request.table, request.partition, request.facts.location
+    return request.ref.database, request.ref.table, request.ref.partition, request.facts.location
 
 
 def same_entity(one: CompactionRequest, other: CompactionRequest) -> bool:
     """Whether two requests are about the same place; a request that names no location means any."""
-    if one.entity != other.entity:
+    if one.ref != other.ref:
         return False
     here, there = one.facts.location, other.facts.location
     return here is None or there is None or here == there
@@ -121,7 +121,7 @@ def rows_to_purge(
     """
     by_entity: dict[tuple[object, ...], list[CompactionRequest]] = {}
     for row in history:
-        by_entity.setdefault(entity_of(row) if by_location else row.entity, []).append(row)
+        by_entity.setdefault(entity_of(row) if by_location else row.ref, []).append(row)
     purged: list[int] = []
     for rows in by_entity.values():
         rows.sort(key=lambda row: row.id, reverse=True)

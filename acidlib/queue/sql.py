@@ -368,8 +368,9 @@ class SqlQueue(QueueReader):
             return request
         if request.type not in (CompactionType.MINOR, CompactionType.MAJOR):
             kind = request.type.label
-            raise RefusedError(f"Cannot queue a compaction of {request.full_name}: because Hive 3.1 has no {kind} one")
-        return replace(request, database=request.database.lower(), table=request.table.lower())
+            raise RefusedError(f"Cannot queue a compaction of {request.ref}: because Hive 3.1 has no {kind} one")
+        ref = request.ref
+        return replace(request, ref=ref._replace(database=ref.database.lower(), table=ref.table.lower()))
 
     def _enqueued(
         self,

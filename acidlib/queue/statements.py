@@ -79,9 +79,9 @@ def _aborted(
 
 
 def _place(connection: Connection, table: Table, prefix: str, request: CompactionRequest) -> ColumnElement[bool]:
-    named = [("DATABASE", request.database), ("TABLE", request.table)]
-    if request.partition is not None:
-        named.append(("PARTITION", request.partition))
+    named = [("DATABASE", request.ref.database), ("TABLE", request.ref.table)]
+    if request.ref.partition is not None:
+        named.append(("PARTITION", request.ref.partition))
     return and_(*(equals(connection, table.c[f"{prefix}_{end}"], value) for end, value in named))
 
 
@@ -160,8 +160,8 @@ def whose(*request_ids: int, worker_id: str | None = None) -> dict[str, object]:
 def of_table(connection: Connection, table: RequestTable, request: CompactionRequest) -> ColumnElement[bool]:
     """The rows about a request's table, whatever the partition."""
     return and_(
-        equals(connection, table.column("DATABASE"), request.database),
-        equals(connection, table.column("TABLE"), request.table),
+        equals(connection, table.column("DATABASE"), request.ref.database),
+        equals(connection, table.column("TABLE"), request.ref.table),
     )
 
 
@@ -172,7 +172,7 @@ def of_entity(connection: Connection, table: RequestTable, request: CompactionRe
     partition = table.column("PARTITION")
     return and_(
         of_table(connection, table, request),
-        partition.is_(None) if request.partition is None else equals(connection, partition, request.partition),
+        partition.is_(None) if request.ref.partition is None else equals(connection, partition, request.ref.partition),
     )
 
 

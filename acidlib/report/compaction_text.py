@@ -61,7 +61,7 @@ class CompactionsText:
 
 def _compaction(result: CompactionResult, *, dry_run: bool, verbose: bool) -> list[str]:
     request = "" if result.id is None else f" (request {result.id})"
-    lines = wrapped(f"{result.name}: {result.type}, {result.state.value}{request}", "", "    ")
+    lines = wrapped(f"{result.ref}: {result.type}, {result.state.value}{request}", "", "    ")
     lines += field("reason", result.reason)
     lines += field("location", result.location)
     if result.inputs:

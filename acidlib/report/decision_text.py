@@ -106,7 +106,7 @@ def _initiator_row(result: InitiatorResult) -> tuple[str, ...]:
         return "-" if size is None else human_bytes(size)
 
     return (
-        one_line(result.name),
+        one_line(str(result.ref)),
         _decision(result),
         "-" if result.queued is None else str(result.queued),
         "-" if result.deltas is None else f"{result.deltas:,}",
@@ -138,7 +138,7 @@ def _why(result: InitiatorResult) -> str:
 
 def _cleaning(result: CleaningResult, *, dry_run: bool, verbose: bool) -> list[str]:
     request = "" if result.id is None else f" (request {result.id})"
-    lines = wrapped(f"{result.name}: {result.state}{request}", "", "    ")
+    lines = wrapped(f"{result.ref}: {result.state}{request}", "", "    ")
     lines += field("reason", result.reason)
     lines += field("location", result.location)
     if result.deleted:

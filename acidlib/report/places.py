@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from acidlib.model.tables import TableRef
 from acidlib.report.text import fitted, one_line, wrapped
 from acidlib.wording import human_bytes, plural
 
@@ -45,9 +46,7 @@ class ShownPlace:
     error              why a reader can not read the place, or why it cannot be shown
     """
 
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     location: str
     hive_version: int | None = None
     high_water_mark: int | None = None
@@ -57,18 +56,13 @@ class ShownPlace:
     parts: tuple[ShownPart, ...] = ()
 
     @property
-    def name(self) -> str:
-        """database.table, or database.table.partition."""
-        return ".".join(part for part in (self.database, self.table, self.partition) if part)
-
-    @property
     def is_whole(self) -> bool:
         """Whether all of it can be read."""
         return self.error is None and not any(part.damage for part in self.parts)
 
     def lines(self) -> list[str]:
         """For people."""
-        found = [one_line(self.name), *wrapped(self.location, "  ")]
+        found = [one_line(str(self.ref)), *wrapped(self.location, "  ")]
         if self.high_water_mark is not None:
             ids = (
                 f"rules of Hive {self.hive_version}; write ids up to {self.high_water_mark:,}"
@@ -93,9 +87,15 @@ class ShownPlace:
 def places_document(places: Sequence[ShownPlace]) -> dict[str, Any]:
     """What JSON tells of all."""
     return {
-        "places": [asdict(place) for place in places],
+        "places": [_document(place) for place in places],
         "totals": {"places": len(places), "damaged": sum(not place.is_whole for place in places)},
     }
+
+
+def _document(place: ShownPlace) -> dict[str, Any]:
+    fields = asdict(place)
+    del fields["ref"]
+    return place.ref._asdict() | fields
 
 
 def places_text(places: Sequence[ShownPlace]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from acidlib.model.tables import TableRef
 from acidlib.model.units import UnitResult
 from acidlib.report.text import field, wrapped
 from acidlib.wording import plural
@@ -84,10 +85,8 @@ class CompactionResult:
     """
 
     id: int | None
-    database: str
-    table: str
+    ref: TableRef
     location: str
-    partition: str | None
     type: str
     state: Outcome
     reason: str
@@ -119,12 +118,6 @@ class CompactionResult:
         if self.units is None or self.state is Outcome.PLANNED:
             return None
         return sum(unit.length for unit in self.units if unit.path is not None)
-
-    @property
-    def name(self) -> str:
-        """database.table, or database.table.partition."""
-        parts = (self.database, self.table, self.partition)
-        return ".".join(part for part in parts if part)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -169,10 +162,10 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
     """An entry of `compactions` in the JSON document."""
     return {
         "id": result.id,
-        "database": result.database,
-        "table": result.table,
+        "database": result.ref.database,
+        "table": result.ref.table,
         "location": result.location,
-        "partition": result.partition,
+        "partition": result.ref.partition,
         "type": result.type,
         "state": result.state.value,
         "reason": result.reason,
@@ -329,9 +322,7 @@ class InitiatorResult:
     queued  id of the new request; None when none was made
     """
 
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     location: str
     type: str | None
     queued: int | None
@@ -346,19 +337,14 @@ class InitiatorResult:
     outcome: Verdict
 
     @property
-    def name(self) -> str:
-        """database.table, or database.table.partition."""
-        return ".".join(part for part in (self.database, self.table, self.partition) if part)
-
-    @property
     def failed(self) -> bool:
         """Whether the place could not be looked at, or not be queued, for now."""
         return self.outcome is Verdict.FAILED
 
     def document(self) -> dict[str, Any]:
         """An entry of `decisions` in the JSON document."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return fields | {"outcome": self.outcome.value, "failed": self.failed}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "ref"}
+        return self.ref._asdict() | fields | {"outcome": self.outcome.value, "failed": self.failed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,20 +370,13 @@ class CleaningResult:
     """
 
     id: int | None
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     location: str
     state: str
     reason: str
     removed: tuple[RemovedPath, ...] = ()
     blocked: tuple[str, ...] = ()
     is_busy: bool = False
-
-    @property
-    def name(self) -> str:
-        """database.table, or database.table.partition."""
-        return ".".join(part for part in (self.database, self.table, self.partition) if part)
 
     @property
     def is_bad(self) -> bool:
@@ -428,9 +407,9 @@ class CleaningResult:
         """An entry of `cleanings` in the JSON document."""
         return {
             "id": self.id,
-            "database": self.database,
-            "table": self.table,
-            "partition": self.partition,
+            "database": self.ref.database,
+            "table": self.ref.table,
+            "partition": self.ref.partition,
             "location": self.location,
             "state": self.state,
             "reason": self.reason,
@@ -548,9 +527,7 @@ class UndoResult:
     """
 
     id: int
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     location: str
     type: str
     state: UndoState
@@ -560,14 +537,10 @@ class UndoResult:
     inputs: tuple[str, ...] = ()
     originals: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """database.table, or database.table.partition."""
-        return ".".join(part for part in (self.database, self.table, self.partition) if part)
-
     def document(self) -> dict[str, Any]:
         """`undo` in the JSON document."""
-        return asdict(self) | {"state": self.state.value}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "ref"}
+        return {"id": self.id} | self.ref._asdict() | fields | {"state": self.state.value}
 
     def exit_status(self) -> int:
         """Whether it is, or was, done, or was refused; else the only place that is named failed or is held."""
@@ -578,7 +551,7 @@ class UndoResult:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield from wrapped(f"{self.name}: {self.state.value} ({self.type} compaction, request {self.id})", "", "    ")
+        yield from wrapped(f"{self.ref}: {self.state.value} ({self.type} compaction, request {self.id})", "", "    ")
         yield from field("reason", self.reason)
         yield from field("location", self.location)
         is_planned = self.state is UndoState.PLANNED
@@ -608,21 +581,19 @@ class Cancellation:
     """One request that was named, and whether it is withdrawn. Unknown is None."""
 
     id: int
-    database: str | None = None
-    table: str | None = None
-    partition: str | None = None
+    ref: TableRef | None = None
     type: str | None = None
     state: CancelState
     reason: str
 
     def document(self) -> dict[str, Any]:
         """An entry of `cancellations` in the JSON document."""
-        return asdict(self) | {"state": self.state.value}
+        names = dict.fromkeys(TableRef._fields) if self.ref is None else self.ref._asdict()
+        return {"id": self.id} | names | {"type": self.type, "state": self.state.value, "reason": self.reason}
 
     def lines(self) -> list[str]:
         """For people."""
-        name = ".".join(part for part in (self.database, self.table, self.partition) if part)
-        about = f"request {self.id}" + (f", {self.type} of {name}" if name else "")
+        about = f"request {self.id}" + (f", {self.type} of {self.ref}" if self.ref else "")
         return wrapped(f"{about}: {self.state.value}, {self.reason}", "", "    ")
 
 

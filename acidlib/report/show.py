@@ -18,6 +18,7 @@ from typing import Any
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
+from acidlib.model.tables import TableRef
 from acidlib.planning.health import age_of
 from acidlib.report.text import aligned, by_state, fitted, one_line, shortened, wrapped
 from acidlib.wording import age_words, plural
@@ -86,7 +87,7 @@ def show_text(requests: Sequence[CompactionRequest], generation: Generation, now
     among = "" if len(requests) == of else f" of {of:,}"
     states = by_state({state: counts[state] for state in sorted(counts, key=order.index)})
     groups, of_one_name = _groups(requests), _of_one_name(requests)
-    shown = (_row(row, generation, now_ms, with_location=row.entity in of_one_name) for row, *_ in groups)
+    shown = (_row(row, generation, now_ms, with_location=row.ref in of_one_name) for row, *_ in groups)
     lines = aligned([_HEADER, *shown], right=(0, 3, 4))
     text = [f"{plural(len(requests), 'request')}{among}: {states}", "", lines[0]]
     for reason, stretch in groupby(zip(groups, lines[1:], strict=True), key=lambda one: _reason(one[0][0])):
@@ -119,7 +120,7 @@ def _groups(requests: Sequence[CompactionRequest]) -> list[list[CompactionReques
     found: dict[object, list[CompactionRequest]] = {}
     for row in requests:
         is_alike = row.state in _COLLAPSED and row.facts.undone is None
-        key = (row.entity, row.facts.location, row.type, row.state, row.error_message) if is_alike else row.id
+        key = (row.ref, row.facts.location, row.type, row.state, row.error_message) if is_alike else row.id
         found.setdefault(key, []).append(row)
     return list(found.values())
 
@@ -139,13 +140,13 @@ def _reason(row: CompactionRequest) -> str | None:
     reason = row.error_message
     if row.facts.location is not None:
         reason = reason.replace(str(row.facts.location), "…")
-    return reason.replace(row.full_name, "…")
+    return reason.replace(str(row.ref), "…")
 
 
 def _row(row: CompactionRequest, generation: Generation, now_ms: int, *, with_location: bool) -> tuple[str, ...]:
     age, fact = age_of(row, now_ms), _facts(row, generation)
     took, host = fact["duration_ms"], fact["worker_host"]
-    place = [row.full_name]
+    place = [str(row.ref)]
     if host is not None and row.facts.undone is None and row.state in (State.WORKING, State.FAILED):
         place.append(f"on {host}")
     if with_location:
@@ -161,11 +162,11 @@ def _row(row: CompactionRequest, generation: Generation, now_ms: int, *, with_lo
     return tuple(map(one_line, cells))
 
 
-def _of_one_name(requests: Sequence[CompactionRequest]) -> set[tuple[str, str, str | None]]:
+def _of_one_name(requests: Sequence[CompactionRequest]) -> set[TableRef]:
     """The names of several places, as there may be without a metastore: what tells them apart is where they lie."""
-    found: dict[tuple[str, str, str | None], set[Location | None]] = {}
+    found: dict[TableRef, set[Location | None]] = {}
     for row in requests:
-        found.setdefault(row.entity, set()).add(row.facts.location)
+        found.setdefault(row.ref, set()).add(row.facts.location)
     return {entity for entity, locations in found.items() if len(locations) > 1}
 
 
@@ -180,9 +181,9 @@ def _facts(request: CompactionRequest, generation: Generation) -> dict[str, Any]
     known = request.start_ms is not None and request.end_ms is not None
     return {
         "id": request.id,
-        "database": request.database,
-        "table": request.table,
-        "partition": request.partition,
+        "database": request.ref.database,
+        "table": request.ref.table,
+        "partition": request.ref.partition,
         "type": request.type.label,
         "state": state_of(request, generation),
         "worker_host": worker_of(request.worker_id)[0],

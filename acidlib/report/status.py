@@ -8,6 +8,7 @@ from typing import Any
 
 from acidlib.model.names import Generation
 from acidlib.model.requests import State
+from acidlib.model.tables import TableRef
 from acidlib.planning.health import Figures, Finding, InState, Level, PlaceFigures, Status, Transaction, Waits
 from acidlib.report.results import EXIT_DONE, EXIT_HAS_ERRORS, EXIT_HAS_WARNINGS
 from acidlib.report.text import fitted, wrapped
@@ -48,9 +49,7 @@ def finding_document(one: Finding) -> dict[str, Any]:
     return {
         "level": one.level.label,
         "trouble": one.trouble.value,
-        "database": one.database,
-        "table": one.table,
-        "partition": one.partition,
+        **_names(one.ref),
         "location": one.location,
         "reason": one.reason,
         "setting": one.setting,
@@ -60,8 +59,8 @@ def finding_document(one: Finding) -> dict[str, Any]:
 def figures_document(one: Figures, generation: Generation) -> dict[str, Any]:
     """An entry of `tables`, and `totals`, where database and table are null."""
     return {
-        "database": one.database,
-        "table": one.table,
+        "database": one.ref and one.ref.database,
+        "table": one.ref and one.ref.table,
         "level": one.level.label,
         "findings": one.findings,
         "requests": [_in_state(state.label_of(generation), one.requests[state]) for state in State],
@@ -84,9 +83,7 @@ def waits_document(one: Waits) -> dict[str, Any]:
     """An entry of `blockers`."""
     return {
         "request_id": one.request_id,
-        "database": one.database,
-        "table": one.table,
-        "partition": one.partition,
+        **_names(one.ref),
         "kind": one.kind,
         "id": one.id,
         "user": one.user,
@@ -95,15 +92,17 @@ def waits_document(one: Waits) -> dict[str, Any]:
     }
 
 
+def _names(ref: TableRef | None) -> dict[str, str | None]:
+    return dict.fromkeys(TableRef._fields) if ref is None else ref._asdict()
+
+
 def _in_state(state: str, one: InState) -> dict[str, Any]:
     return {"state": state, "count": one.count, "oldest_age": one.oldest, "oldest_place": one.name}
 
 
 def _place(one: PlaceFigures) -> dict[str, Any]:
     return {
-        "database": one.database,
-        "table": one.table,
-        "partition": one.partition,
+        **_names(one.ref),
         "location": one.location,
         "deltas": one.deltas,
         "small_deltas": one.small_deltas,
@@ -192,7 +191,7 @@ def _blockers(waits: Iterable[Waits]) -> Iterator[str]:
     for number, group in enumerate(most_first[:_SHOWN_OF_A_KIND]):
         one = group[0]
         since = "" if one.age is None else f", there since {age_words(one.age)}"
-        place = ".".join(part for part in (one.database, one.table, one.partition) if part)
+        place = ".".join(part for part in one.ref if part)
         others = f" and {len(group) - 1:,} more" if len(group) > 1 else ""
         who = f"{one.kind} {one.id} of {one.user} at {one.host}{since}"
         yield from _fact("In the way" if number == 0 else "", f"{who}: of cleaning {place}{others}")
@@ -219,7 +218,7 @@ def _places(totals: Figures) -> Iterator[str]:
     )
     for what, places, figure in worst:
         for number, place in enumerate(places[:_PLACES_SHOWN]):
-            yield from _fact("", f"{what if number == 0 else 'then'}: {figure(place)} at {place.name}")
+            yield from _fact("", f"{what if number == 0 else 'then'}: {figure(place)} at {place.ref}")
     if totals.obsolete_bytes:
         yield from _fact("", f"{human_bytes(totals.obsolete_bytes)} wait for cleaning in all")
 
@@ -231,7 +230,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         some = list(group)
         shown = some if len(some) <= _SHOWN_OF_A_KIND + 1 else some[:_SHOWN_OF_A_KIND]
         for one in shown:
-            about = "" if one.name is None else f"{one.name}: "
+            about = "" if one.ref is None else f"{one.ref}: "
             where = "" if one.location is None or one.location in one.reason else f" ({one.location})"
             line = f"{level.label:<8}{about}{trouble.value}: {one.reason}{where}"
             yield from wrapped(line, "", " " * 8)
@@ -251,7 +250,7 @@ def _row(one: Figures) -> tuple[str, ...]:
     deltas = one.most_deltas[0].deltas if one.most_deltas else 0
     ratio = one.worst_ratio[0].ratio if one.worst_ratio else 0
     return (
-        f"{one.database}.{one.table}",
+        str(one.ref),
         one.level.label,
         *(str(one.requests[state].count) for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)),
         str(one.failed),

@@ -146,7 +146,7 @@ class Attempts:
         self._rows: dict[Any, list[CompactionRequest]] = {}
         for row in rows:
             # without a metastore another run may have called the same place by another name
-            self._rows.setdefault(row.facts.location or row.entity, []).append(row)
+            self._rows.setdefault(row.facts.location or row.ref, []).append(row)
 
     def last(self, place: ListedPlace, kind: CompactionType) -> CompactionRequest | None:
         """The newest request of a kind that was not carried out at a place, for what it still is; None without one."""
@@ -174,5 +174,5 @@ class Attempts:
         return sorted((one for one in found if one.files == files), key=lambda one: one.row.id)
 
     def _at(self, target: Target) -> list[CompactionRequest]:
-        entity = (target.database, target.table, target.partition)
+        entity = target.ref
         return self._rows.get(target.location, []) + self._rows.get(entity, [])

@@ -38,7 +38,7 @@ class Selected:
 
 def nowhere(request: CompactionRequest) -> Target:
     """A target of which only the names are known yet."""
-    return Target(database=request.database, table=request.table, partition=request.partition, location=NOWHERE)
+    return Target(ref=request.ref, location=NOWHERE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,5 +380,5 @@ def each_alone(work: Callable[[ListedRequest], Found], items: Sequence[ListedReq
 def recorded_mark(request: CompactionRequest) -> int:
     """The high-water mark that a request recorded; RefusedError without one."""
     if request.highest_write_id is None:
-        raise RefusedError(f"Cannot clean {request.full_name}: because request {request.id} has no high-water mark")
+        raise RefusedError(f"Cannot clean {request.ref}: because request {request.id} has no high-water mark")
     return request.highest_write_id

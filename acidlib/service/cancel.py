@@ -101,9 +101,7 @@ def _done(planned: Cancellation) -> Cancellation:
 def _answer(row: CompactionRequest, state: CancelState, reason: str) -> Cancellation:
     return Cancellation(
         id=row.id,
-        database=row.database,
-        table=row.table,
-        partition=row.partition,
+        ref=row.ref,
         type=row.type.label.lower(),
         state=state,
         reason=reason,

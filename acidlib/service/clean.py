@@ -72,7 +72,7 @@ def run_cleaner(
 
     by_place: dict[object, list[CompactionRequest]] = {}
     for request in cleaning.requests.ready():
-        by_place.setdefault(request.facts.location or request.entity, []).append(request)
+        by_place.setdefault(request.facts.location or request.ref, []).append(request)
     names: dict[str, set[str]] = {}
     conflicts: list[tuple[CompactionRequest, CleaningResult]] = []
 
@@ -87,7 +87,7 @@ def run_cleaner(
 
     for cleaned in _at_places(services, "cleaning", clean, list(by_place.values()), pace, together=cleaning.together):
         for request, result in cleaned:
-            names.setdefault(result.location, set()).add(result.name)
+            names.setdefault(result.location, set()).add(str(result.ref))
             if result.state == "conflict" and not result.removed:
                 conflicts.append((request, result))
             else:
@@ -366,7 +366,7 @@ def _require_verified(looked: ListedRequest, known: Sequence[CompactionRequest])
     """Raise NotOursError, with which a request waits, while what a result was made of may be needed again."""
     held = holding(known, looked.listing.top_directories())
     if held is not None and shows(held):
-        raise NotOursError(f"Cannot clean {looked.target.name}: {why_held(held)}")
+        raise NotOursError(f"Cannot clean {looked.target.ref}: {why_held(held)}")
 
 
 def _is_there(services: Services, request: CompactionRequest, target: Target | None, so_far: _ResultSoFar) -> bool:
@@ -444,9 +444,7 @@ def _missing(target: Target, what: str) -> RetryError:
 def _result(request: CompactionRequest, state: str, reason: str) -> CleaningResult:
     return CleaningResult(
         id=request.id,
-        database=request.database,
-        table=request.table,
-        partition=request.partition,
+        ref=request.ref,
         location=str(request.facts.location or ""),
         state=state,
         reason=reason,
@@ -497,7 +495,7 @@ def run_orphans(
         except AcidError as error:
             tell(_orphan_result(target, "failed", str(error)))
     services.progress.finish()
-    return [*selected.notes, *(f"{one.target.name}: {one.reason}" for one in selected.passed_over)]
+    return [*selected.notes, *(f"{one.target.ref}: {one.reason}" for one in selected.passed_over)]
 
 
 def _planned(services: Services, target: Target, orphans: Sequence[Orphan], *, trash: bool) -> CleaningResult:
@@ -544,9 +542,7 @@ def _path(orphan: Orphan) -> RemovedPath:
 def _orphan_result(target: Target, state: str, reason: str) -> CleaningResult:
     return CleaningResult(
         id=None,
-        database=target.database,
-        table=target.table,
-        partition=target.partition,
+        ref=target.ref,
         location=str(target.location),
         state=state,
         reason=reason,

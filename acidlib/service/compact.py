@@ -12,6 +12,7 @@ from typing import Protocol
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError, RetryError
 from acidlib.model.location import NOWHERE, Location
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.tables import TableRef
 from acidlib.model.units import RewriteSettings
 from acidlib.report.log import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
@@ -163,7 +164,7 @@ class Turns:
                 return
             ranked = self._by_first_look()
         else:
-            ranked = sorted(zip(known, targets, strict=True), key=lambda one: (-one[0], one[1].name))
+            ranked = sorted(zip(known, targets, strict=True), key=lambda one: (-one[0], str(one[1].ref)))
         for start in range(0, len(ranked), PORTION):
             if start and not self._spending.lets_look_on():
                 return
@@ -176,12 +177,12 @@ class Turns:
     def _by_first_look(self) -> list[tuple[float, Target]]:
         """The places in their order, of which a look that is not kept tells the figures."""
         figures: list[tuple[float, Target]] = []
-        plain = {(target.name, target.location): target for target in self._targets}
+        plain = {(str(target.ref), target.location): target for target in self._targets}
         for found, passed_over in look_in_portions(self._services, self._targets, self._idle_seconds):
             self._doubts.look(found)
-            figures += [(urgency(self._order, one), plain[one.target.name, one.target.location]) for one in found]
+            figures += [(urgency(self._order, one), plain[str(one.target.ref), one.target.location]) for one in found]
             self._pass_over(passed_over)
-        return sorted(figures, key=lambda one: (-one[0], one[1].name))
+        return sorted(figures, key=lambda one: (-one[0], str(one[1].ref)))
 
     def _in_turn(self, looked: Sequence[ListingOutcome]) -> list[Turn]:
         found = [self._turn(one) for one in ordered(looked, self._order)]
@@ -222,7 +223,7 @@ class _Compaction:
 
     @property
     def name(self) -> str:
-        return self.job.target.name
+        return str(self.job.target.ref)
 
     def steps(self) -> Steps:
         return self.compactor.steps(self.job)
@@ -339,7 +340,7 @@ class RunProgress:
         """One more result."""
         self._ended[result.state] += 1
         self._bytes += (result.total("bytes_copied") or 0) + (result.total("bytes_rewritten") or 0)
-        self._progress.note(f"{result.state.value}, {result.reason}", level=_level(result), place=result.name)
+        self._progress.note(f"{result.state.value}, {result.reason}", level=_level(result), place=str(result.ref))
         self.show()
 
     def show(self) -> None:
@@ -365,7 +366,6 @@ class RunProgress:
 # --- compaction -------------------------------------------------------------------------------------------------------
 # The compaction jobs: what is named on the command line, or what waits in the queue.
 
-Entity = tuple[str, str, str | None]
 _Place = tuple[str, str, str | None, Location]
 Tell = Callable[[CompactionResult], None]
 Begin = Callable[[int], None]
@@ -443,7 +443,7 @@ def run_compaction(services: Services, backend: Backend, run: CompactionRun, tel
             if worker.given_back:
                 raise type(stop)(f"{stop}; {what_became}") from stop
             raise
-        nowhere = Target(database="", table="", partition=None, location=NOWHERE)
+        nowhere = Target(ref=TableRef("", ""), location=NOWHERE)
         tell(ended(nowhere, run.kind, RetryError(f"Cannot go on: {stop}; {what_became}")))
     finally:
         services.progress.finish()
@@ -615,7 +615,7 @@ def _jobs_in_order(
 
     A request that was given back in this run stands at the end again: whoever meets it has seen the whole queue.
     """
-    met: set[Entity] = set()
+    met: set[TableRef] = set()
     while fresh := _not_met(backend.waiting(run.kind), met):
         found = _understood(backend, fresh, run, tell) if run.dry_run else fresh
         begin(len(met) + len(found))
@@ -631,14 +631,14 @@ def _jobs_in_order(
             taken = backend.take(one)
             if taken is None:
                 return
-            met.add(taken.request.entity)
+            met.add(taken.request.ref)
             yield _job(taken.request.type, taken.target, taken, taken.request)
         if run.dry_run:
             return
 
 
-def _not_met(waiting: Sequence[Waiting], met: set[Entity]) -> list[Waiting]:
-    return list(takewhile(lambda one: one.request.entity not in met, waiting))
+def _not_met(waiting: Sequence[Waiting], met: set[TableRef]) -> list[Waiting]:
+    return list(takewhile(lambda one: one.request.ref not in met, waiting))
 
 
 def _measured(services: Services, found: Sequence[Waiting], run: CompactionRun) -> Iterator[ListingOutcome | None]:
@@ -670,7 +670,7 @@ def _job(kind: CompactionType, target: Target, taken: Taken | None, request: Com
 
 
 def _place(target: Target) -> _Place:
-    return target.database, target.table, target.partition, target.location
+    return target.ref.database, target.ref.table, target.ref.partition, target.location
 
 
 def skipped(place: PassedOver, kind: CompactionType) -> CompactionResult:
@@ -691,10 +691,8 @@ def ended(target: Target, kind: CompactionType, error: AcidError) -> CompactionR
 def _ended_as(state: Outcome, target: Target, kind: CompactionType, reason: str) -> CompactionResult:
     return CompactionResult(
         id=None,
-        database=target.database,
-        table=target.table,
+        ref=target.ref,
         location=str(target.location),
-        partition=target.partition,
         type=kind.label.lower(),
         state=state,
         reason=reason,

@@ -118,10 +118,8 @@ class SoFar:
         target, inputs, listed = self.target, self.inputs, self.place or self.job.listed
         result = CompactionResult(
             id=None if self.job.taken is None else self.job.taken.request.id,
-            database=target.database,
-            table=target.table,
+            ref=target.ref,
             location=str(target.location),
-            partition=target.partition,
             type=self.job.kind.label.lower(),
             state=state,
             reason=reason,
@@ -234,7 +232,7 @@ class PlaceCompactor:
         place = found.job.listed or target.listed(list_location(fs, target.location, missing=RefusedError))
         if place.holds_staging and services.store(target.location).unfinished(target.location):
             raise RefusedError(
-                f"Cannot plan a compaction of {target.name}: a publication there is unfinished; a run without "
+                f"Cannot plan a compaction of {target.ref}: a publication there is unfinished; a run without "
                 "--dry-run finishes it"
             )
         why_not = self._verifier.why_not(self._backend.unverified(place), place.target)
@@ -259,7 +257,7 @@ class PlaceCompactor:
             return self._nothing_to_merge(found, held, place, plan)
         if plan.inputs.kind is CompactionType.REBALANCE and lacks_number(place.state):
             raise ConflictError(
-                f"Cannot rebalance {found.target.name}: {plan.inputs.directories[0].path} has the highest write id "
+                f"Cannot rebalance {found.target.ref}: {plan.inputs.directories[0].path} has the highest write id "
                 "that is not open, and nothing tells two bases of one number apart; call again when the transactions "
                 "that write there have ended"
             )
@@ -331,7 +329,7 @@ class PlaceCompactor:
         store, location = services.store(target.location), target.location
         for record in finish_claimed(store, location, lambda: held.publishing(Publication.TWO_RENAMES)):
             what = f"publication of {', '.join(record.directories)} {record.outcome}"
-            services.progress.note(what, place=target.name)
+            services.progress.note(what, place=str(target.ref))
         return held, target.listed(list_location(services.fs(location), location, missing=RefusedError))
 
     def _plan(self, found: SoFar, place: ListedPlace) -> Prepared | Refusal:
@@ -414,7 +412,7 @@ class PlaceCompactor:
                 left = str(error)
             if left is not None:
                 note = f"{left}; a cleaning removes it when it is a day old"
-                services.progress.note(note, level=WARNING, place=target.name)
+                services.progress.note(note, level=WARNING, place=str(target.ref))
 
     def _publish(
         self, held: HeldPlace, plan: Prepared, stage: Stage, directories: tuple[StagedDirectory, ...], *, marks: bool
@@ -431,7 +429,7 @@ class PlaceCompactor:
             if reason is not None:  # unless that is of a transaction that was aborted, which is not asked in vain
                 reason = overlapping(txns=held.transactions_now())
             if reason is not None:
-                raise ConflictError(f"Cannot publish {held.target.name}: {reason}; nothing was published, call again")
+                raise ConflictError(f"Cannot publish {held.target.ref}: {reason}; nothing was published, call again")
 
         is_hidden = inputs.publication is Publication.COMMIT
         way = inputs.publication
@@ -486,7 +484,7 @@ class PlaceCompactor:
         except Exception as error:
             # a fault of ours in one partition must not keep the others from being done
             fault = DefectError(
-                f"Cannot compact {found.target.name}: because of an unexpected {type(error).__name__}: {error}"
+                f"Cannot compact {found.target.ref}: because of an unexpected {type(error).__name__}: {error}"
             )
             return found.result(Outcome.FAILED, str(fault))
 
@@ -510,7 +508,7 @@ class PlaceCompactor:
                 result = replace(result, reason=f"{result.reason}; {note}")
             hold.close()
         except AcidError as error:
-            self._services.progress.note(str(error), place=result.name)
+            self._services.progress.note(str(error), place=str(result.ref))
             if result.state is not Outcome.READY_FOR_CLEANING:
                 return replace(result, reason=f"{result.reason}; then: {error}")
         return result
@@ -530,7 +528,7 @@ class PlaceCompactor:
         try:
             hold.close()
         except AcidError as error:
-            self._services.progress.note(str(error), place=target.name)
+            self._services.progress.note(str(error), place=str(target.ref))
 
 
 def _at_held_place(found: SoFar, why_not: str) -> CompactionResult:

@@ -161,7 +161,7 @@ def _decided(
     if place.holds_staging and services.store(target.location).unfinished(target.location):
         if dry_run:
             raise ConflictError(
-                f"Cannot judge {target.name}: a publication there is unfinished; a run without --dry-run finishes it"
+                f"Cannot judge {target.ref}: a publication there is unfinished; a run without --dry-run finishes it"
             )
         backend.finish(target)
         place = target.listed(list_location(services.fs(target.location), target.location, missing=ConflictError))
@@ -236,9 +236,7 @@ def _result(
         reason = "" if decision is None else decision.reason
     kind = None if decision is None or decision.kind is None else decision.kind.label.lower()
     return InitiatorResult(
-        database=target.database,
-        table=target.table,
-        partition=target.partition,
+        ref=target.ref,
         location=str(target.location),
         type=kind,
         queued=None,

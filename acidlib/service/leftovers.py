@@ -40,7 +40,7 @@ def give_back_dead(
                 queue.give_back(request.id, request.worker_id)
             except (ConflictError, RetryError):
                 continue  # it has ended meanwhile, or is left to another run
-            notes.append(f"request {request.id} for {request.full_name} was given back: its run is dead")
+            notes.append(f"request {request.id} for {request.ref} was given back: its run is dead")
     return notes
 
 

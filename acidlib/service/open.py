@@ -123,7 +123,7 @@ def open_queued(where: Environment) -> Iterator[Queued]:
         return
     with where.connect() as hms:
         shown = hms.show_all_compactions()
-        strange = tuple(f"request {row.id} for {'.'.join(part for part in row.entity if part)} is {row.state}, of the "
+        strange = tuple(f"request {row.id} for {'.'.join(part for part in row.ref if part)} is {row.state}, of the "
                         f"type {row.kind}" for row in shown.others)  # fmt: skip
         if hms.generation is Generation.HIVE4:
             yield Queued(requests=shown.requests, generation=hms.generation, hms=hms, unreadable=strange)

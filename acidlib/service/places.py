@@ -16,7 +16,7 @@ from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
-from acidlib.model.tables import Database, Partition, Storage, Table, row_type
+from acidlib.model.tables import Database, Partition, Storage, Table, TableRef, row_type
 from acidlib.model.units import ColumnMatching, RewriteSettings
 from acidlib.planning.initiate import cleaning_forbidden
 from acidlib.planning.inputs import not_enough
@@ -83,18 +83,11 @@ class Target:
     TBLPROPERTIES).
     """
 
-    database: str
-    table: str
-    partition: str | None
+    ref: TableRef
     location: Location
     interpretation: Interpretation = field(default_factory=Interpretation)
     facts: TableFacts | None = None
     request_properties: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """database.table, or database.table.partition."""
-        return ".".join(part for part in (self.database, self.table, self.partition) if part)
 
     @property
     def is_insert_only(self) -> bool:
@@ -132,7 +125,7 @@ class Target:
     def write_ids(self, listing: Listing) -> ValidWriteIdList:
         """The reader's list of the table; RefusedError when nothing states it."""
         stated = self.interpretation.write_ids or StatedWriteIds()
-        return stated.of(self.database, self.table, listing)
+        return stated.of(self.ref.database, self.ref.table, listing)
 
     def settings(self, common: Settings) -> Settings:
         """The settings that hold here: those of the run, then the database's properties, then the table's."""
@@ -286,9 +279,7 @@ def request_of(place: ListedPlace, kind: CompactionType, *, initiator: str) -> C
     )
     return CompactionRequest(
         id=0,
-        database=target.database,
-        table=target.table,
-        partition=target.partition,
+        ref=target.ref,
         type=kind,
         facts=facts,
         initiator_id=initiator,
@@ -301,13 +292,11 @@ def target_of(request: CompactionRequest) -> Target:
     facts = request.facts
     if facts.location is None or facts.write_ids is None:
         raise RefusedError(
-            f"Cannot compact {request.full_name}: request {request.id} does not say where it lies and what is "
+            f"Cannot compact {request.ref}: request {request.id} does not say where it lies and what is "
             "committed in it; name it by --location, or have the initiator look for it again"
         )
     return Target(
-        database=request.database,
-        table=request.table,
-        partition=request.partition,
+        ref=request.ref,
         location=facts.location,
         interpretation=Interpretation(
             write_ids=StatedWriteIds(single=facts.write_ids),
@@ -424,9 +413,9 @@ class Doubts:
         vouched = targets if stated is not None and stated.everything else ()
         self._progress = services.progress
         self._is_of_each = stated is not None and stated.of_each
-        self._left = Counter((one.database, one.table) for one in vouched)
+        self._left = Counter((one.ref.database, one.ref.table) for one in vouched)
         self._is_part = bool(selection.partitions) or any(
-            one.partition is not None and one.location == selection.location for one in vouched
+            one.ref.partition is not None and one.location == selection.location for one in vouched
         )
         self._ids: dict[tuple[str, str], set[tuple[int, int]]] = {}
         self._streams: dict[tuple[str, str], list[str]] = {}
@@ -439,9 +428,9 @@ class Doubts:
     def look(self, looked: Iterable[ListingOutcome]) -> None:
         """Look at places that are listed; tell of each table whose last one this was."""
         for one in looked:
-            table = (one.target.database, one.target.table)
+            table = (one.target.ref.database, one.target.ref.table)
             if self._left[table] and isinstance(one, ListedPlace):
-                below = f"{one.target.partition}/" if one.target.partition else ""
+                below = f"{one.target.ref.partition}/" if one.target.ref.partition else ""
                 self._streams.setdefault(table, []).extend(below + path for path in side_files(one.listing))
                 self._ids.setdefault(table, set()).update(directory_ids(one.listing))
                 self._left[table] -= 1
@@ -534,7 +523,7 @@ def urgency(order: Order, one: ListingOutcome) -> float:
 
 def ordered(looked: Iterable[ListingOutcome], order: Order) -> list[ListingOutcome]:
     """Most urgent first; equal ones by name, so that the same input gives the same order."""
-    return sorted(looked, key=lambda one: (-urgency(order, one), one.target.name))
+    return sorted(looked, key=lambda one: (-urgency(order, one), str(one.target.ref)))
 
 
 class Spending:

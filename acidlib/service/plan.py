@@ -86,7 +86,7 @@ class Prepared:
         txn = self.place.target.interpretation.visibility_txn
         if self.inputs.publication is Publication.FILE_BY_FILE and txn is not None and len(made) > 1:
             raise RefusedError(
-                f"Cannot compact {self.place.target.name}: because in a bucket its {len(made)} files cannot become "
+                f"Cannot compact {self.place.target.ref}: because in a bucket its {len(made)} files cannot become "
                 "visible at once, and a name with a transaction hides them from nobody; leave --visibility-txn out"
             )
         return made
@@ -130,7 +130,7 @@ def prepare(
         require_rebalanceable(target, place.generation)
     columns = None if target.is_insert_only else target.row_type()
     if columns is not None:
-        parse_row_type(columns, where=target.name)  # what cannot be written is refused before anything is read
+        parse_row_type(columns, where=str(target.ref))  # what cannot be written is refused before anything is read
     understood, files = target.interpretation, InputFiles(target.location, stores.data(target.location))
     inputs = compaction_inputs(
         place.state,
@@ -159,7 +159,7 @@ def prepare(
 def require_rebalanceable(target: Target, generation: Generation) -> None:
     """Refuse what has no implicit buckets (Hive 4 `Worker`, `CompactorFactory`)."""
     if generation is not Generation.HIVE4:
-        raise RefusedError(f"Cannot rebalance {target.name}: because only Hive 4 has rebalances")
+        raise RefusedError(f"Cannot rebalance {target.ref}: because only Hive 4 has rebalances")
     if target.is_insert_only:
         raise RefusedError("REBALANCE compaction is not supported on insert only tables.")
     if target.facts is not None and target.facts.table.storage.buckets > 0:
@@ -215,7 +215,7 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles
             if is_acid(place.tail(file).root):
                 return
             raise RefusedError(
-                f"Cannot compact {target.name}: because {file.path} has no ACID columns; if the table is insert-only, "
+                f"Cannot compact {target.ref}: because {file.path} has no ACID columns; if the table is insert-only, "
                 "give --table-kind insert-only"
             )
     if target.interpretation.table_kind == FULL:
@@ -224,7 +224,7 @@ def _prove_full_acid(target: Target, inputs: CompactionInputs, place: InputFiles
             _refuse_other_formats(target, first, place)
     elif files:
         raise RefusedError(
-            f"Cannot compact {target.name}: because no file proves whether the table is full ACID or insert-only; give "
+            f"Cannot compact {target.ref}: because no file proves whether the table is full ACID or insert-only; give "
             "--table-kind"
         )
 
@@ -234,7 +234,7 @@ def _refuse_other_formats(target: Target, file: DataFile, place: InputFiles) -> 
     with closing(place.open(file)) as source:
         head = source.read(0, min(file.length, 4))
     cannot, instead = (
-        f"Cannot compact {target.name}: because",
+        f"Cannot compact {target.ref}: because",
         "if the table is insert-only, give --table-kind insert-only",
     )
     found = next((name for magic, name in _FORMATS.items() if head.startswith(magic)), None)

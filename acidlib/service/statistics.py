@@ -65,7 +65,7 @@ class StatisticsUpdater:
             return Statistics(reason=str(error))
         except Exception as error:  # whatever it is, the compaction has succeeded
             return Statistics(
-                reason=f"Cannot update statistics of {target.name}: unexpected {type(error).__name__}: {error}."
+                reason=f"Cannot update statistics of {target.ref}: unexpected {type(error).__name__}: {error}."
             )
 
     def _update(
@@ -74,8 +74,8 @@ class StatisticsUpdater:
         parameters, failed = self._parameters(target, facts, known_since), None
         for _ in range(_TRIES):
             txns = self._hms.open_txns().txns
-            write_ids = self._hms.valid_write_ids([(target.database, target.table)], txns)[
-                target.database, target.table
+            write_ids = self._hms.valid_write_ids([(target.ref.database, target.ref.table)], txns)[
+                target.ref.database, target.ref.table
             ]
             try:
                 before = parameters.read(write_ids)
@@ -113,18 +113,16 @@ class StatisticsUpdater:
     def _parameters(self, target: Target, facts: TableFacts, known_since: float) -> Parameters:
         owner = Owner(
             catalog=self._hms.catalog,
-            database=target.database,
-            table=target.table,
-            partition=target.partition,
+            ref=target.ref,
             created=(facts.partition or facts.table).created,
         )
         if self._database is not None and self._database.has_parameters():
             return _InDatabase(self._database, owner)
-        cannot = f"Cannot update statistics of {target.name}: "
+        cannot = f"Cannot update statistics of {target.ref}: "
         hint = "Name the metastore's database with --queue-url to have them written there."
         if self._hms.generation is not Generation.HIVE4:
             raise RefusedError(f"{cannot}no call of Hive 3.1 leaves alone what others change meanwhile. {hint}")
-        if target.partition is not None:
+        if target.ref.partition is not None:
             raise RefusedError(
                 f"{cannot}no call that changes a partition leaves alone what others change meanwhile. {hint}"
             )
@@ -144,7 +142,7 @@ class _InDatabase:
         found = self._database.parameters(self._owner)
         if found is None:
             raise RefusedError(
-                f"Cannot update statistics of {self._owner.name}: {self._database.shown} has no such place of this "
+                f"Cannot update statistics of {self._owner.ref}: {self._database.shown} has no such place of this "
                 "metastore. Name the database of the metastore with --queue-url."
             )
         return found
@@ -181,7 +179,7 @@ class _ByCall:
         """All properties, as they were for more than a second, and of transactions that have ended."""
         whole = self._whole = self._read()
         self._write_ids = write_ids
-        now, stamp, name = self._services.clock(), whole.table.properties[CHANGED], self._target.name
+        now, stamp, name = self._services.clock(), whole.table.properties[CHANGED], str(self._target.ref)
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
         left = _SECOND - (now - self._since)
@@ -211,17 +209,17 @@ class _ByCall:
 
     def _read(self) -> WholeTable:
         target = self._target
-        whole = self._hms.whole_table(target.database, target.table)
+        whole = self._hms.whole_table(target.ref.database, target.ref.table)
         if whole is None or (whole.table.created, whole.table.id) != target.table_identity:
-            raise RefusedError(f"Cannot update statistics of {target.name}: the table was dropped meanwhile.")
+            raise RefusedError(f"Cannot update statistics of {target.ref}: the table was dropped meanwhile.")
         if whole.is_skewed:
             raise RefusedError(
-                f"Cannot update statistics of {target.name}: it is skewed, and would lose the places of its values. "
+                f"Cannot update statistics of {target.ref}: it is skewed, and would lose the places of its values. "
                 "ANALYZE TABLE ... COMPUTE STATISTICS NOSCAN in Hive updates them."
             )
         if not whole.table.properties.get(CHANGED, "").isdecimal():
             raise RefusedError(
-                f"Cannot update statistics of {target.name}: it has no {CHANGED}, by which changes of others are "
+                f"Cannot update statistics of {target.ref}: it has no {CHANGED}, by which changes of others are "
                 "noticed. Any ALTER TABLE in Hive gives it one."
             )
         return whole

@@ -129,13 +129,11 @@ def _undone(services: Services, undoing: Undoing, request: CompactionRequest, us
         store.require_taking_back(location)
         for record in finish_claimed(store, location, held.without_readers):
             what = f"publication of {', '.join(record.directories)} {record.outcome}"
-            services.progress.note(what, place=target.name)
+            services.progress.note(what, place=str(target.ref))
         now = undoing.find(request.id)
         result = replace(_result(now, target), state=UndoState.UNDONE)
         if now.facts.undone is not None or now.state not in _PUBLISHED:
-            raise ConflictError(
-                f"Cannot undo the compaction of {target.name}: request {now.id} has changed; call again"
-            )
+            raise ConflictError(f"Cannot undo the compaction of {target.ref}: request {now.id} has changed; call again")
         reason = f"undone by {user} on {services.host}: {', '.join(_outputs(now))} moved to {_aside(now)}"
         if now.state is State.FAILED and now.error_message:
             reason = f"{reason}; before that: {now.error_message}"
@@ -167,7 +165,7 @@ def _note(undoing: Undoing, request: CompactionRequest, reason: str) -> None:
         raise
     except AcidError as error:
         raise RetryError(
-            f"Cannot note that the compaction of {request.full_name} is undone: because {error}; it is, and stays so; "
+            f"Cannot note that the compaction of {request.ref} is undone: because {error}; it is, and stays so; "
             "the same call notes it"
         ) from error
     passing(Point.UNDONE)
@@ -202,8 +200,7 @@ def _is_later(one: CompactionRequest, other: CompactionRequest) -> bool:
 def _require_published(request: CompactionRequest) -> None:
     if request.state is State.WORKING:
         raise ConflictError(
-            f"Cannot undo the compaction of {request.full_name}: request {request.id} is working; call again when it "
-            "is done"
+            f"Cannot undo the compaction of {request.ref}: request {request.id} is working; call again when it is done"
         )
     if request.state not in _PUBLISHED:
         raise _refused(request, f"request {request.id} is {request.state.label}: there is no result")
@@ -212,7 +209,7 @@ def _require_published(request: CompactionRequest) -> None:
 
 
 def _refused(request: CompactionRequest, reason: str) -> RefusedError:
-    return RefusedError(f"Cannot undo the compaction of {request.full_name}: because {reason}")
+    return RefusedError(f"Cannot undo the compaction of {request.ref}: because {reason}")
 
 
 def _outputs(request: CompactionRequest) -> tuple[str, ...]:
@@ -242,9 +239,7 @@ def _with_plan(result: UndoResult, request: CompactionRequest, plan: TakingBack,
 def _result(request: CompactionRequest, target: Target | None = None) -> UndoResult:
     return UndoResult(
         id=request.id,
-        database=request.database,
-        table=request.table,
-        partition=request.partition,
+        ref=request.ref,
         location=str((request.facts.location or "") if target is None else target.location),
         type=request.type.label.lower(),
         state=UndoState.FAILED,

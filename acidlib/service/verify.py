@@ -321,7 +321,7 @@ def _reason(done: Compacted, what: str, found: Verification) -> str:
             f"until the operator decides: remove {' and '.join(done.results)} if that is wrong, or run the compaction "
             "again with --release-held if it is right"
         )
-    return f"{DIFFERS} the compaction of {target.name}: {what} ({sides}). {then}"
+    return f"{DIFFERS} the compaction of {target.ref}: {what} ({sides}). {then}"
 
 
 # --- verifier ---------------------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ class Verifier:
         may_verify = not shows(request) or not (has_failed(request) or insert_only)
         if self.is_wanted and may_verify:
             return None
-        return f"Cannot compact {target.name}: {why_held(request, insert_only=insert_only)}"
+        return f"Cannot compact {target.ref}: {why_held(request, insert_only=insert_only)}"
 
     def released(self, held: HeldPlace, place: ListedPlace) -> Generator[tuple[Errand, ...], list[Done[Any]], Released]:
         """Return whether a place is held for a result that was not verified.
@@ -403,5 +403,5 @@ class Verifier:
         left = left_behind(self._services, place, request.facts.unverified or ())
         found = yield from self.compared(left, request.id, share)
         verified = f"the result of request {request.id}, whose run had ended before that, is verified"
-        self._services.progress.note(verified, place=held.target.name)
+        self._services.progress.note(verified, place=str(held.target.ref))
         return Released(verification=found, share=share)

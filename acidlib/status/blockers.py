@@ -67,7 +67,7 @@ def _txns(row: CompactionRequest, txns: Sequence[OpenTxn], generation: Generatio
 def _locks(row: CompactionRequest, locks: Sequence[HeldLock]) -> list[HeldLock]:
     """Without evidence, which Hive's own worker does not leave, every lock there is now may be from before."""
     newest = _newest(row)
-    return [lock for lock in locks if concerns(lock, *row.entity) and (newest is None or lock.lock_id <= newest.lock)]
+    return [lock for lock in locks if concerns(lock, *row.ref) and (newest is None or lock.lock_id <= newest.lock)]
 
 
 def _newest(row: CompactionRequest) -> Evidence | None:
@@ -81,7 +81,7 @@ def _of_txn(row: CompactionRequest, txn: OpenTxn, now_ms: int) -> Blocker:
     age = None if txn.started_ms is None else now_ms - txn.started_ms
     return Blocker(
         request_id=row.id,
-        name=row.full_name,
+        name=str(row.ref),
         kind="transaction",
         id=txn.id,
         user=txn.user,
@@ -94,7 +94,7 @@ def _of_lock(row: CompactionRequest, lock: HeldLock, now_ms: int) -> Blocker:
     age = None if lock.acquired_ms is None else now_ms - lock.acquired_ms
     return Blocker(
         request_id=row.id,
-        name=row.full_name,
+        name=str(row.ref),
         kind="lock",
         id=lock.lock_id,
         user=lock.user,

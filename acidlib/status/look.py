@@ -11,7 +11,7 @@ from acidlib.metastore.transactions import OpenTxn, ShownRequest
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, State
-from acidlib.model.tables import PartitionName, matches
+from acidlib.model.tables import PartitionName, TableRef, matches
 from acidlib.planning.health import Finding, Lake, Level, Limit, Limits, PlaceFigures, Transaction, Trouble, Waits
 from acidlib.planning.initiate import (
     ABORTED_TXN_KEY,
@@ -143,9 +143,7 @@ def figures_of(
         else:
             refused = refusal.reason
     return PlaceFigures(
-        database=target.database,
-        table=target.table,
-        partition=target.partition,
+        ref=target.ref,
         location=str(target.location),
         deltas=len(deltas),
         small_deltas=sum(size < small_share * base for size in deltas),
@@ -178,9 +176,7 @@ def _without(services: Services, looked: Unlisted) -> PlaceFigures:
     else:
         trouble = Trouble.NOT_JUDGED if isinstance(error, RefusedError) else Trouble.NOT_READABLE
     return PlaceFigures(
-        database=target.database,
-        table=target.table,
-        partition=target.partition,
+        ref=target.ref,
         location=str(target.location),
         problem=(trouble, str(error)),
     )
@@ -310,11 +306,11 @@ def _wants(selection: Selection, row: CompactionRequest, *, alone: bool) -> bool
     inside = selection.location or selection.warehouse
     if inside is not None and (location is None or not inside.holds(location)):
         return False
-    if not selection.wants_table(row.database, row.table):
+    if not selection.wants_table(row.ref.database, row.ref.table):
         return False
     if not selection.partitions:
         return True
-    return row.partition is not None and matches(PartitionName.parse(row.partition), selection.partitions)
+    return row.ref.partition is not None and matches(PartitionName.parse(row.ref.partition), selection.partitions)
 
 
 def _targets(
@@ -328,7 +324,7 @@ def _targets(
 
     With them notes, and a finding for each ACID table or partition of which no compaction can be made.
     """
-    asked = {row.entity for row in requests}
+    asked = {row.ref for row in requests}
     if queued.hms is not None:
         selected = Catalog(services, queued.hms).select(selection, automatic=False, known=asked)
         notes = [note for note in selected.notes if not note.startswith("table ")]
@@ -357,9 +353,7 @@ def _targets(
             columns=target.interpretation.columns,
         )
         place = Target(
-            database=row.database,
-            table=row.table,
-            partition=row.partition,
+            ref=row.ref,
             location=target.location,
             interpretation=read,
         )
@@ -378,28 +372,26 @@ def _refused(one: PassedOver) -> Finding:
         level=Level.WARNING,
         trouble=Trouble.NOT_COMPACTABLE,
         reason=one.reason,
-        database=one.target.database,
-        table=one.target.table,
-        partition=one.target.partition,
+        ref=one.target.ref,
     )
 
 
 def _those_of_requests_first(targets: Sequence[Target], requests: Iterable[CompactionRequest]) -> list[Target]:
-    known = {row.entity for row in requests if row.state is not State.SUCCEEDED}
-    return sorted(targets, key=lambda one: ((one.database, one.table, one.partition) not in known, one.name))
+    known = {row.ref for row in requests if row.state is not State.SUCCEEDED}
+    return sorted(targets, key=lambda one: (one.ref not in known, str(one.ref)))
 
 
 def _listed(
     services: Services, targets: Sequence[Target], requests: Iterable[CompactionRequest], limits: Limits
 ) -> Iterable[PlaceFigures]:
-    states: dict[tuple[str, str, str | None], set[State]] = {}
+    states: dict[TableRef, set[State]] = {}
     for row in requests:
-        states.setdefault(row.entity, set()).add(row.state)
+        states.setdefault(row.ref, set()).add(row.state)
     attempts = Attempts((row for row in requests if row.state in COUNTED), services.settings)
 
     def figures(one: ListingOutcome) -> PlaceFigures | None:
         target = one.target
-        known = states.get((target.database, target.table, target.partition), set())
+        known = states.get(target.ref, set())
         found = figures_of(
             services,
             attempts,
@@ -435,9 +427,7 @@ def _waits(
 def _wait(one: Blocker, row: CompactionRequest) -> Waits:
     return Waits(
         request_id=one.request_id,
-        database=row.database,
-        table=row.table,
-        partition=row.partition,
+        ref=row.ref,
         kind=one.kind,
         id=one.id,
         user=one.user,
@@ -480,13 +470,13 @@ def _uncleaned(where: Environment, services: Services, queued: Queued) -> str | 
     return f"{off}; {database.shown} is no metastore's database, or shows its user no table TXN_COMPONENTS"
 
 
-def _aborted(targets: Iterable[Target]) -> dict[tuple[str, str], int]:
+def _aborted(targets: Iterable[Target]) -> dict[TableRef, int]:
     """How many write ids of each table are aborted, as the metastore told with its places."""
     found = {}
     for one in targets:
         stated = one.interpretation.write_ids
         if one.facts is not None and stated is not None and stated.single is not None:
-            found[one.database, one.table] = len(stated.single.aborted_ids)
+            found[one.ref.whole_table] = len(stated.single.aborted_ids)
     return found
 
 
@@ -511,7 +501,5 @@ def _found(queued: Queued) -> Iterable[Finding]:
                 level=Level.WARNING,
                 trouble=Trouble.ANOTHER_METASTORE,
                 reason=f"request {row.id} is for the metastore {row.facts.metastore}; no run at this one sees to it",
-                database=row.database,
-                table=row.table,
-                partition=row.partition,
+                ref=row.ref,
             )

@@ -94,7 +94,11 @@ def _totals(value: Callable[[Figures], float | None]) -> Callable[[Run], Iterabl
 
 
 def _each_table(value: Callable[[Figures], float | None]) -> Callable[[Run], Iterable[Sample]]:
-    return lambda run: [((one.database or "", one.table or ""), value(one)) for one in run.tables]
+    return lambda run: [(_names(one), value(one)) for one in run.tables]
+
+
+def _names(one: Figures) -> tuple[str, str]:
+    return ("", "") if one.ref is None else one.ref[:2]
 
 
 def _findings(run: Run) -> Iterator[Sample]:
@@ -119,7 +123,7 @@ def _table_requests(run: Run) -> Iterator[Sample]:
     for one in run.tables:
         for state in State:
             if one.requests[state].count:
-                yield (one.database or "", one.table or "", _state(state, run)), one.requests[state].count
+                yield (*_names(one), _state(state, run)), one.requests[state].count
 
 
 def _state(state: State, run: Run) -> str:

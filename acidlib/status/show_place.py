@@ -55,7 +55,8 @@ def _shown(services: Services, target: Target) -> ShownPlace:
 
 def _named(target: Target) -> ShownPlace:
     return ShownPlace(
-        database=target.database, table=target.table, partition=target.partition, location=str(target.location)
+        ref=target.ref,
+        location=str(target.location),
     )
 
 

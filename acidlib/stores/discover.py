@@ -15,7 +15,7 @@ from acidlib.admission import OF_THIS_PROCESS, THREADS
 from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import is_acid_directory_name, is_hidden
-from acidlib.model.tables import PartitionName, is_partition_directory
+from acidlib.model.tables import PartitionName, TableRef, is_partition_directory
 from acidlib.stores.filesystem import Entry, FileSystem
 
 DEFAULT_DATABASE = "default"
@@ -38,8 +38,7 @@ class PartitionLocation:
 class TableLocation:
     """A table proven to be ACID and its partitions in path order; names are lower case, as Hive's identity is."""
 
-    database: str
-    table: str
+    ref: TableRef
     location: Location
     partitions: tuple[PartitionLocation, ...]
 
@@ -127,8 +126,7 @@ def discover_location(fs: FileSystem, location: Location, *, may_be_empty: bool 
     name = PartitionName.parse("/".join(values)) if values else None
     database, table_name = _names(table)
     return TableLocation(
-        database=database,
-        table=table_name,
+        ref=TableRef(database, table_name),
         location=table,
         partitions=(PartitionLocation(name=name, location=location),),
     )
@@ -166,7 +164,7 @@ def _table(fs: FileSystem, path: Location, skipped: list[Skipped]) -> TableLocat
     database, table = _names(path)
     if content.has_acid:
         whole = PartitionLocation(name=None, location=path)
-        return TableLocation(database=database, table=table, location=path, partitions=(whole,))
+        return TableLocation(ref=TableRef(database, table), location=path, partitions=(whole,))
     if content.levels:
         return _partitioned(fs, path, content, skipped, (database, table))
     raise RefusedError(f"Cannot compact {path}: because {_NOT_PROVEN if content.has_files else _NOTHING}")
@@ -212,7 +210,7 @@ def _partitioned(
         else:
             skipped.append(Skipped(location=here, reason="it is empty"))
     database, table = names
-    return TableLocation(database=database, table=table, location=path, partitions=tuple(partitions))
+    return TableLocation(ref=TableRef(database, table), location=path, partitions=tuple(partitions))
 
 
 def _keys(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from acidlib.metastore.options import CATALOG, ConnectionOptions
 from acidlib.metastore.transactions import ShownRequest, TxnType
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
 from integration.metastore_writes import FULL_ACID, NewTable, Writes
 
 COLUMNS = "struct<id:int,v:string>"
@@ -236,9 +237,7 @@ class Lake:
         answer = self.hms.compact(
             CompactionRequest(
                 id=0,
-                database=made.database,
-                table=made.name,
-                partition=partition,
+                ref=TableRef(made.database, made.name, partition),
                 type=CompactionType.parse(kind),
                 run_as="root",
                 initiator_id="testhost-manual",
@@ -256,7 +255,9 @@ class Lake:
 
     def of(self, made: Made) -> list[ShownRequest]:
         """What queue and history know of a table, oldest first."""
-        found = [row for row in self.queue().values() if (row.database, row.table) == (made.database, made.name)]
+        found = [
+            row for row in self.queue().values() if (row.ref.database, row.ref.table) == (made.database, made.name)
+        ]
         return sorted(found, key=lambda row: row.id)
 
     def states(self, made: Made) -> list[str]:

@@ -15,6 +15,7 @@ from located import at
 from long_runs import amount
 
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.tables import TableRef
 from acidlib.points import Point
 from acidlib.service import compact as turns
 from acidlib.service import places as selection
@@ -151,7 +152,7 @@ def test_what_another_run_has_taken_costs_no_budget(jobs: Jobs, tmp_path: Path) 
     places = Places(tmp_path / "t", 2)
     with jobs.queue() as queue:
         taken = CompactionRequest(
-            id=0, database="default", table="t", partition="p=00", type=CompactionType.MAJOR,
+            id=0, ref=TableRef("default", "t", "p=00"), type=CompactionType.MAJOR,
             facts=RequestFacts(location=at(places.root / "p=00")),
         )  # fmt: skip
         assert queue.enqueue(taken, now_ms=int(time.time() * 1000), worker_id="another").accepted

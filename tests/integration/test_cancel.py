@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.tables import TableRef
 from integration.harness import Jobs, Ran, fixture
 
 ALL = ("--all-committed",)
@@ -83,10 +84,10 @@ def test_what_does_not_wait_stays_and_the_answer_says_what_to_do(waiting: Jobs) 
 def test_a_request_of_a_metastore_is_left_to_it(jobs: Jobs) -> None:
     """In a queue of our own that several share."""
     facts = RequestFacts(metastore="thrift://other:9083")
-    wanted = CompactionRequest(id=0, database="db", table="t", type=CompactionType.MAJOR, facts=facts)
+    wanted = CompactionRequest(id=0, ref=TableRef("db", "t"), type=CompactionType.MAJOR, facts=facts)
     with jobs.queue() as queue:
         queue.enqueue(wanted, now_ms=1)
-        queue.enqueue(replace(wanted, facts=RequestFacts(), table="u"), now_ms=1)
+        queue.enqueue(replace(wanted, facts=RequestFacts(), ref=wanted.ref._replace(table="u")), now_ms=1)
     ran = jobs("cancel", "1", "2")
     told: dict[int, Any] = answers(ran)
     assert (ran.status, told[1][0], told[2][0]) == (3, "refused", "cancelled")

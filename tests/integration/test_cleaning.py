@@ -16,6 +16,7 @@ from located import at
 
 from acidlib.model.location import Location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.service import clean as cleaner
 from acidlib.wording import human_bytes
@@ -375,7 +376,7 @@ def test_where_another_queue_knows_the_compaction_the_queue_that_was_asked_is_na
     asked = f"sqlite:///{tmp_path / 'asked.db'}"
     with SqlQueue(asked) as queue:
         facts = RequestFacts(location=at(other))
-        request = CompactionRequest(id=0, database="db", table="other", type=CompactionType.MAJOR, facts=facts)
+        request = CompactionRequest(id=0, ref=TableRef("db", "other"), type=CompactionType.MAJOR, facts=facts)
         queue.enqueue(request, now_ms=int(time.time() * 1000) - 3_600_000, worker_id="acidlib-gone-1")
     ran = jobs("cleaner", "--location", crud, queue_url=asked)
     (note,) = ran.document["notes"]

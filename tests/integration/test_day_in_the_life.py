@@ -197,9 +197,9 @@ Request = tuple[int, str]
 def requests(hms: Hms, *states: State) -> set[Request]:
     """Those of the day, by number and database."""
     return {
-        (row.id, row.database)
+        (row.id, row.ref.database)
         for row in hms.show_compactions()
-        if row.database in DATABASES.values() and row.state in states
+        if row.ref.database in DATABASES.values() and row.state in states
     }
 
 

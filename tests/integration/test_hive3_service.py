@@ -817,14 +817,14 @@ def test_nothing_waits_for_what_waits_for_a_reader(own: Site, monkeypatch: pytes
     begin, real = Hive3Hold.begin, sql_hold.SqlHeldPlace.published
 
     def begun(self: Hive3Hold) -> HeldPlace:
-        if self._taken.request.partition == dropped:
+        if self._taken.request.ref.partition == dropped:
             with one_at_a_time:
                 own.client.call.drop_partition(laid.database, laid.name, [dropped[2:]], True)
         return begin(self)
 
     def publish(self: sql_hold.SqlHeldPlace, directories: tuple[str, ...]) -> None:
         real(self, directories)
-        published.append(self.target.partition)
+        published.append(self.target.ref.partition)
         if set(published) == good:
             with one_at_a_time:
                 own.client.unlock(lock)

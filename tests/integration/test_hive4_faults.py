@@ -548,7 +548,7 @@ def test_an_interrupted_run_gives_its_requests_back(
     assert "interrupted" in errors[0]
     waiting = [row for row in lake.of(made) if row.state.label == "initiated"]
     if moment != MARKED:
-        assert {row.partition for row in waiting} == {"p=1", "p=2"}
+        assert {row.ref.partition for row in waiting} == {"p=1", "p=2"}
     if moment == PLANNED:
         assert [place.directories() for place in made.places] == before
     assert not lake.working()

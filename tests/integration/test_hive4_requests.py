@@ -380,7 +380,7 @@ def test_a_place_that_cannot_be_given_back_costs_no_report(
     real = compact_place.prepare
 
     def bad(fs, place, *given, **more):
-        if place.target.table == "close1":
+        if place.target.ref.table == "close1":
             raise RetryError("Cannot list it: because the disk is away")
         return real(fs, place, *given, **more)
 
@@ -405,7 +405,7 @@ def test_only_a_directory_of_an_aborted_transaction_may_appear_meanwhile(
 
     def another(self: Hive4HeldPlace, high_water_mark: int) -> None:
         txn = lake.open()
-        if self.target.table == "aborted":
+        if self.target.ref.table == "aborted":
             lake.hms.abort_txn(txn, TxnType.DEFAULT)
         Path(self.target.location.path, f"base_0000003_v{txn:07d}").mkdir()
         real(self, high_water_mark)

@@ -642,7 +642,7 @@ def test_beside_hives_own_workers_every_request_is_done_once(
             assert set(ran.states) <= {"ready for cleaning"}
         wait_for(lambda: not lake.working(), 60)
     found = lake.of(made)
-    assert Counter(row.partition for row in found) == Counter(place.name for place in made.places)
+    assert Counter(row.ref.partition for row in found) == Counter(place.name for place in made.places)
     assert {row.state for row in found} == {State.READY_FOR_CLEANING}, found
     assert {row.worker_version for row in found} > {"4.0.1"}, "both have worked"
     for place in made.places:

@@ -39,7 +39,7 @@ def test_the_bad_ones_are_told_and_the_rest_is_done(
     begun = compact_place.PlaceCompactor.steps
 
     def steps(compactor, job):
-        if job.target.partition in dropped:
+        if job.target.ref.partition in dropped:
             shutil.rmtree(str(job.target.location))  # after it was listed
         return begun(compactor, job)
 

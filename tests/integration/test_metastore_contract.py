@@ -24,7 +24,7 @@ from acidlib.metastore.transport import ConnectionLost
 from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
-from acidlib.model.tables import TableColumn
+from acidlib.model.tables import TableColumn, TableRef
 from acidlib.status.checks import HivesCompactor, compactor_check
 from acidlib.status.doctor import hives_compactor
 from integration.harness import IN_PROCESS
@@ -448,7 +448,7 @@ def test_exclusive_writes_are_of_hive_4(hms: Hms, database: str, table: str) -> 
 
 
 def asked_for(database: str, table: str, **more: object) -> CompactionRequest:
-    request = CompactionRequest(id=0, database=database, table=table, type=CompactionType.MAJOR)
+    request = CompactionRequest(id=0, ref=TableRef(database, table), type=CompactionType.MAJOR)
     return replace(request, **more)  # type: ignore[arg-type] # tests name the fields
 
 
@@ -470,7 +470,12 @@ def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partit
     assert answer.accepted
     assert answer.state is State.INITIATED
     row = shown(hms, answer.id)
-    assert (row.database, row.table, row.partition, row.type) == (database, table, None, CompactionType.MAJOR)
+    assert (row.ref.database, row.ref.table, row.ref.partition, row.type) == (
+        database,
+        table,
+        None,
+        CompactionType.MAJOR,
+    )
     assert (row.state, row.run_as, row.worker_id, row.start_ms, row.end_ms) == (
         State.INITIATED, "joe", None, None, None,
     )  # fmt: skip
@@ -488,7 +493,7 @@ def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partit
 
     name = "ds=Upper/hr=5"
     minor = hms.compact(asked_for(database, partitioned, partition=name, type=CompactionType.MINOR))
-    assert shown(hms, minor.id).partition == name
+    assert shown(hms, minor.id).ref.partition == name
     assert shown(hms, minor.id).type is CompactionType.MINOR
     ids = [request.id for request in hms.show_compactions()]
     assert ids == sorted(ids, reverse=True)
@@ -514,7 +519,12 @@ def test_the_life_of_a_compaction(hms: Hms, database: str, table: str, txns: lis
     assert hms.find_next_compaction("worker-1", "0.1", "no such pool") is None
     claimed = hms.find_next_compaction("worker-1", "0.1", "life")
     assert claimed is not None
-    assert (claimed.id, claimed.database, claimed.table, claimed.partition) == (asked.id, database, table, None)
+    assert (claimed.id, claimed.ref.database, claimed.ref.table, claimed.ref.partition) == (
+        asked.id,
+        database,
+        table,
+        None,
+    )
     assert (claimed.type, claimed.state, claimed.worker_id) == (CompactionType.MAJOR, State.WORKING, "worker-1")
     assert sorted(claimed.properties) == sorted(properties)
     assert hms.find_next_compaction("worker-1", "0.1", "life") is None

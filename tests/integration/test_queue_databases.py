@@ -41,6 +41,7 @@ from thrift.transport.TTransport import TBufferedTransport
 from acidlib.errors import ConflictError, RefusedError, RetryError, UnknownOutcomeError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionType, RequestFacts, State
+from acidlib.model.tables import TableRef
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.queue.schema import COMPACTION_QUEUE
 from acidlib.queue.sql import SqlQueue
@@ -467,7 +468,7 @@ def test_single_parameters_of_a_partition_are_changed(hive: Hive) -> None:
         return found
 
     untouched, before = there()[8], there()[7]
-    owner = Owner(catalog="hive", database="db", table="t", partition="p=a", created=9)
+    owner = Owner(catalog="hive", ref=TableRef("db", "t", "p=a"), created=9)
     with closing(MetastoreDatabase(hive.url)) as database:
         assert database.parameters(owner) == before
         database.change_parameters(owner, before, {"numFiles": "1", "totalSize": "5"})
@@ -513,7 +514,7 @@ def test_hive_sees_what_we_do(hive3_metastore: Metastore, client: HMSClient) -> 
         assert not queue.enqueue(request("seen", partition="p=1"), now_ms=1).accepted
         claimed = claim_next(queue, MINOR, "acidlib-w", 1)
         assert claimed is not None
-        assert (claimed.id, claimed.entity, claimed.properties) == (
+        assert (claimed.id, claimed.ref, claimed.properties) == (
             number,
             ("db", "seen", "p=1"),
             (("compactor.k", "v"),),

@@ -23,11 +23,20 @@ EASY_TO_READ = 4.5
 
 def many() -> dict[str, Any]:
     """A run of many places with hostile names."""
-    done = [replace(DONE, partition=f"ds={n}", seconds=n / 7, deltas_before=n % 400) for n in range(1000)]
+    done = [
+        replace(DONE, ref=DONE.ref._replace(partition=f"ds={n}"), seconds=n / 7, deltas_before=n % 400)
+        for n in range(1000)
+    ]
     bad = replace(
-        FAILED, table=LONG_NAME, location=f"s3://bucket/{LONG_NAME}/{LONG_NAME}", reason=f"{LONG_NAME} is bad"
+        FAILED,
+        ref=FAILED.ref._replace(table=LONG_NAME),
+        location=f"s3://bucket/{LONG_NAME}/{LONG_NAME}",
+        reason=f"{LONG_NAME} is bad",
     )
-    return document_of("major_compact", [*done, bad, replace(DONE, table=LONG_NAME, reason=LONG_NAME, seconds=900.0)])
+    return document_of(
+        "major_compact",
+        [*done, bad, replace(DONE, ref=DONE.ref._replace(table=LONG_NAME), reason=LONG_NAME, seconds=900.0)],
+    )
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from claim_directories import lay_claim
 from judges import merge
 
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.tables import TableRef
 from acidlib.service import initiate as initiator
 from acidlib.service.services import Done, LocalRunner, Task
 from integration.harness import Jobs, at_time, fixture, names, tree, use_runner, visible, within
@@ -483,9 +484,7 @@ def test_the_cleaner_leaves_what_somebody_works_on(jobs: Jobs, warehouse: Wareho
 
 def test_a_request_that_says_nothing_of_its_location_is_refused_and_does_not_come_back(jobs: Jobs) -> None:
     with jobs.queue() as queue:
-        queue.enqueue(
-            CompactionRequest(id=0, database="db", table="t", partition=None, type=CompactionType.MAJOR), now_ms=1
-        )
+        queue.enqueue(CompactionRequest(id=0, ref=TableRef("db", "t"), type=CompactionType.MAJOR), now_ms=1)
     ran = jobs("major_compact")
     assert ran.status == 0
     assert ran.states == ["refused"]

@@ -12,6 +12,7 @@ from judges.tables import orc_bytes
 
 from acidlib.model.location import local_location
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts
+from acidlib.model.tables import TableRef
 from acidlib.planning.health import Trouble
 from integration.harness import Jobs, Ran, at_time, fixture, within
 
@@ -53,7 +54,7 @@ def test_what_lies_on_disk_and_waits_in_the_queue_is_found_where_it_is(
     (tables / "removed" / "_acidlib_removed.1.base_1").mkdir()
     (tables / "busy" / "_tmp_1").mkdir()
     facts = RequestFacts(location=local_location(str(tables / "busy")))
-    busy = CompactionRequest(id=0, database="db", table="busy", type=CompactionType.MAJOR, facts=facts)
+    busy = CompactionRequest(id=0, ref=TableRef("db", "busy"), type=CompactionType.MAJOR, facts=facts)
     with jobs.queue() as queue:
         queue.enqueue(busy, now_ms=int(time.time() * 1000), worker_id="w")
     before = within(root)

@@ -18,6 +18,7 @@ from acidlib.documents import OPTIONS
 from acidlib.errors import AcidError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Trouble, Waits, status_of
 from acidlib.report.places import ShownPart, ShownPlace, places_document
@@ -47,7 +48,7 @@ from acidlib.report.text import json_text
 from acidlib.status.blockers import Blocker
 from acidlib.status.checks import checks_document, unchecked
 
-PLACE: dict[str, Any] = {"database": "db", "table": "t", "partition": None, "location": "/w/t"}
+PLACE: dict[str, Any] = {"ref": TableRef("db", "t"), "location": "/w/t"}
 FACTS = RunFacts(start_ms=1, end_ms=2, settings=(SetValue(name="n", value="v", source="--set"),))
 RUN: dict[str, Any] = {"version": "1", "run_id": "r", "facts": lambda: FACTS}
 ACTION = PlannedAction(
@@ -99,12 +100,10 @@ def printed(*words: str, job: click.Command = show_compactions.main) -> dict[str
 def status_document_of() -> dict[str, Any]:
     place = PlaceFigures(**PLACE)
     txn = Transaction(id=1, is_open=True, user="u", host="h", age=None, silent=None)
-    waits = Waits(
-        request_id=1, database="db", table="t", partition=None, kind="lock", id=2, user="u", host="h", age=None
-    )
+    waits = Waits(request_id=1, ref=TableRef("db", "t"), kind="lock", id=2, user="u", host="h", age=None)
     lake = Lake(
         now_ms=0,
-        requests=(CompactionRequest(id=1, database="db", table="t", type=CompactionType.MAJOR, state=State.FAILED),),
+        requests=(CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR, state=State.FAILED),),
         transactions=(txn, replace(txn, is_open=False)),
         waits=(waits,),
         places=(replace(place, ratio=1.0, deltas=1, obsolete_bytes=1),),
@@ -116,7 +115,7 @@ def status_document_of() -> dict[str, Any]:
 
 
 def shown() -> dict[str, Any]:
-    request = CompactionRequest(id=1, database="db", table="t", type=CompactionType.MAJOR)
+    request = CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR)
     blocker = Blocker(request_id=1, name="db.t", kind="lock", id=2, user="u", host="h", age_ms=None)
     return printed() | {"compactions": show_document([request]), "blockers": [blocker.document()]}
 

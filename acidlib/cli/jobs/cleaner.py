@@ -103,7 +103,7 @@ def main(
 
         def tell(result: CleaningResult) -> None:
             if result.is_bad:
-                found.progress.note(f"{result.state}, {result.reason}", level=ERROR, place=result.name)
+                found.progress.note(f"{result.state}, {result.reason}", level=ERROR, place=str(result.ref))
             report.add(result)
 
         with told_when_stopped(totals.when_stopped):

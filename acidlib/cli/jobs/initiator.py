@@ -47,7 +47,7 @@ def main(
 
         def tell(result: InitiatorResult) -> None:
             if result.failed:
-                found.progress.note(result.reason, level=ERROR, place=result.name)
+                found.progress.note(result.reason, level=ERROR, place=str(result.ref))
             report.add(result)
 
         with told_when_stopped(totals.when_stopped):

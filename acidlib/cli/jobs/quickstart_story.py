@@ -338,7 +338,7 @@ class Quickstart:
             run_initiator(self.found, backend, selection, dry_run=dry_run, force=False, tell=results.append)
         self.page.table(
             ("Place", "Decision", "Request", "Why"),
-            [(_short(item.name), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
+            [(_short(str(item.ref)), item.type or "none", str(item.queued or "-"), item.reason) for item in results],
             right=("Request",),
         )
         first = results[0]
@@ -363,11 +363,11 @@ class Quickstart:
         if len(results) != len(self.seen) or any(item.state is not Outcome.READY_FOR_CLEANING for item in results):
             raise CorruptError("Cannot go on: because not everything was compacted: " + results[0].reason)
         for table in self.tables:
-            self._stripes(next(item for item in results if item.table == table.table))
+            self._stripes(next(item for item in results if item.ref.table == table.table))
         self.page.lines([""])
 
     def _stripes(self, result: CompactionResult) -> None:
-        self.page.lines(["", f"What became of the stripes of {_short(result.name)}, and why:"])
+        self.page.lines(["", f"What became of the stripes of {_short(str(result.ref))}, and why:"])
         for unit in result.units or ():
             for action in unit.actions:
                 file = action.path.removeprefix(f"{result.location}/")
@@ -385,7 +385,7 @@ class Quickstart:
             [
                 (
                     str(item.id),
-                    _short(item.name),
+                    _short(str(item.ref)),
                     item.state,
                     plural(len(item.removed), "directory", "directories"),
                     f"{item.bytes_removed:,}",
@@ -437,7 +437,7 @@ def _short(name: str) -> str:
 def _row(result: CompactionResult) -> tuple[str, ...]:
     figures = (f"{result.total(name):,}" for name in ("rows_in", "rows_deleted", "rows_aborted", "rows_out"))
     sizes = (human_bytes(result.total(name)) for name in ("bytes_copied", "bytes_rewritten"))
-    return (_short(result.name), result.type, *figures, *sizes)
+    return (_short(str(result.ref)), result.type, *figures, *sizes)
 
 
 def _show(show: Quickstart) -> None:

@@ -10,7 +10,7 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError,
 from acidlib.model.listing import Listing
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, UNVERIFIED, CompactionRequest, CompactionType, RequestFacts, State
-from acidlib.model.tables import matches
+from acidlib.model.tables import TableRef, matches
 from acidlib.planning.clean import CleanPlan, cleanable
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.planning.verification import holding
@@ -51,8 +51,6 @@ from acidlib.wording import human_bytes, plural
 # --- selecting --------------------------------------------------------------------------------------------------------
 # Targets among directories.
 
-Entity = tuple[str, str, str | None]
-
 
 def select_targets(
     services: Services,
@@ -60,7 +58,7 @@ def select_targets(
     interpretation: Interpretation,
     *,
     may_be_empty: bool = False,
-    known: Collection[Entity] = (),
+    known: Collection[TableRef] = (),
 ) -> Selected:
     """The targets in path order, and notes about what was passed over.
 
@@ -78,7 +76,7 @@ def select_targets(
         except MissingError as error:
             return Selected(targets=(), notes=(str(error) if known else selection.note_of(error),))
         if interpretation.write_ids is not None:
-            interpretation.write_ids.require_of(only.database, only.table)
+            interpretation.write_ids.require_of(only.ref.database, only.ref.table)
         tables: Sequence[TableLocation] = (only,)
     else:
         if selection.warehouse is None:
@@ -90,14 +88,12 @@ def select_targets(
             if selection.names_table(name):
                 raise RefusedError(f"Cannot compact {name}: {skipped.reason}")
         notes += [f"{skipped.location} is skipped: {skipped.reason}" for skipped in found.skipped]
-    chosen = [table for table in tables if selection.wants_table(table.database, table.table)]
-    names = [(table.database, table.table) for table in chosen] + [(one[0], one[1]) for one in known]
+    chosen = [table for table in tables if selection.wants_table(table.ref.database, table.ref.table)]
+    names = [(table.ref.database, table.ref.table) for table in chosen] + [(one[0], one[1]) for one in known]
     notes += selection.absent(names, "no ACID table there")
     targets = [
         Target(
-            database=table.database,
-            table=table.table,
-            partition=None if place.name is None else place.name.path,
+            ref=table.ref._replace(partition=None if place.name is None else place.name.path),
             location=place.location,
             interpretation=interpretation,
         )
@@ -106,7 +102,7 @@ def select_targets(
         if not selection.partitions or (place.name is not None and matches(place.name, selection.partitions))
     ]
     if selection.partitions and chosen and not (targets or known):
-        notes.append(selection.note_of(selection.no_partition([f"{one.database}.{one.table}" for one in chosen])))
+        notes.append(selection.note_of(selection.no_partition([str(one.ref) for one in chosen])))
     return Selected(targets=tuple(targets), notes=tuple(notes))
 
 
@@ -151,13 +147,13 @@ class StandaloneHold(SqlHold):
         request, target, fs = self._taken.request, self._taken.target, self._services.fs(self._taken.target.location)
         if not fs.exists(str(target.location)) and fs.exists(str(target.location.parent)):
             raise RefusedError(
-                f"Cannot compact {target.name}: {target.location} does not exist any more; if it was moved, have the "
+                f"Cannot compact {target.ref}: {target.location} does not exist any more; if it was moved, have the "
                 "initiator look where it lies now"
             )
         claim = self._claimed(target.location)
         if not is_there(fs, target.location, request.facts.witness or ""):
             raise RefusedError(
-                f"Cannot compact {target.name}: the table was made anew, or what the request was made for was "
+                f"Cannot compact {target.ref}: the table was made anew, or what the request was made for was "
                 "compacted and cleaned, since then; the initiator queues it again where that is due"
             )
         return StandaloneHeldPlace(self._services, self._queue, request, target, claim)
@@ -191,7 +187,7 @@ class StandaloneBackend:
         self._services = services
         self._queue = queue
         self._interpretation = interpretation
-        self._failed: set[tuple[str, str, str | None]] | None = None
+        self._failed: set[TableRef] | None = None
 
     def recover(self) -> list[str]:
         """Requests of dead runs go back to the queue."""
@@ -235,18 +231,16 @@ class StandaloneBackend:
     def attempts(self, targets: Sequence[Target]) -> Attempts:
         """What our own queue and its history know."""
         rows = self._queue.in_states_at((target.location for target in targets), *COUNTED)
-        self._failed = {row.entity for row in rows if row.state is State.FAILED}
+        self._failed = {row.ref for row in rows if row.state is State.FAILED}
         return Attempts(rows, self._services.settings)
 
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over our own history, which is not asked where `attempts` saw no failure."""
-        if self._failed is not None and (target.database, target.table, target.partition) not in self._failed:
+        if self._failed is not None and target.ref not in self._failed:
             return None
         request = CompactionRequest(
             id=0,
-            database=target.database,
-            table=target.table,
-            partition=target.partition,
+            ref=target.ref,
             type=kind,
             facts=RequestFacts(location=target.location),
             initiator_id=self._services.initiator_id,
@@ -342,7 +336,7 @@ def _why_nothing(
     state = "" if newest is None else f"; its newest there, {newest.id}, is {newest.state.label}"
     note = f"the queue {queue.shown} has no request of {location} that awaits cleaning{state}"
     everything = Interpretation(write_ids=StatedWriteIds(everything=True))
-    named = {row.entity for row in known}
+    named = {row.ref for row in known}
     try:
         found = select_targets(services, selection, everything, may_be_empty=bool(known), known=named)
         looked, _ = look_at(services, found.targets, None)
@@ -493,7 +487,7 @@ class StandaloneUndoing:
             )
         if row.facts.metastore is not None:
             raise RefusedError(
-                f"Cannot undo the compaction of {row.full_name}: because request {request_id} is of the metastore "
+                f"Cannot undo the compaction of {row.ref}: because request {request_id} is of the metastore "
                 f"{row.facts.metastore}, which has to be named"
             )
         return row
@@ -508,7 +502,7 @@ class StandaloneUndoing:
         target = target_of(request)
         if not self._services.fs(target.location).is_directory(str(target.location)):
             raise RefusedError(
-                f"Cannot undo the compaction of {target.name}: because {target.location} does not exist any more"
+                f"Cannot undo the compaction of {target.ref}: because {target.location} does not exist any more"
             )
         return target
 
@@ -529,7 +523,7 @@ class StandaloneUndoing:
         fs, witness = self._services.fs(target.location), request.facts.witness or ""
         if not is_there(fs, target.location, witness):
             raise RefusedError(
-                f"Cannot undo the compaction of {target.name}: because its result is not there any more: it was "
+                f"Cannot undo the compaction of {target.ref}: because its result is not there any more: it was "
                 "replaced, or the table was made anew"
             )
 

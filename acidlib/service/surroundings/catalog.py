@@ -19,15 +19,13 @@ from acidlib.model.location import NOWHERE
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
-from acidlib.model.tables import Database, Partition, PartitionName, Table, matches
+from acidlib.model.tables import Database, Partition, PartitionName, Table, TableRef, matches
 from acidlib.planning.initiate import not_acid, why_not
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.service.backend import Selected
 from acidlib.service.places import FULL, INSERT_ONLY, Interpretation, PassedOver, Selection, TableFacts, Target
 from acidlib.service.services import Services
 from acidlib.wording import plural
-
-Entity = tuple[str, str, str | None]
 
 
 class GoneError(RefusedError):
@@ -47,8 +45,8 @@ class Catalog:
         selection: Selection,
         *,
         automatic: bool,
-        busy: Collection[Entity] = (),
-        known: Collection[Entity] = (),
+        busy: Collection[TableRef] = (),
+        known: Collection[TableRef] = (),
     ) -> Selected:
         """What is selected, as of one snapshot.
 
@@ -87,14 +85,16 @@ class Catalog:
         targets = tuple(target for target, _ in self._as_of_now(chosen))
         return Selected(targets=targets, passed_over=tuple(passed_over), notes=tuple(notes))
 
-    def require_named(self, selection: Selection, known: Collection[Entity]) -> list[str]:
+    def require_named(self, selection: Selection, known: Collection[TableRef]) -> list[str]:
         """Notes about what --table, and --partition beside it, name and does not exist; raises as `select` does."""
         tables, notes = self._named(selection, known)
         if selection.partitions and tables and not known and not any(map(partial(self._has, selection), tables)):
             notes.append(self._no_partition(selection, tables))
         return notes
 
-    def _named(self, selection: Selection, known: Collection[Entity]) -> tuple[list[tuple[Database, Table]], list[str]]:
+    def _named(
+        self, selection: Selection, known: Collection[TableRef]
+    ) -> tuple[list[tuple[Database, Table]], list[str]]:
         """The tables that are selected, and notes about names that none has."""
         tables = list(self._tables(selection))
         for _, table in tables:
@@ -120,21 +120,21 @@ class Catalog:
         """What each request is about, understood as of a snapshot or of now, or why there is none: in Hive's own words
         where it has.
         """
-        found: dict[Entity, Target | AcidError] = {}
+        found: dict[TableRef, Target | AcidError] = {}
         wanted: dict[str, dict[str, set[str | None]]] = {}
         for request in requests:
-            wanted.setdefault(request.database, {}).setdefault(request.table, set()).add(request.partition)
+            wanted.setdefault(request.ref.database, {}).setdefault(request.ref.table, set()).add(request.ref.partition)
         for database, tables in wanted.items():
             known = {table.name: table for table in self._hms.tables(database, list(tables))}
             others = self._hms.of_other_catalogs(database, list(tables))
             for name, partitions in tables.items():
                 table, other = known.get(name.lower()), others.get(name.lower())
                 for partition, place in self._of_table(database, name, table, other, partitions).items():
-                    found[database, name, partition] = place
+                    found[TableRef(database, name, partition)] = place
         good = [place for place in found.values() if isinstance(place, Target)]
         for place, _ in self._as_of_now(good, txns):
-            found[place.database, place.table, place.partition] = place
-        return [found[request.entity] for request in requests]
+            found[place.ref] = place
+        return [found[request.ref] for request in requests]
 
     def place(self, request: CompactionRequest, txns: ValidTxnList | None = None) -> Target:
         """What one request is about, as of a snapshot or of now; raises RefusedError in Hive's words.
@@ -152,10 +152,10 @@ class Catalog:
 
     def whereabouts(self, request: CompactionRequest) -> Target:
         """See `place`, without what is committed there: which table it is, and where it lies."""
-        database, name = request.database, request.table
+        database, name = request.ref.database, request.ref.table
         table = self._hms.table(database, name)
         other = self._hms.of_other_catalogs(database, [name]).get(name.lower())
-        found = self._of_table(database, name, table, other, {request.partition})[request.partition]
+        found = self._of_table(database, name, table, other, {request.ref.partition})[request.ref.partition]
         if isinstance(found, AcidError):
             raise found
         return found
@@ -179,20 +179,20 @@ class Catalog:
     def partitions_of(self, table: Target) -> list[Target]:
         """Return the partitions of a table; RefusedError where one of them must not be touched."""
         assert table.facts is not None
-        names = self._hms.partition_names(table.database, table.table)
+        names = self._hms.partition_names(table.ref.database, table.ref.table)
         found = self._hms.partitions(table.facts.table, names)
         return [self._target(table.facts.database, table.facts.table, name, one) for name, one in found.items()]
 
     def is_dropped(self, target: Target) -> bool:
         """Whether a table or partition of a selection does not exist any more."""
         found = self._of_table(
-            target.database,
-            target.table,
-            self._hms.table(target.database, target.table),
+            target.ref.database,
+            target.ref.table,
+            self._hms.table(target.ref.database, target.ref.table),
             None,
-            {target.partition},
+            {target.ref.partition},
         )
-        return isinstance(found[target.partition], GoneError)
+        return isinstance(found[target.ref.partition], GoneError)
 
     def _database(self, name: str) -> Database | None:
         """A database, asked for once in a run: its properties are settings, and say nothing of what lies where."""
@@ -289,7 +289,7 @@ class Catalog:
         return sorted(self._hms.database_names())
 
     def _places(
-        self, database: Database, table: Table, selection: Selection, busy: Collection[Entity]
+        self, database: Database, table: Table, selection: Selection, busy: Collection[TableRef]
     ) -> Iterable[Target | PassedOver]:
         if not table.partition_keys:
             if not selection.partitions:
@@ -303,7 +303,12 @@ class Catalog:
                 yield self._selected(database, table, name, partitions[name], busy)
 
     def _selected(
-        self, database: Database, table: Table, name: str | None, partition: Partition | None, busy: Collection[Entity]
+        self,
+        database: Database,
+        table: Table,
+        name: str | None,
+        partition: Partition | None,
+        busy: Collection[TableRef],
     ) -> Target | PassedOver:
         try:
             target = self._target(database, table, name, partition)
@@ -323,9 +328,7 @@ class Catalog:
         if location.is_root:
             raise RefusedError(f"Cannot compact {table.full_name}: because its location is the whole file system")
         return Target(
-            database=table.database,
-            table=table.name,
-            partition=name,
+            ref=TableRef(table.database, table.name, name),
             location=location,
             interpretation=Interpretation(
                 generation=self._hms.generation, table_kind=INSERT_ONLY if table.is_insert_only else FULL
@@ -336,7 +339,9 @@ class Catalog:
     def _warnings(self, targets: Iterable[Target]) -> list[str]:
         """Properties of the tables and databases that look like settings of a compactor and are none."""
         found: dict[str, None] = {}
-        by_table = {(target.database, target.table): target.facts for target in targets if target.facts is not None}
+        by_table = {
+            (target.ref.database, target.ref.table): target.facts for target in targets if target.facts is not None
+        }
         for (name, _), facts in by_table.items():
             settings, of_database = self._services.settings.with_layer(Layer.DATABASE, facts.database.properties)
             _, of_table = settings.with_layer(Layer.TABLE, facts.table.properties)
@@ -352,11 +357,11 @@ class Catalog:
             return []
         if txns is None:
             txns = self._hms.open_txns().txns
-        lists = self._hms.valid_write_ids(sorted({(one.database, one.table) for one in targets}), txns)
+        lists = self._hms.valid_write_ids(sorted({(one.ref.database, one.ref.table) for one in targets}), txns)
         is_hive4 = self._hms.generation is Generation.HIVE4
         found = []
         for one in targets:
-            write_ids = lists[one.database, one.table]
+            write_ids = lists[one.ref.database, one.ref.table]
             interpretation = replace(
                 one.interpretation,
                 write_ids=StatedWriteIds(single=write_ids),
@@ -373,7 +378,7 @@ def _passed_over(
     database: Database, table: Table, partition: str | None, reason: str, *, is_refused: bool
 ) -> PassedOver:
     facts = TableFacts(table=table, database=database)
-    place = Target(database=table.database, table=table.name, partition=partition, location=NOWHERE, facts=facts)
+    place = Target(ref=TableRef(table.database, table.name, partition), location=NOWHERE, facts=facts)
     return PassedOver(target=place, reason=reason, is_refused=is_refused)
 
 
@@ -402,7 +407,7 @@ def require_unchanged(before: Target, now: Target, doing: str) -> None:
     same_table = before.table_identity == now.table_identity
     if not same_table or before.location != now.location:
         what = "moved" if same_table else "dropped and made again"
-        raise ConflictError(f"Cannot {doing} {before.name}: because it was {what} meanwhile")
+        raise ConflictError(f"Cannot {doing} {before.ref}: because it was {what} meanwhile")
 
 
 def run_as_user(services: Services, target: Target) -> str:
@@ -416,7 +421,7 @@ def run_as_user(services: Services, target: Target) -> str:
         owner = target.facts.table.owner
     if not owner:
         raise RefusedError(
-            f"Cannot compact {target.name}: {target.location} has no owner, whom it would run as; set "
+            f"Cannot compact {target.ref}: {target.location} has no owner, whom it would run as; set "
             "metastore.compactor.run.as.user"
         )
     return owner

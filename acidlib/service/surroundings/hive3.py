@@ -14,6 +14,7 @@ from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import HeldLock, LockType, OpenTxns
 from acidlib.model.location import Location
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, State
+from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication
 from acidlib.planning.verification import holding
 from acidlib.queue.metastore_database import MetastoreDatabase
@@ -32,7 +33,7 @@ from acidlib.service.leftovers import (
 from acidlib.service.places import ListedPlace, Selection, Target
 from acidlib.service.services import WORKER_PREFIX, Services
 from acidlib.service.statistics import StatisticsUpdater
-from acidlib.service.surroundings.catalog import Catalog, Entity, require_unchanged, run_as_user
+from acidlib.service.surroundings.catalog import Catalog, require_unchanged, run_as_user
 from acidlib.service.surroundings.sql import (
     SqlHeldPlace,
     SqlHold,
@@ -177,7 +178,7 @@ def recover(
     notes += give_back_dead(
         metastore.queue,
         is_dead,
-        finish=lambda row: finish_alone(services, metastore, row.entity, catalog.whereabouts(row).location),
+        finish=lambda row: finish_alone(services, metastore, row.ref, catalog.whereabouts(row).location),
     )
     dead = release_dead_locks(
         metastore.hms,
@@ -195,11 +196,9 @@ def _is_mended(services: Services, metastore: Hive3Metastore, catalog: Catalog, 
     """
     if lock.type is not LockType.EXCLUSIVE or lock.database == PLACES or lock.table is None:
         return True
-    about = CompactionRequest(
-        id=0, database=lock.database, table=lock.table, partition=lock.partition, type=CompactionType.MAJOR
-    )
+    about = CompactionRequest(id=0, ref=TableRef(lock.database, lock.table, lock.partition), type=CompactionType.MAJOR)
     try:
-        finish_alone(services, metastore, about.entity, catalog.whereabouts(about).location)
+        finish_alone(services, metastore, about.ref, catalog.whereabouts(about).location)
     except (ConflictError, RetryError):
         return False  # another run is there, or nobody can look: the metastore drops the lock in time
     except AcidError:
@@ -207,7 +206,7 @@ def _is_mended(services: Services, metastore: Hive3Metastore, catalog: Catalog, 
     return True
 
 
-def finish_alone(services: Services, metastore: Hive3Metastore, entity: Entity, location: Location) -> None:
+def finish_alone(services: Services, metastore: Hive3Metastore, entity: TableRef, location: Location) -> None:
     """Finish the publications of dead runs at a place: those that nobody sees yet under an exclusive lock."""
     finish_publications(services, location, lambda: alone_with(services, metastore, *entity))
 
@@ -246,9 +245,9 @@ class Hive3Hold(SqlHold):
         lock = self._lock = lock_place(
             self._metastore.hms,
             self._metastore.beats,
-            database=request.database,
-            table=request.table,
-            partition=request.partition,
+            database=request.ref.database,
+            table=request.ref.table,
+            partition=request.ref.partition,
             agent=self._services.worker_id,
         )
         target = self._catalog.place(request)
@@ -302,9 +301,9 @@ class Hive3HeldPlace(SqlHeldPlace):
             lock = publication_lock(
                 self._hms,
                 self._metastore.beats,
-                database=request.database,
-                table=request.table,
-                partition=request.partition,
+                database=request.ref.database,
+                table=request.ref.table,
+                partition=request.ref.partition,
                 exclusive=exclusive,
                 timeout_seconds=lock_timeout(self._services),
                 agent=self._services.worker_id,
@@ -322,7 +321,7 @@ class Hive3HeldPlace(SqlHeldPlace):
                 lock.__exit__(None, None, None)
             except AcidError as error:
                 # what was published stays published
-                self._services.progress.note(str(error), place=self.target.name)
+                self._services.progress.note(str(error), place=str(self.target.ref))
 
     def assert_mine(self, high_water_mark: int) -> None:
         """Lock, claim and request are ours, and table and place are what they were."""
@@ -363,9 +362,9 @@ def _leave_to_hive(metastore: Hive3Metastore, request: CompactionRequest) -> Non
     if not metastore.own_queue:
         return
     for row in metastore.hms.show_compactions():
-        if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
+        if row.ref == request.ref and row.state in (State.INITIATED, State.WORKING):
             raise ConflictError(
-                f"Cannot compact {row.full_name}: Hive's own request {row.id} for it is {row.state.label}; "
+                f"Cannot compact {row.ref}: Hive's own request {row.id} for it is {row.state.label}; "
                 "call again when it is done"
             )
 
@@ -396,12 +395,12 @@ class Hive3Backend:
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""
-        busy: set[Entity] = set()
+        busy: set[TableRef] = set()
         if automatic:
             rows: list[CompactionRequest] = [*self._metastore.hms.show_compactions()]
             if self._metastore.own_queue:
                 rows += [row for row in self._queue.in_states(*_BUSY) if self._metastore.ours(row)]
-            busy = {row.entity for row in rows if row.state in _BUSY}
+            busy = {row.ref for row in rows if row.state in _BUSY}
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
@@ -444,8 +443,7 @@ class Hive3Backend:
 
     def finish(self, target: Target) -> None:
         """Finish what dead runs began to publish, under a claim and an exclusive lock, as the publication itself."""
-        place = (target.database, target.table, target.partition)
-        finish_alone(self._services, self._metastore, place, target.location)
+        finish_alone(self._services, self._metastore, target.ref, target.location)
 
     def unverified(self, place: ListedPlace) -> CompactionRequest | None:
         """By the rows about the table or partition, whichever queue it is."""
@@ -476,9 +474,7 @@ class Hive3Backend:
         own = RequestFacts(metastore=self._metastore.name, location=target.location)
         return CompactionRequest(
             id=0,
-            database=target.database,
-            table=target.table,
-            partition=target.partition,
+            ref=target.ref,
             type=kind,
             facts=own if self._metastore.own_queue else NO_FACTS,
             run_as=run_as_user(self._services, target),

@@ -55,7 +55,7 @@ def hive3_cleaning(services: Services, metastore: Hive3Metastore, options: Clean
 
     def without_readers(request: CompactionRequest) -> AbstractContextManager[object]:
         """As the publication itself: nobody reads or writes the table between two renames."""
-        return alone_with(services, metastore, *request.entity)
+        return alone_with(services, metastore, *request.ref)
 
     def check(request: CompactionRequest, target: Target) -> None:
         """Hive's own compactor must not be at work there."""
@@ -133,7 +133,7 @@ class EvidenceProof:
         seen = _seen(target, known)
         now_ms = self._services.now_ms()
         txns = self._hms.open_txns()
-        locks = [lock for lock in self._hms.show_locks() if concerns(lock, *request.entity)]
+        locks = [lock for lock in self._hms.show_locks() if concerns(lock, *request.ref)]
         still_read = {}
         newest: Evidence | None = None
         for name, evidence in seen.items():
@@ -222,8 +222,8 @@ def require_no_compactor(metastore: Hive3Metastore, request: CompactionRequest, 
     """Hive's own compactor is not at work at a place, nor about to be; else ConflictError: cannot do that."""
     shown = metastore.hms.show_compactions() if metastore.own_queue else metastore.queue.of_entity(request)
     for row in shown:
-        if row.entity == request.entity and row.state in (State.INITIATED, State.WORKING):
-            raise ConflictError(f"Cannot {doing} {target.name}: because request {row.id} for it is {row.state.label}")
+        if row.ref == request.ref and row.state in (State.INITIATED, State.WORKING):
+            raise ConflictError(f"Cannot {doing} {target.ref}: because request {row.id} for it is {row.state.label}")
 
 
 def _find(metastore: Hive3Metastore, request_id: int) -> CompactionRequest | None:
@@ -263,7 +263,7 @@ class Hive3Undoing:
             )
         if not self._metastore.ours(row):
             raise RefusedError(
-                f"Cannot undo the compaction of {row.full_name}: because request {request_id} is not of the metastore "
+                f"Cannot undo the compaction of {row.ref}: because request {request_id} is not of the metastore "
                 f"{self._metastore.name}"
             )
         return row
@@ -276,7 +276,7 @@ class Hive3Undoing:
         target = self._catalog.place(request)
         if request.facts.table_id != table_id(target):
             raise RefusedError(
-                f"Cannot undo the compaction of {target.name}: because the table was made anew or moved since"
+                f"Cannot undo the compaction of {target.ref}: because the table was made anew or moved since"
             )
         return target
 
@@ -291,9 +291,9 @@ class Hive3Undoing:
         with lock_place(
             self._metastore.hms,
             self._metastore.beats,
-            database=request.database,
-            table=request.table,
-            partition=request.partition,
+            database=request.ref.database,
+            table=request.ref.table,
+            partition=request.ref.partition,
             agent=self._services.worker_id,
         ) as lock:
             target = self.target(request)
@@ -303,10 +303,10 @@ class Hive3Undoing:
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
         """Nobody holds a lock there, or waits for one: then nobody has to wait for us for long, either."""
         require_no_compactor(self._metastore, request, target, "undo the compaction of")
-        locks = [lock for lock in self._metastore.hms.show_locks() if concerns(lock, *request.entity)]
+        locks = [lock for lock in self._metastore.hms.show_locks() if concerns(lock, *request.ref)]
         if locks:
             held = describe_holders(locks)
-            raise ConflictError(f"Cannot undo the compaction of {target.name}: because its result may be read: {held}")
+            raise ConflictError(f"Cannot undo the compaction of {target.ref}: because its result may be read: {held}")
 
     def mark_undone(self, request: CompactionRequest, reason: str, facts: RequestFacts) -> None:
         """In whichever queue it is."""
@@ -338,7 +338,7 @@ class _Held:
     @contextmanager
     def without_readers(self) -> Iterator[None]:
         """An exclusive lock on the place."""
-        exclusive = alone_with(self._services, self._metastore, *self._request.entity)
+        exclusive = alone_with(self._services, self._metastore, *self._request.ref)
         lock = exclusive.__enter__()
         self._locks.append(lock)
         try:
@@ -349,7 +349,7 @@ class _Held:
                 exclusive.__exit__(None, None, None)
             except AcidError as error:
                 # what was taken back stays so
-                self._services.progress.note(str(error), place=self.target.name)
+                self._services.progress.note(str(error), place=str(self.target.ref))
 
     def assert_mine(self) -> None:
         """Locks and claim are ours; the table is that one, lies there, and Hive's own compactor is not at work."""

@@ -17,6 +17,7 @@ from acidlib.model.listing import Listing
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
+from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import Publication, lacks_number, refused_message
 from acidlib.planning.verification import holding
 from acidlib.points import Point, passing
@@ -31,7 +32,7 @@ from acidlib.service.places import ListedPlace, Selection, Target
 from acidlib.service.plan import require_rebalanceable
 from acidlib.service.services import WORKER_PREFIX, Services
 from acidlib.service.statistics import StatisticsUpdater
-from acidlib.service.surroundings.catalog import Catalog, Entity, run_as_user
+from acidlib.service.surroundings.catalog import Catalog, run_as_user
 from acidlib.service.surroundings.sql import in_the_way, not_accepted, taken_by_another
 from acidlib.stores.held import Claim
 from acidlib.stores.listing import list_location
@@ -112,9 +113,9 @@ def recover(
                         hms.abort_txn(row.txn_id, kind)
                 hms.mark_failed(replace(row, error_message=problem))
         except AcidError as error:
-            notes.append(f"request {row.id} for {row.full_name} could not be ended: {error}")
+            notes.append(f"request {row.id} for {row.ref} could not be ended: {error}")
             continue
-        notes.append(f"request {row.id} for {row.full_name} was ended: {problem}")
+        notes.append(f"request {row.id} for {row.ref} was ended: {problem}")
     return notes
 
 
@@ -152,10 +153,10 @@ class Unverified:
 
     def __init__(self, hms: Hms) -> None:
         self._hms = hms
-        self._found: dict[Entity, CompactionRequest] | None = None
+        self._found: dict[TableRef, CompactionRequest] | None = None
         self._mutex = threading.Lock()
 
-    def at(self, entity: Entity) -> CompactionRequest | None:
+    def at(self, entity: TableRef) -> CompactionRequest | None:
         """The one of a table or partition; None where there is none."""
         with self._mutex:
             if self._found is None:
@@ -168,10 +169,10 @@ class Unverified:
             self._found = _held(shown)
 
 
-def _held(shown: Sequence[CompactionRequest]) -> dict[Entity, CompactionRequest]:
-    rows: dict[Entity, list[CompactionRequest]] = {}
+def _held(shown: Sequence[CompactionRequest]) -> dict[TableRef, CompactionRequest]:
+    rows: dict[TableRef, list[CompactionRequest]] = {}
     for row in shown:
-        rows.setdefault(row.entity, []).append(row)
+        rows.setdefault(row.ref, []).append(row)
     held = ((entity, holding(some)) for entity, some in rows.items())
     return {entity: request for entity, request in held if request is not None}
 
@@ -205,7 +206,7 @@ class _QueueRow:
         if not self.is_ours(row):
             held = "it is not in the queue" if row is None else f"it is {row.state.label}, of worker {row.worker_id}"
             raise ConflictError(
-                f"Cannot go on with {self.request.full_name}: request {self.request.id} is not ours any more: {held}; "
+                f"Cannot go on with {self.request.ref}: request {self.request.id} is not ours any more: {held}; "
                 "see acidlib show"
             )
 
@@ -247,15 +248,15 @@ class Hive4Hold:
         if request.type is CompactionType.ABORT_TXN_CLEANUP or (rebalances and request.order_by):
             what = f"a {request.type.label}" if not rebalances else "a REBALANCE with ORDER BY, which compares values,"
             raise RefusedError(
-                f"Cannot compact {request.full_name}: because {what} is not done by this engine, only by Hive's own "
+                f"Cannot compact {request.ref}: because {what} is not done by this engine, only by Hive's own "
                 "worker; give this engine a pool of its own"
             )
         txn = self._txn = begin_compaction(
             self._hms,
             self._metastore.beats,
-            database=request.database,
-            table=request.table,
-            partition=request.partition,
+            database=request.ref.database,
+            table=request.ref.table,
+            partition=request.ref.partition,
             agent=self._services.worker_id,
             rebalances=rebalances,
         )
@@ -267,7 +268,7 @@ class Hive4Hold:
         claim = self._claim = self._services.claim(place.location)
         if self._metastore.min_history:
             lowest = min(write_ids.min_open, write_ids.high_water_mark + 1)
-            self._hms.add_write_ids_to_min_history(txn.txn_id, {f"{place.database}.{place.table}": lowest})
+            self._hms.add_write_ids_to_min_history(txn.txn_id, {f"{place.ref.database}.{place.ref.table}": lowest})
         run_as = request.run_as or run_as_user(self._services, place)
         self._row.request = replace(request, run_as=run_as)
         understood = replace(place.interpretation, visibility_txn=txn.txn_id, visible_on_commit=True, txns=txns)
@@ -301,7 +302,7 @@ class Hive4Hold:
             return
         empty = self._hms.open_txn(TxnType.DEFAULT, self._services.worker_id)
         try:
-            self._hms.allocate_write_id(empty, place.database, place.table)
+            self._hms.allocate_write_id(empty, place.ref.database, place.ref.table)
             self._hms.commit_txn(empty, TxnType.DEFAULT)
         except AcidError:
             with suppress(AcidError):  # the first error is the one to raise
@@ -418,7 +419,7 @@ class Hive4HeldPlace:
         can be built on or cleaned; but it would be made again.
         """
         del listing
-        return self._unverified.at(self._row.request.entity)
+        return self._unverified.at(self._row.request.ref)
 
     def will_verify(self, directories: tuple[str, ...]) -> None:
         """Nothing to note: before the commit nobody sees it, and whoever dies before has made nothing."""
@@ -432,8 +433,8 @@ class Hive4HeldPlace:
 
     def awaited_marks(self) -> tuple[int, ...]:
         """By the metastore's queue."""
-        entity = self._row.request.entity
-        return awaited_marks(row for row in self._hms.show_compactions() if row.entity == entity)
+        entity = self._row.request.ref
+        return awaited_marks(row for row in self._hms.show_compactions() if row.ref == entity)
 
     def only_clean(self, high_water_mark: int) -> None:
         """As Hive's worker: compacted without a result, so that the cleaner comes."""
@@ -456,7 +457,7 @@ class Hive4HeldPlace:
         limit = self._services.settings.integer("hive.compactor.worker.timeout") / 1000
         if self._services.clock() - self._started > 0.9 * limit:
             raise RetryError(
-                f"Cannot publish {self._row.request.full_name}: because it took more than 90 % of "
+                f"Cannot publish {self._row.request.ref}: because it took more than 90 % of "
                 f"hive.compactor.worker.timeout ({limit:g} s), after which the request is given to another worker"
             )
 
@@ -474,7 +475,7 @@ class Hive4HeldPlace:
             self._row.marked = True  # perhaps: the answer may have been lost
             self._txn.abort()
             raise RetryError(
-                f"Cannot note that {self._row.request.full_name} is compacted: because {error}; transaction "
+                f"Cannot note that {self._row.request.ref} is compacted: because {error}; transaction "
                 f"{self._txn.txn_id} is aborted and nothing became visible"
             ) from error
         self._row.marked = True
@@ -511,7 +512,7 @@ class Hive4HeldPlace:
             raise error
         self._row.outcome_unknown = False
         raise ConflictError(
-            f"Cannot commit transaction {self._txn.txn_id} for {self._row.request.full_name}: because {error}"
+            f"Cannot commit transaction {self._txn.txn_id} for {self._row.request.ref}: because {error}"
         )
 
 
@@ -533,7 +534,7 @@ class Hive4Backend:
         self._hms = metastore.hms
         self._catalog = Catalog(services, metastore.hms)
         self._unverified = Unverified(metastore.hms)
-        self._history: dict[Entity, list[CompactionRequest]] = {}
+        self._history: dict[TableRef, list[CompactionRequest]] = {}
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
@@ -541,14 +542,14 @@ class Hive4Backend:
 
     def select(self, selection: Selection, *, automatic: bool) -> Selected:
         """Tables and partitions of the metastore, by one snapshot."""
-        busy: set[Entity] = set()
+        busy: set[TableRef] = set()
         if automatic:
             shown = self._hms.show_all_compactions()
             self._history = {}
             for row in shown.requests:
-                self._history.setdefault(row.entity, []).append(row)
-            busy = {row.entity for row in shown.requests if row.state in (State.INITIATED, State.WORKING)}
-            busy |= {row.entity for row in shown.others if row.state in ("initiated", "working")}
+                self._history.setdefault(row.ref, []).append(row)
+            busy = {row.ref for row in shown.requests if row.state in (State.INITIATED, State.WORKING)}
+            busy |= {row.ref for row in shown.others if row.state in ("initiated", "working")}
         return self._catalog.select(selection, automatic=automatic, busy=busy)
 
     def waiting(self, kind: CompactionType) -> list[Waiting]:
@@ -602,10 +603,10 @@ class Hive4Backend:
             reason = answer.reason or "it is already queued"
             if State.READY_FOR_CLEANING.label in reason:
                 raise RefusedError(
-                    f"Cannot compact {target.name}: nothing was written to it since it was compacted last ({reason}); "
+                    f"Cannot compact {target.ref}: nothing was written to it since it was compacted last ({reason}); "
                     "call again when that request is cleaned"
                 )
-            raise in_the_way(target.name, reason)
+            raise in_the_way(str(target.ref), reason)
         try:
             found = self._hms.find_next_compaction(self._services.worker_id, __version__, pool)
         except UnknownOutcomeError:
@@ -613,7 +614,7 @@ class Hive4Backend:
             if found is None or found.worker_id != self._services.worker_id:
                 raise
         if found is None or found.id != answer.id:
-            raise taken_by_another(target.name, answer.id)
+            raise taken_by_another(str(target.ref), answer.id)
         return Taken(request=found, target=target)
 
     def _in_pool(self, pool: str) -> ShownRequest | None:
@@ -634,7 +635,7 @@ class Hive4Backend:
     def held_back(self, target: Target, kind: CompactionType, *, dry_run: bool) -> str | None:
         """The failed-attempt rule over the metastore's history (Hive Initiator)."""
         reason = failed_attempts_reason(
-            self._history.get((target.database, target.table, target.partition), ()),
+            self._history.get(target.ref, ()),
             threshold=self._services.settings.integer("metastore.compactor.initiator.failed.compacts.threshold"),
             retry_ms=self._services.settings.integer("metastore.compactor.initiator.failed.retry.time"),
             now_ms=self._services.now_ms(),
@@ -652,7 +653,7 @@ class Hive4Backend:
     def unverified(self, place: ListedPlace) -> CompactionRequest | None:
         """By the metastore's history, as this run has read it."""
         target = place.target
-        return self._unverified.at((target.database, target.table, target.partition))
+        return self._unverified.at(target.ref)
 
     def is_dropped(self, target: Target) -> bool:
         """Whether the metastore does not know it any more."""
@@ -678,9 +679,7 @@ class Hive4Backend:
     def _request(self, target: Target, kind: CompactionType, *, initiator: str, pool: str | None) -> CompactionRequest:
         return CompactionRequest(
             id=0,
-            database=target.database,
-            table=target.table,
-            partition=target.partition,
+            ref=target.ref,
             type=kind,
             run_as=run_as_user(self._services, target),
             initiator_id=initiator,

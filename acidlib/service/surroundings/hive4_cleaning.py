@@ -15,6 +15,7 @@ from acidlib.model.location import LOCAL
 from acidlib.model.names import Generation, parse_directory
 from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
 from acidlib.model.snapshots import ValidTxnList
+from acidlib.model.tables import TableRef
 from acidlib.planning.clean import (
     CleanPlan,
     OpenReader,
@@ -42,7 +43,7 @@ from acidlib.service.backend import CleanerOptions, Cleaning, ListedRequest, Not
 from acidlib.service.places import Target
 from acidlib.service.removals import Pace, remove_named, would_go
 from acidlib.service.services import Services
-from acidlib.service.surroundings.catalog import Catalog, Entity, GoneError, require_unchanged
+from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged
 from acidlib.service.surroundings.hive4 import recover
 from acidlib.service.surroundings.metastore_cleaning import DROPPED, CleaningPlaces, is_wanted, retention_of
 from acidlib.stores.listing import list_location
@@ -224,7 +225,7 @@ class Registered:
 
 
 def _table_of(request: CompactionRequest) -> TableName:
-    return request.database.lower(), request.table.lower()
+    return request.ref.database.lower(), request.ref.table.lower()
 
 
 # --- rolled back ------------------------------------------------------------------------------------------------------
@@ -285,16 +286,16 @@ class RolledBack:
         by_table: dict[tuple[str, str], list[DueCleaning]] = {}
         for one in due:
             if is_wanted(self._options, _request(one)):
-                by_table.setdefault(one.entity[:2], []).append(one)
+                by_table.setdefault(one.ref[:2], []).append(one)
         if by_table:
             self._require_its_database()
         return list(by_table.values())
 
     def clean(self, due: DueCleaning, pace: Pace) -> CleaningResult:
         """Return what came of one place, whatever goes wrong there."""
-        database, table, partition = due.entity
+        database, table, partition = due.ref
         result = CleaningResult(
-            id=None, database=database, table=table, partition=partition, location="", state="failed", reason=""
+            id=None, ref=TableRef(database, table, partition), location="", state="failed", reason=""
         )
         try:
             return self._clean(due, result, pace)
@@ -314,11 +315,11 @@ class RolledBack:
         if not self.is_seen:
             return
         self._require_its_database()
-        entity = (target.database, target.table, target.partition)
+        entity = target.ref
         notes = [
             note
-            for note in self._database.noted_writes_of(target.database, target.table)
-            if note.entity == entity and not (note.is_open or note.compacts or note.write_id is None)
+            for note in self._database.noted_writes_of(target.ref.database, target.ref.table)
+            if note.ref == entity and not (note.is_open or note.compacts or note.write_id is None)
             if note.write_id <= up_to
         ]
         self._database.forget(_free(notes, dict(_held(listing, notes))))
@@ -335,13 +336,13 @@ class RolledBack:
         found = self._database.noted_writes()
         if found is None:
             return
-        noted = {note.entity for note in found[0] if not note.is_open}
+        noted = {note.ref for note in found[0] if not note.is_open}
         for row in rows:
-            if row.entity not in noted and is_wanted(self._options, row):
+            if row.ref not in noted and is_wanted(self._options, row):
                 self._hms.mark_cleaned(replace(row, highest_write_id=NOTHING_FORGOTTEN))
 
     def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
-        database, table, _ = due.entity
+        database, table, _ = due.ref
         # what is rolled back from here on is not looked for at the first place: it is left for the next run
         notes = [note for note in self._database.noted_writes_of(database, table) if due.concerns(note)]
         at_work = self._at_work(notes)
@@ -349,7 +350,7 @@ class RolledBack:
         if table_itself is None:
             if self._database.has_table(database, table):
                 raise NotOursError(
-                    f"Cannot clean {result.name}: the metastore does not show this user the table, though its database "
+                    f"Cannot clean {result.ref}: the metastore does not show this user the table, though its database "
                     "has it; run the cleaner as a user who may see it"
                 )
             return self._ended(result, notes, [], at_work, f"{due.reason}; the table does not exist any more")
@@ -372,7 +373,7 @@ class RolledBack:
 
     def _places(self, due: DueCleaning, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
         """The places that may hold rows of what is due."""
-        database, name, partition = due.entity
+        database, name, partition = due.ref
         if table.facts is None or not table.facts.table.partition_keys:
             yield table
         elif partition is None:
@@ -387,7 +388,7 @@ class RolledBack:
                         "partition, though its database has it; run the cleaner as a user who may see it"
                     ) from None
                 # where it lay unless it was given a location, which went with it
-                yield replace(table, partition=partition, location=table.location.child(partition))
+                yield replace(table, ref=due.ref, location=table.location.child(partition))
 
     def _all_partitions(self, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
         """Wherever rows may lie below the table, and in its partitions that lie elsewhere.
@@ -398,7 +399,7 @@ class RolledBack:
         below = places_below(list_location(self._services.fs(table.location), table.location, missing=RetryError))
         for path in sorted(path for path, names in below.items() if held_notes(names, notes)):
             location = table.location.child(path) if path else table.location
-            yield known.get(location, replace(table, partition=path or None, location=location))
+            yield known.get(location, replace(table, ref=table.ref._replace(partition=path or None), location=location))
         for place in known.values():
             if table.location.holds(place.location):
                 continue
@@ -413,7 +414,7 @@ class RolledBack:
         services, location = self._services, target.location
         forbidden = target.cleaning_forbidden()
         if forbidden is not None:
-            raise NotOursError(f"Cannot clean {target.name}: {forbidden}")
+            raise NotOursError(f"Cannot clean {target.ref}: {forbidden}")
         fs = services.fs(location)
         if not fs.exists(str(location)):
             self._require_believable(target, table)
@@ -446,14 +447,14 @@ class RolledBack:
         self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, listing: Listing
     ) -> dict[str, str]:
         """What may go. Write ids are read after the listing: a table that was made anew meanwhile has its own."""
-        found = self._database.rolled_back(target.database, target.table)
+        found = self._database.rolled_back(target.ref.database, target.ref.table)
         write_ids = [write_id for write_id, txn in found if due.below is None or txn < due.below]
         return rolled_back_directories(listing, {note.txn_id for note in notes}, write_ids)
 
     def _require_unmoved(self, table: Target) -> None:
-        now = self._catalog.table_itself(table.database, table.table)
+        now = self._catalog.table_itself(table.ref.database, table.ref.table)
         if now is None:
-            raise ConflictError(f"Cannot clean {table.name}: it was dropped meanwhile")
+            raise ConflictError(f"Cannot clean {table.ref}: it was dropped meanwhile")
         require_unchanged(table, now, "clean")
 
     def _require_believable(self, target: Target, table: Target) -> None:
@@ -469,12 +470,12 @@ class RolledBack:
             or (target.location != table.location and fs.list_directory(str(table.location), missing=ConflictError))
         ):
             return
-        name = (table.database, table.table)
+        name = (table.ref.database, table.ref.table)
         write_ids = self._hms.valid_write_ids([name], self._hms.open_txns().txns)[name]
         was_committed = len(write_ids.open_ids) + len(write_ids.aborted_ids) < write_ids.high_water_mark
         if was_committed or (is_local and not is_there):
             raise RetryError(
-                f"Cannot clean {target.name}: nothing lies at {target.location}; a mount may be missing, or what is "
+                f"Cannot clean {target.ref}: nothing lies at {target.location}; a mount may be missing, or what is "
                 "configured lead to another store than it did"
             )
 
@@ -535,8 +536,8 @@ def _held(listing: Listing, notes: Iterable[NotedWrite]) -> tuple[tuple[NotedWri
 
 def _free(notes: Iterable[NotedWrite], held: Mapping[NotedWrite, str]) -> list[NotedWrite]:
     """The notes of transactions of which nothing may lie at the place: they are forgotten by transaction and place."""
-    kept = {(note.txn_id, note.entity) for note in held}
-    return [note for note in notes if (note.txn_id, note.entity) not in kept]
+    kept = {(note.txn_id, note.ref) for note in held}
+    return [note for note in notes if (note.txn_id, note.ref) not in kept]
 
 
 def _words(note: NotedWrite) -> str:
@@ -549,9 +550,9 @@ def _removal(path: str, reason: str) -> Removal:
 
 def _request(due: DueCleaning) -> CompactionRequest:
     """The request that nobody has queued."""
-    database, table, partition = due.entity
+    database, table, partition = due.ref
     kind = CompactionType.ABORT_TXN_CLEANUP
-    return CompactionRequest(id=0, database=database, table=table, partition=partition, type=kind)
+    return CompactionRequest(id=0, ref=TableRef(database, table, partition), type=kind)
 
 
 # --- cleaning ---------------------------------------------------------------------------------------------------------
@@ -594,8 +595,8 @@ def hive4_cleaning(
         """The request is still there, and its table has the name by which readers were looked for."""
         found = _find(hms, request.id)
         if found is None:
-            raise ConflictError(f"Cannot clean {target.name}: because request {request.id} was cleaned by another")
-        if readers.renamed_is_another and found.entity != request.entity:
+            raise ConflictError(f"Cannot clean {target.ref}: because request {request.id} was cleaned by another")
+        if readers.renamed_is_another and found.ref != request.ref:
             raise _renamed(request)
 
     requests = Hive4ReadyRequests(
@@ -642,7 +643,7 @@ class Hive4ReadyRequests:
         self._options = options
         self._retention = retention
         self._places = places
-        self._waiting: dict[Entity, dict[int, str]] = {}
+        self._waiting: dict[TableRef, dict[int, str]] = {}
 
     def recover(self) -> list[str]:
         """End requests of dead runs of this engine, and results that can never be committed."""
@@ -667,13 +668,13 @@ class Hive4ReadyRequests:
         for row in rows:
             reason = self.waits(row)
             if reason is not None and row.txn_id is not None:
-                self._waiting.setdefault(row.entity, {})[row.txn_id] = reason
+                self._waiting.setdefault(row.ref, {})[row.txn_id] = reason
         self._places.expect([row for row in rows if self._options.dry_run or self.waits(row) is None])
         return sorted(rows, key=lambda row: (row.highest_write_id or 0, row.id))
 
     def still_waiting(self, request: CompactionRequest) -> Mapping[int, str]:
         """The transactions of requests of the same place that wait, and what for: what they cover may be read."""
-        return self._waiting.get(request.entity, {})
+        return self._waiting.get(request.ref, {})
 
     def _with_bound(self, row: ShownRequest, txns: OpenTxns) -> ShownRequest:
         """A rebalance that has committed, with the highest transaction and the time that are noted of it, or are now.
@@ -729,7 +730,7 @@ class WatermarkProof:
     def place(self, request: CompactionRequest, *, anew: bool = False) -> tuple[CompactionRequest, Target | None]:
         """The place as of a snapshot that all who may read it have at least."""
         found, target = self._places.of(request, anew=anew)
-        if self._readers.renamed_is_another and found.entity != request.entity:
+        if self._readers.renamed_is_another and found.ref != request.ref:
             raise _renamed(found)
         return found, target
 
@@ -841,8 +842,7 @@ def _readers(services: Services, hms: Hms, first: SeenFirst, database: Metastore
 
 def _renamed(request: CompactionRequest) -> ConflictError:
     return ConflictError(
-        f"Cannot clean {request.full_name}: because its table was renamed since readers were looked for; the next run "
-        "goes on"
+        f"Cannot clean {request.ref}: because its table was renamed since readers were looked for; the next run goes on"
     )
 
 

@@ -10,10 +10,10 @@ from acidlib.config.settings import Layer, Settings
 from acidlib.errors import AcidError, ConflictError, MissingError, RefusedError
 from acidlib.model.requests import CompactionRequest
 from acidlib.model.snapshots import ValidTxnList
-from acidlib.model.tables import PartitionName, matches
+from acidlib.model.tables import PartitionName, TableRef, matches
 from acidlib.service.backend import CleanerOptions, NotOursError
 from acidlib.service.places import Target
-from acidlib.service.surroundings.catalog import Catalog, Entity, GoneError, require_unchanged
+from acidlib.service.surroundings.catalog import Catalog, GoneError, require_unchanged
 
 DROPPED = "the table or partition does not exist any more"
 """Why a request ends as refused: a table may only seem to be gone, to a user who may not see it, and cleaned would mean
@@ -39,7 +39,7 @@ class CleaningPlaces:
         self._snapshot = snapshot
         self._find = find
         self._expected: Sequence[CompactionRequest] = ()
-        self._found: dict[Entity, Target] | None = None
+        self._found: dict[TableRef, Target] | None = None
         self._mutex = threading.Lock()
 
     def expect(self, requests: Sequence[CompactionRequest]) -> None:
@@ -61,9 +61,9 @@ class CleaningPlaces:
             now = self._find(request.id)
             if now is None:
                 raise ConflictError(
-                    f"Cannot clean {request.full_name}: because another cleaner has ended the request"
+                    f"Cannot clean {request.ref}: because another cleaner has ended the request"
                 ) from None
-            return (request, None) if now.entity == request.entity else self.of(now, anew=True)
+            return (request, None) if now.ref == request.ref else self.of(now, anew=True)
         except RefusedError as error:
             raise NotOursError(f"left to Hive's own cleaner: {error}") from None
         _require_allowed(place)
@@ -74,7 +74,7 @@ class CleaningPlaces:
         try:
             now = self._catalog.whereabouts(request)
         except GoneError as error:
-            raise ConflictError(f"Cannot clean {target.name}: because it was changed meanwhile: {error}") from None
+            raise ConflictError(f"Cannot clean {target.ref}: because it was changed meanwhile: {error}") from None
         require_unchanged(target, now, "clean")
         _require_allowed(now)
 
@@ -82,27 +82,27 @@ class CleaningPlaces:
         with self._mutex:
             if self._found is None:
                 self._found = self._all()
-            return self._found.get(request.entity)
+            return self._found.get(request.ref)
 
-    def _all(self) -> dict[Entity, Target]:
+    def _all(self) -> dict[TableRef, Target]:
         by_snapshot: dict[ValidTxnList | None, list[CompactionRequest]] = {}
         for request in self._expected:
             by_snapshot.setdefault(self._snapshot(request), []).append(request)
-        known: dict[Entity, Target] = {}
+        known: dict[TableRef, Target] = {}
         for snapshot, requests in by_snapshot.items():
             try:
                 places = self._catalog.places(requests, snapshot)
             except AcidError:
                 continue  # each is asked for alone: what is wrong with one of them costs no other
             found = zip(requests, places, strict=True)
-            known.update({request.entity: place for request, place in found if isinstance(place, Target)})
+            known.update({request.ref: place for request, place in found if isinstance(place, Target)})
         return known
 
 
 def _require_allowed(place: Target) -> None:
     reason = place.cleaning_forbidden()
     if reason is not None:
-        raise NotOursError(f"Cannot clean {place.name}: because {reason}")
+        raise NotOursError(f"Cannot clean {place.ref}: because {reason}")
 
 
 def why_not_forgotten(aborted: Sequence[int]) -> str | None:
@@ -145,16 +145,16 @@ def about_named(
     try:
         return catalog.require_named(named, ())
     except MissingError:
-        known = {row.entity for row in requests() if is_wanted(options, row)}
+        known = {row.ref for row in requests() if is_wanted(options, row)}
         return catalog.require_named(options.selection, known)
 
 
 def is_wanted(options: CleanerOptions, request: CompactionRequest) -> bool:
     """Whether a request is of a table and partition that the cleaner was asked for."""
-    if not options.selection.wants_table(request.database, request.table):
+    if not options.selection.wants_table(request.ref.database, request.ref.table):
         return False
     if not options.selection.partitions:
         return True
-    return request.partition is not None and matches(
-        PartitionName.parse(request.partition), options.selection.partitions
+    return request.ref.partition is not None and matches(
+        PartitionName.parse(request.ref.partition), options.selection.partitions
     )

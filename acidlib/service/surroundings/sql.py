@@ -103,10 +103,10 @@ def queue_and_claim(services: Services, queue: SqlQueue, request: CompactionRequ
         return Taken(request=answer.taken, target=target, is_new=True)
     waiting = queue.find(answer.id) if answer.state is State.INITIATED else None
     if waiting is None or waiting.type is not request.type:
-        raise in_the_way(request.full_name, answer.reason)
+        raise in_the_way(str(request.ref), answer.reason)
     claimed = queue.claim_id(answer.id, services.worker_id, services.now_ms())
     if claimed is None:
-        raise taken_by_another(request.full_name, answer.id)
+        raise taken_by_another(str(request.ref), answer.id)
     # what is stated now is newer than what the waiting request was made with
     queue.set_facts(answer.id, services.worker_id, request.facts)
     return Taken(request=replace(claimed, facts=claimed.facts.updated(request.facts)), target=target)
@@ -312,7 +312,7 @@ class SqlHeldPlace:
             self._mark_compacted(directories)
         except AcidError as error:
             raise UnknownOutcomeError(
-                f"Cannot note that {self.target.name} is compacted: because {error}; its results are visible "
+                f"Cannot note that {self.target.ref} is compacted: because {error}; its results are visible "
                 "and right, and stay; clean it with a new compaction"
             ) from error
 

@@ -12,8 +12,9 @@ from acidlib.errors import CorruptError, RefusedError
 from acidlib.metastore.transactions import OtherRequest, ShownRequest
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State, format_map
+from acidlib.model.tables import TableRef
 
-REQUEST = CompactionRequest(id=7, database="d", table="t", type=CompactionType.MINOR)
+REQUEST = CompactionRequest(id=7, ref=TableRef("d", "t"), type=CompactionType.MINOR)
 
 
 def element(**changes: object) -> Any:
@@ -44,11 +45,11 @@ def test_the_queue(hive4: FakeMetastore) -> None:
     ]  # fmt: skip
     assert shown.requests[0].hadoop_job_id is None
     assert shown.others == (
-        OtherRequest(id=9, database="d", table="t", partition="p=A", kind="number 77", state="working"),
-        OtherRequest(id=8, database="d", table="t", kind="MAJOR", state="dreaming"),
-        OtherRequest(id=2, database="d", table="t", kind="SMART_OPTIMIZE", state="initiated"),
+        OtherRequest(id=9, ref=TableRef("d", "t", "p=A"), kind="number 77", state="working"),
+        OtherRequest(id=8, ref=TableRef("d", "t"), kind="MAJOR", state="dreaming"),
+        OtherRequest(id=2, ref=TableRef("d", "t"), kind="SMART_OPTIMIZE", state="initiated"),
     )
-    assert shown.others[0].entity == ("d", "t", "p=A")
+    assert shown.others[0].ref == ("d", "t", "p=A")
 
 
 def test_a_row_without_an_id_is_an_error(hive4: FakeMetastore) -> None:
@@ -61,7 +62,7 @@ def test_a_row_without_an_id_is_an_error(hive4: FakeMetastore) -> None:
 def test_what_is_asked_for(generation: int, extra: tuple[object, ...]) -> None:
     asked: list[Any] = []
     request = CompactionRequest(
-        id=0, database="D", table="T", partition="p=A", type=CompactionType.MAJOR, properties=(("k", "v"),),
+        id=0, ref=TableRef("D", "T", "p=A"), type=CompactionType.MAJOR, properties=(("k", "v"),),
         run_as="joe", initiator_id="me", pool="pool",
         facts=RequestFacts(reason="12 deltas: too many", deltas=12, bytes=7, location=at("/w/t"), process="p 1"),
     )  # fmt: skip
@@ -91,7 +92,7 @@ def test_what_a_worker_is_given(hive4: FakeMetastore) -> None:
     with connected(hive4) as found:
         request = found.find_next_compaction("worker", "0.1", "p")
         assert request == ShownRequest(
-            id=1, database="d", table="t", type=CompactionType.MINOR, state=State.WORKING, worker_id="worker",
+            id=1, ref=TableRef("d", "t"), type=CompactionType.MINOR, state=State.WORKING, worker_id="worker",
             properties=(("k", "v"), ("acidlib.deltas", "many"), ("location", "/dropped")), pool="p",
             facts=RequestFacts(reason="12 deltas: too many", bytes=7),
         )  # fmt: skip
@@ -124,7 +125,7 @@ def test_what_the_server_is_told_of_a_request(hive4: FakeMetastore) -> None:
     for call in ("mark_compacted", "mark_failed", "mark_refused", "mark_cleaned", "update_compactor_state"):
         hive4.answers[call] = recorded(told, None)
     request = CompactionRequest(
-        id=7, database="d", table="t", partition="p=A", type=CompactionType.MAJOR, state=State.READY_FOR_CLEANING,
+        id=7, ref=TableRef("d", "t", "p=A"), type=CompactionType.MAJOR, state=State.READY_FOR_CLEANING,
         properties=(("k", "ü"),), worker_id="w", highest_write_id=9, run_as="joe", error_message="boom", pool="p",
     )  # fmt: skip
     with connected(hive4) as found:
@@ -146,7 +147,7 @@ def test_what_the_server_is_told_of_a_request(hive4: FakeMetastore) -> None:
 
 def test_a_request_without_an_id_is_not_marked(hive4: FakeMetastore) -> None:
     # the server would take it for one of its own and write a row of history
-    request = CompactionRequest(id=0, database="d", table="t", type=CompactionType.MAJOR)
+    request = CompactionRequest(id=0, ref=TableRef("d", "t"), type=CompactionType.MAJOR)
     with connected(hive4) as found:
         for mark in (found.mark_failed, found.mark_refused, found.mark_cleaned, found.mark_compacted):
             with pytest.raises(RefusedError, match="because it has no id of the queue"):

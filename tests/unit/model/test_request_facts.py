@@ -12,6 +12,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.requests import NO_FACTS, CompactionRequest, CompactionType, Evidence, RequestFacts, split_properties
 from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
 
 ALL = RequestFacts(
@@ -76,7 +77,7 @@ UNREADABLE = {
 
 
 def request(facts: RequestFacts = NO_FACTS, **more: object) -> CompactionRequest:
-    made = CompactionRequest(id=0, database="d", table="t", type=CompactionType.MAJOR, facts=facts)
+    made = CompactionRequest(id=0, ref=TableRef("d", "t"), type=CompactionType.MAJOR, facts=facts)
     return replace(made, **more)
 
 
@@ -129,7 +130,7 @@ def test_a_request_that_is_not_understood_stops_no_others(tmp_path: Path) -> Non
     odd = (("acidlib.hive.version", "four"), ("acidlib.evidence", "oops"))
     with SqlQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
         queue.enqueue(request(RequestFacts(location=at("/w/t")), properties=odd), now_ms=1)
-        queue.enqueue(request(ALL, table="u"), now_ms=1)
+        queue.enqueue(request(ALL, ref=TableRef("d", "u")), now_ms=1)
         other, one = queue.show()
         assert (other.facts, other.properties) == (ALL, ())
         assert sorted(one.facts.problems) == ["evidence", "generation"]

@@ -7,6 +7,7 @@ import pytest
 from acidlib.errors import RefusedError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CommitNote, CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
 
 
 def test_letters_of_kinds_and_states() -> None:
@@ -41,16 +42,16 @@ def test_unknown_kinds_and_states() -> None:
 
 def test_request() -> None:
     request = CompactionRequest(
-        id=1, database="d", table="t", partition="p=1", type=CompactionType.MAJOR, properties=(("k", "v"),)
+        id=1, ref=TableRef("d", "t", "p=1"), type=CompactionType.MAJOR, properties=(("k", "v"),)
     )
-    assert request.full_name == "d.t.p=1"
-    assert request.entity == ("d", "t", "p=1")
+    assert str(request.ref) == "d.t.p=1"
+    assert request.ref == ("d", "t", "p=1")
 
 
 def test_what_is_noted_of_a_commit_is_read_of_rebalances_alone() -> None:
     note = CommitNote(next_txn_id=987_654_321, commit_ms=1_795_468_797_123)
     assert len(note.text) <= 32  # COMPACTION_QUEUE.CQ_HADOOP_JOB_ID
-    request = CompactionRequest(id=1, database="d", table="t", type=CompactionType.REBALANCE, hadoop_job_id=note.text)
+    request = CompactionRequest(id=1, ref=TableRef("d", "t"), type=CompactionType.REBALANCE, hadoop_job_id=note.text)
     assert request.noted_commit == note
     assert replace(request, type=CompactionType.MAJOR).noted_commit is None
     for other in (None, "job_1_2", "acid:1:2:3"):

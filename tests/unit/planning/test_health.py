@@ -12,6 +12,7 @@ from acidlib.config.settings import Layer, default_settings
 from acidlib.model.location import local_location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.tables import TableRef
 from acidlib.planning.health import (
     Finding,
     Lake,
@@ -34,9 +35,7 @@ LIMITS = limits_of(
     default_settings().with_layer(Layer.TOML, {"acidlib.status.obsolete.bytes.threshold": "1g"})[0],
     silent_seconds=300,
 )
-HEALTHY = PlaceFigures(
-    database="db", table="t", partition=None, location="/w/t", deltas=3, base_bytes=100, delta_bytes=5, ratio=0.05
-)
+HEALTHY = PlaceFigures(ref=TableRef("db", "t"), location="/w/t", deltas=3, base_bytes=100, delta_bytes=5, ratio=0.05)
 
 
 def request(number: int, name: str, state: State, **more: Any) -> CompactionRequest:
@@ -48,7 +47,7 @@ def request(number: int, name: str, state: State, **more: Any) -> CompactionRequ
         "commit_ms": NOW - 60_000,
         "type": CompactionType.MAJOR,
     }
-    return CompactionRequest(id=number, database="db", table=name, state=state, **facts | more)
+    return CompactionRequest(id=number, ref=TableRef("db", name), state=state, **facts | more)
 
 
 def since(seconds: float) -> int:
@@ -110,16 +109,16 @@ def transaction(number: int, age: float, *, is_open: bool = True, silent: float 
 
 
 def waits(kind: str, name: str) -> Waits:
-    return Waits(
-        request_id=1, database="db", table=name, partition=None, kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY
-    )
+    return Waits(request_id=1, ref=TableRef("db", name), kind=kind, id=5, user="bob", host="h2", age=2.0 * DAY)
 
 
 def planted() -> Lake:
     """A thousand places; each trouble about a place is at one of its own."""
-    healthy = [replace(HEALTHY, partition=f"p={number}", location=f"/w/t/p={number}") for number in range(1000)]
+    healthy = [
+        replace(HEALTHY, ref=TableRef("db", "t", f"p={number}"), location=f"/w/t/p={number}") for number in range(1000)
+    ]
     for number, (trouble, figures) in enumerate(PLACES.items()):
-        healthy[40 * number] = replace(healthy[40 * number], table=trouble.name.lower(), **figures)
+        healthy[40 * number] = replace(healthy[40 * number], ref=TableRef("db", trouble.name.lower()), **figures)
     succeeded = tuple(request(1000 + number, f"good_{number}", State.SUCCEEDED) for number in range(200))
     return Lake(
         now_ms=NOW,
@@ -133,7 +132,7 @@ def planted() -> Lake:
             transaction(3, 25 * HOUR, is_open=False),
         ),
         waits=(waits("transaction", "waits_for_txn"), waits("lock", "waits_for_lock")),
-        aborted={("db", "many"): 1501},
+        aborted={TableRef("db", "many"): 1501},
         uncleaned="Hive's own cleaner is off",
         places=tuple(healthy),
         known_places=1000,
@@ -147,7 +146,10 @@ def planted() -> Lake:
 def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, hours: int, is_found: bool) -> None:
     txns = tuple(transaction(number, hours * HOUR, is_open=False) for number in range(count))
     lake = Lake(
-        now_ms=NOW, transactions=txns, aborted={("db", "t"): count, ("db", "u"): 0}, uncleaned="no URL is given"
+        now_ms=NOW,
+        transactions=txns,
+        aborted={TableRef("db", "t"): count, TableRef("db", "u"): 0},
+        uncleaned="no URL is given",
     )
     found = [one for one in status_of(lake, LIMITS).findings if one.trouble is Trouble.ABORTED_LEFT]
     assert bool(found) == is_found
@@ -168,9 +170,9 @@ def test_rolled_back_transactions_wait_by_the_rules_of_the_cleaner(count: int, h
 
 def test_each_kind_of_trouble_is_named_where_it_was_planted() -> None:
     status = status_of(planted(), LIMITS)
-    found = [(one.trouble, one.table) for one in status.findings]
+    found = [(one.trouble, None if one.ref is None else one.ref.table) for one in status.findings]
     assert sorted({trouble.name for trouble, _ in found}) == sorted(Trouble.__members__)
-    about = {trouble: rows[0].table for trouble, rows in REQUESTS.items()}
+    about = {trouble: rows[0].ref.table for trouble, rows in REQUESTS.items()}
     about |= {trouble: trouble.name.lower() for trouble in PLACES}
     about |= {Trouble.ABORTED_IN_TABLE: "many"}
     about |= {Trouble.BLOCKED_BY_TXN: "waits_for_txn", Trouble.BLOCKED_BY_LOCK: "waits_for_lock"}
@@ -178,7 +180,7 @@ def test_each_kind_of_trouble_is_named_where_it_was_planted() -> None:
     text = status_text(status, Generation.HIVE4)
     flat = " ".join(text.split())
     for one in status.findings:
-        about = "" if one.name is None else f"{one.name}: "
+        about = "" if one.ref is None else f"{one.ref}: "
         assert f" {one.level.label} {about}{one.trouble.value}: {one.reason}" in flat
     assert text.startswith("ERROR: ")
     assert "In the way transaction 5 of bob at h2, there since 2 d: of cleaning db.waits_for_txn lock 5 of bob " in flat

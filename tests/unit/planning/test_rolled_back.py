@@ -9,6 +9,7 @@ from located import at
 
 from acidlib.errors import CorruptError
 from acidlib.model.listing import ListedFile, Listing
+from acidlib.model.tables import TableRef
 from acidlib.planning.rolled_back import (
     NotedWrite,
     due_cleanings,
@@ -23,14 +24,15 @@ NOW = 100 * HOUR
 
 def note(txn: int, write_id: int | None = None, partition: str | None = None, **more) -> NotedWrite:
     """A note of a transaction that was rolled back an hour ago; its write id is its own number."""
-    known = {"database": "d", "table": "t", "compacts": False, "is_open": False, "started_ms": NOW - HOUR} | more
-    return NotedWrite(txn_id=txn, write_id=txn if write_id is None else write_id, partition=partition, **known)
+    known = {"compacts": False, "is_open": False, "started_ms": NOW - HOUR} | more
+    ref = TableRef("d", "t", partition)
+    return NotedWrite(txn_id=txn, ref=ref, write_id=txn if write_id is None else write_id, **known)
 
 
 def due(*notes: NotedWrite, most: int = 1000, longest_ms: int = 12 * HOUR) -> dict[str | None, tuple[str, int | None]]:
     """Why each partition is due, and below which transaction."""
     found = due_cleanings(notes, most=most, longest_ms=longest_ms, now_ms=NOW)
-    return {one.entity[2]: (one.reason, one.below) for one in found}
+    return {one.ref[2]: (one.reason, one.below) for one in found}
 
 
 def listing(*names: str, compacted: tuple[str, ...] = ()) -> Listing:
@@ -61,7 +63,7 @@ def test_an_open_writer_bounds_its_own_place_alone() -> None:
     notes = [note(3, partition="p=1"), note(3, partition="p=2"), note(5, partition="p=1")]
     opened = [note(4, partition="p=1", is_open=True), note(2, partition="p=3", is_open=True)]
     found = due_cleanings([*opened, *notes], most=0, longest_ms=-1, now_ms=NOW)
-    assert [(one.entity[2], one.below) for one in found] == [("p=1", 4), ("p=2", None)]
+    assert [(one.ref[2], one.below) for one in found] == [("p=1", 4), ("p=2", None)]
     assert [[note.txn_id for note in notes if one.concerns(note)] for one in found] == [[3], [3]]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from acidlib.errors import RefusedError
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.tables import TableRef
 from acidlib.planning.verification import chosen_buckets, holding, share_of
 
 VOUCH = "Cannot vouch for the compaction of db.t: because so"
@@ -16,7 +17,7 @@ VOUCH = "Cannot vouch for the compaction of db.t: because so"
 def row(number: int, state: State, *, made: tuple[str, ...] | None = None, **more: Any) -> CompactionRequest:
     facts = RequestFacts(unverified=made)
     kind = CompactionType.MAJOR
-    return CompactionRequest(id=number, database="db", table="t", type=kind, state=state, facts=facts, **more)
+    return CompactionRequest(id=number, ref=TableRef("db", "t"), type=kind, state=state, facts=facts, **more)
 
 
 @pytest.mark.parametrize(
@@ -68,5 +69,5 @@ def test_for_whom_a_place_is_held(rows: tuple[CompactionRequest, ...], held: int
 
 def test_what_is_not_understood_holds() -> None:
     facts = RequestFacts(problems={"unverified": "its acidlib.unverified is odd"})
-    one = CompactionRequest(id=1, database="db", table="t", type=CompactionType.MAJOR, state=State.FAILED, facts=facts)
+    one = CompactionRequest(id=1, ref=TableRef("db", "t"), type=CompactionType.MAJOR, state=State.FAILED, facts=facts)
     assert holding([one], {"base_1"}) is one

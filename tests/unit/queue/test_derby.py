@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acidlib.errors import RetryError, UsageError
+from acidlib.model.tables import TableRef
 from acidlib.planning.rolled_back import NotedWrite
 from acidlib.queue.metastore_database import MetastoreDatabase
 from acidlib.queue.sql import SqlQueue
@@ -127,9 +128,7 @@ class Results:
         return self._rows[self._at][number - 1]
 
 
-NOTE = NotedWrite(
-    txn_id=5, database="d", table="t", partition=None, write_id=7, compacts=False, is_open=False, started_ms=3
-)
+NOTE = NotedWrite(txn_id=5, ref=TableRef("d", "t"), write_id=7, compacts=False, is_open=False, started_ms=3)
 
 
 def test_what_is_noted_is_read_and_forgotten() -> None:

@@ -7,6 +7,7 @@ import pytest
 from acidlib.config.settings import default_settings
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
 from acidlib.queue.rules import failed_attempts_reason, rows_to_purge
 from acidlib.service.surroundings.sql import history_retention
 
@@ -19,7 +20,7 @@ def finished(
     number: int, state: State, *, kind: CompactionType = MAJOR, end_ms: int = 0, table: str = "t"
 ) -> CompactionRequest:
     return CompactionRequest(
-        id=number, database="db", table=table, type=kind, state=state, end_ms=end_ms, enqueue_ms=end_ms
+        id=number, ref=TableRef("db", table), type=kind, state=state, end_ms=end_ms, enqueue_ms=end_ms
     )
 
 

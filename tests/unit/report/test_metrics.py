@@ -21,6 +21,7 @@ from acidlib.documents import MONITORING, ROOT, monitoring_text
 from acidlib.errors import RetryError
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
 from acidlib.planning.health import Lake, PlaceFigures, Transaction, Trouble, status_of
 from acidlib.status.look import limits_of
 from acidlib.status.metrics import METRICS, Run, registry_of, write_file
@@ -28,18 +29,16 @@ from acidlib.status.metrics import METRICS, Run, registry_of, write_file
 LAKE = Lake(
     now_ms=10_000_000,
     requests=(
-        CompactionRequest(id=1, database="db", table='a "b"', type=CompactionType.MAJOR, enqueue_ms=1_000_000),
-        CompactionRequest(id=2, database="db", table="t", type=CompactionType.MAJOR, state=State.FAILED),
+        CompactionRequest(id=1, ref=TableRef("db", 'a "b"'), type=CompactionType.MAJOR, enqueue_ms=1_000_000),
+        CompactionRequest(id=2, ref=TableRef("db", "t"), type=CompactionType.MAJOR, state=State.FAILED),
     ),
     transactions=(
         Transaction(id=1, is_open=True, user="u", host="h", age=5.0, silent=1.0),
         Transaction(id=2, is_open=False, user="u", host="h", age=7.0, silent=None),
     ),
     waits=(),
-    aborted={("db", "t"): 4},
-    places=(
-        PlaceFigures(database="db", table="t", partition="p=1", location="/w", deltas=3, ratio=0.5, obsolete_bytes=10),
-    ),
+    aborted={TableRef("db", "t"): 4},
+    places=(PlaceFigures(ref=TableRef("db", "t", "p=1"), location="/w", deltas=3, ratio=0.5, obsolete_bytes=10),),
     known_places=2,
 )
 DASHBOARD, RULES = ROOT / "docs" / "grafana-dashboard.json", ROOT / "docs" / "alert-rules.yml"

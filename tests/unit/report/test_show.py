@@ -8,6 +8,7 @@ import pytest
 from acidlib.model.location import local_location
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
+from acidlib.model.tables import TableRef
 from acidlib.report.show import blockers_text, hive_text, initiator_of, show_document, show_text, worker_of
 from acidlib.service.services import Services
 
@@ -21,13 +22,10 @@ HIVE4_HEADER = (
 HIVE_LINE = "1\tdefault\tpartitioned_acid_table\tp=abc\tMINOR\tinitiated\t --- \t --- \t"
 
 REST = [field.name for field in dataclasses.fields(Services) if field.name not in ("host", "worker_id")]
-WAITING = CompactionRequest(
-    id=1, database="default", table="partitioned_acid_table", partition="p=abc", type=CompactionType.MINOR
-)
+WAITING = CompactionRequest(id=1, ref=TableRef("default", "partitioned_acid_table", "p=abc"), type=CompactionType.MINOR)
 DONE = CompactionRequest(
     id=22,
-    database="sales",
-    table="orders",
+    ref=TableRef("sales", "orders"),
     type=CompactionType.MAJOR,
     state=State.SUCCEEDED,
     worker_id="compactor-node-7-99",
@@ -83,7 +81,9 @@ NOW = 1_700_000_003_500 + 2 * 3_600_000
 def test_people_see_ages_and_the_summary_first_in_one_layout_whatever_the_widths() -> None:
     failed = dataclasses.replace(DONE, id=23, state=State.FAILED)
     undone = dataclasses.replace(failed, id=24, facts=RequestFacts(undone="_aside"), error_message="undone by ann")
-    long = dataclasses.replace(WAITING, id=125, table="a_table_with_a_name_that_takes_more_than_half_of_a_line_of_80")
+    long = dataclasses.replace(
+        WAITING, id=125, ref=WAITING.ref._replace(table="a_table_with_a_name_that_takes_more_than_half_of_a_line_of_80")
+    )
     rows = [long, undone, failed, DONE]
     assert (
         show_text(rows, Generation.HIVE4, NOW, of=4)
@@ -112,7 +112,9 @@ def test_what_is_refused_again_and_again_takes_a_line_and_its_reason_is_told_onc
     def refused(number: int, table: str) -> CompactionRequest:
         why = f"Cannot compact sales.{table}: because it is a view, at /w/{table}"
         facts = RequestFacts(location=local_location(f"/w/{table}"))
-        return dataclasses.replace(DONE, id=number, table=table, state=State.REFUSED, error_message=why, facts=facts)
+        return dataclasses.replace(
+            DONE, id=number, ref=DONE.ref._replace(table=table), state=State.REFUSED, error_message=why, facts=facts
+        )
 
     tables = ["orders", "raw", "items"]
     rows = [refused(number, tables[number % 3]) for number in range(90, 0, -1)]
@@ -164,7 +166,7 @@ def test_an_empty_queue_has_a_header_alone() -> None:
 
 
 def test_the_name_of_a_state_is_the_generations() -> None:
-    tried = CompactionRequest(id=3, database="d", table="t", type=CompactionType.MINOR, state=State.ATTEMPTED)
+    tried = CompactionRequest(id=3, ref=TableRef("d", "t"), type=CompactionType.MINOR, state=State.ATTEMPTED)
     assert "\tattempted\t" in hive_text([tried], Generation.HIVE3)
     assert "\tdid not initiate\t" in hive_text([tried], Generation.HIVE4)
     assert show_document([tried])[0]["state"] == "did not initiate"
@@ -174,7 +176,7 @@ def test_the_name_of_a_state_is_the_generations() -> None:
 @pytest.mark.parametrize(("start", "end", "duration"), [(None, 5, None), (5, None, None), (5, 5, 0), (0, 7, 7)])
 def test_a_duration_needs_both_ends(start: int | None, end: int | None, duration: int | None) -> None:
     request = CompactionRequest(
-        id=3, database="d", table="t", type=CompactionType.MINOR, start_ms=start, end_ms=end, state=State.FAILED
+        id=3, ref=TableRef("d", "t"), type=CompactionType.MINOR, start_ms=start, end_ms=end, state=State.FAILED
     )
     assert show_document([request])[0]["duration_ms"] == duration
 

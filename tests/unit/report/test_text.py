@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.report.compaction_text import CompactionsText
 from acidlib.report.decision_text import CleanerText, InitiatorText
@@ -76,9 +77,7 @@ def unit(*actions: PlannedAction, **fields: object) -> UnitResult:
 def result(*units: UnitResult, **fields: object) -> CompactionResult:
     whole = CompactionResult(
         id=None,
-        database="sales",
-        table="orders",
-        partition="ds=2026-01-01",
+        ref=TableRef("sales", "orders", "ds=2026-01-01"),
         location=LOCATION,
         type="major",
         state=Outcome.PLANNED,
@@ -280,7 +279,7 @@ def test_lines_fit_and_carry_no_terminal_commands() -> None:
 @pytest.mark.parametrize("state", list(Outcome))
 @pytest.mark.parametrize("count", [20, 21, 22, 10_000])
 def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(state: Outcome, count: int) -> None:
-    many = [result(partition=f"p={number}", units=None, state=state) for number in range(count)]
+    many = [result(ref=TableRef("sales", "orders", f"p={number}"), units=None, state=state) for number in range(count)]
     text = compactions_text([*many, FAILED], dry_run=True, verbose=True)
     few = count > 21 and state not in (Outcome.FAILED, Outcome.CONFLICT)
     assert text.count(f"major, {state.value}") == (20 if few else count + (state is FAILED.state))
@@ -291,7 +290,11 @@ def test_of_many_places_that_end_alike_the_first_are_told_and_of_failures_all(st
 
 @pytest.mark.parametrize("count", [21, 10_000])
 def test_the_initiator_too(count: int) -> None:
-    many = [replace(one, partition=f"p={number}") for number in range(count) for one in (LEFT, LOOKED_AT)]
+    many = [
+        replace(one, ref=one.ref._replace(partition=f"p={number}"))
+        for number in range(count)
+        for one in (LEFT, LOOKED_AT)
+    ]
     failed = replace(LEFT, outcome=Verdict.FAILED, reason="Cannot list it: because of the test")
     text = initiator_text([*many, *[failed] * count])
     for one, kind in ((LEFT, "left alone"), (LOOKED_AT, f"for a {LOOKED_AT.type} compaction")):
@@ -310,9 +313,7 @@ def test_nothing_at_all() -> None:
 # --- initiator --------------------------------------------------------------------------------------------------------
 
 LOOKED_AT = InitiatorResult(
-    database="sales",
-    table="orders",
-    partition="ds=2026-01-01",
+    ref=TableRef("sales", "orders", "ds=2026-01-01"),
     location=LOCATION,
     type="minor",
     queued=12,
@@ -327,9 +328,7 @@ LOOKED_AT = InitiatorResult(
     outcome=Verdict.DUE,
 )
 LEFT = InitiatorResult(
-    database="sales",
-    table="x",
-    partition=None,
+    ref=TableRef("sales", "x"),
     location="/x",
     type=None,
     queued=None,
@@ -340,7 +339,11 @@ LEFT = InitiatorResult(
 
 def test_the_initiator_tells_figures_threshold_and_source() -> None:
     failed = replace(
-        LEFT, table="y", location="/data/y", reason="Cannot list it: because of the disk", outcome=Verdict.FAILED
+        LEFT,
+        ref=LEFT.ref._replace(table="y"),
+        location="/data/y",
+        reason="Cannot list it: because of the disk",
+        outcome=Verdict.FAILED,
     )
     assert initiator_text([LOOKED_AT, LEFT, failed]).splitlines() == [
         "3 places looked at: 1 minor, 1 left alone, 1 failed; 1 request queued",
@@ -398,9 +401,7 @@ def test_a_threshold_is_shown_as_it_is_set(threshold: float, shown: str) -> None
 
 CLEANED = CleaningResult(
     id=12,
-    database="sales",
-    table="orders",
-    partition=None,
+    ref=TableRef("sales", "orders"),
     location="/orders",
     state="ready for cleaning",
     reason="something is left",
@@ -510,8 +511,8 @@ def test_all_that_jobs_print_fits_a_terminal_that_nobody_has_widened() -> None:
         path=f"delete_delta_{'9' * 19}_{'9' * 19}_0000", kind="delta", first_write_id=1, last_write_id=2,
         reader="obsolete", why=words, files=123_456, bytes=5 * MIB, rows=123_456_789, damage=words,
     )  # fmt: skip
-    place = ShownPlace(database="d", table="t", partition=None, location="/t", error=words, parts=(part, part))
-    decided = replace(LOOKED_AT, partition=f"ds={'x' * 60}", reason=words, deltas=123_456)
+    place = ShownPlace(ref=TableRef("d", "t"), location="/t", error=words, parts=(part, part))
+    decided = replace(LOOKED_AT, ref=LOOKED_AT.ref._replace(partition=f"ds={'x' * 60}"), reason=words, deltas=123_456)
     cleaned = replace(CLEANED, reason=words, blocked=(words,), removed=(replace(CLEANED.removed[0], reason=words),))
     texts = (
         initiator_text([decided, LEFT]),
@@ -536,7 +537,9 @@ def test_rows_that_are_not_counted_are_told_so() -> None:
 @pytest.mark.parametrize("state", ["succeeded", "ready for cleaning", "planned", "failed", "conflict"])
 @pytest.mark.parametrize("count", [21, 22])
 def test_the_cleaner_too(state: str, count: int) -> None:
-    text = cleaner_text([replace(CLEANED, partition=f"p={number}", state=state) for number in range(count)])
+    text = cleaner_text(
+        [replace(CLEANED, ref=CLEANED.ref._replace(partition=f"p={number}"), state=state) for number in range(count)]
+    )
     few = count > 21 and state not in ("failed", "conflict")
     assert text.count(f": {state} (request") == (20 if few else count)
     assert (f"and {count - 20:,} more {state}; --output json tells of each" in text) == few

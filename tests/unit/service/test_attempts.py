@@ -12,7 +12,7 @@ from acidlib.config.settings import Layer, default_settings
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.requests import CompactionRequest, CompactionType, RequestFacts, State
 from acidlib.model.snapshots import ValidWriteIdList
-from acidlib.model.tables import Database, Storage, Table, TableColumn
+from acidlib.model.tables import Database, Storage, Table, TableColumn, TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.service.attempts import Attempts, fingerprint, note_of, with_note
 from acidlib.service.places import Interpretation, TableFacts, Target
@@ -32,9 +32,7 @@ def listing(*files: ListedFile, directories: tuple[str, ...] = ()) -> Listing:
 
 def target(write_ids: str = "db.t:2:9223372036854775807::", **more: Any) -> Target:
     interpretation = Interpretation(write_ids=StatedWriteIds(single=ValidWriteIdList.parse(write_ids)))
-    return replace(
-        Target(database="db", table="t", partition=None, location=PLACE, interpretation=interpretation), **more
-    )
+    return replace(Target(ref=TableRef("db", "t"), location=PLACE, interpretation=interpretation), **more)
 
 
 def facts(columns: tuple[str, ...] = ("a",), **properties: str) -> TableFacts:
@@ -105,8 +103,8 @@ def test_how_readers_find_columns_makes_another_place() -> None:
     assert fingerprint(HERE.listed(SEEN), by_position) != fingerprint(HERE.listed(SEEN), SETTINGS)
 
 
-def ended(number: int, state: State = State.REFUSED, **more: Any) -> CompactionRequest:
-    given = {"database": "db", "table": "t", "type": MAJOR, "error_message": f"reason {number}"} | more
+def ended(number: int, state: State = State.REFUSED, *, table: str = "t", **more: Any) -> CompactionRequest:
+    given = {"ref": TableRef("db", table), "type": MAJOR, "error_message": f"reason {number}"} | more
     return CompactionRequest(id=number, state=state, **given)
 
 

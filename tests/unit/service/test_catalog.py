@@ -18,7 +18,7 @@ from acidlib.metastore.transactions import OpenTxns
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType
 from acidlib.model.snapshots import ValidTxnList, ValidWriteIdList, all_committed
-from acidlib.model.tables import Database, Partition, Storage, Table, TableColumn
+from acidlib.model.tables import Database, Partition, Storage, Table, TableColumn, TableRef
 from acidlib.planning.initiate import ORC_INPUT_FORMAT, ORC_SERDE
 from acidlib.planning.state import acid_state
 from acidlib.service.backend import NotOursError
@@ -87,7 +87,7 @@ def table(location: str | Path, *, partitioned: bool = False, **changes: Any) ->
 
 
 def request(partition: str | None = None, name: str = "t") -> CompactionRequest:
-    return CompactionRequest(id=7, database="d", table=name, partition=partition, type=CompactionType.MAJOR)
+    return CompactionRequest(id=7, ref=TableRef("d", name, partition), type=CompactionType.MAJOR)
 
 
 def catalog(hms: Metastore) -> Catalog:
@@ -152,11 +152,11 @@ def test_what_only_the_queue_knows_was_dropped_and_is_no_typo(tmp_path: Path) ->
     named = Selection(tables=("d.t", "d.gone"))
     with pytest.raises(MissingError, match=r"Cannot find d\.gone: "):
         catalog(hms).require_named(named, ())
-    assert catalog(hms).require_named(named, {("d", "gone", None)}) == []
+    assert catalog(hms).require_named(named, {TableRef("d", "gone")}) == []
     nowhere = Selection(tables=("d.t",), partitions=("p=9",))
     with pytest.raises(MissingError, match=r"Cannot find partitions of d\.t: because none matches p=9"):
         catalog(hms).require_named(nowhere, ())
-    assert catalog(hms).require_named(nowhere, {("d", "t", "p=9")}) == []
+    assert catalog(hms).require_named(nowhere, {TableRef("d", "t", "p=9")}) == []
     assert catalog(hms).require_named(Selection(tables=("d.t",), partitions=("p=1",)), ()) == []
 
 

@@ -22,7 +22,7 @@ from unit.service.test_catalog import storage, table
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, Evidence, RequestFacts, State
 from acidlib.model.snapshots import all_committed
-from acidlib.model.tables import Partition
+from acidlib.model.tables import Partition, TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import CleaningResult
 from acidlib.service import clean as cleaner
@@ -94,9 +94,7 @@ def compacted(queue: SqlQueue, places: list[Path], **facts: Any) -> Asked:
     requests = [
         CompactionRequest(
             id=number,
-            database="d",
-            table="t",
-            partition=place.name,
+            ref=TableRef("d", "t", place.name),
             type=CompactionType.MAJOR,
             state=State.READY_FOR_CLEANING,
             highest_write_id=2,

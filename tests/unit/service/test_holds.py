@@ -20,6 +20,7 @@ from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.transactions import LockType, OpenTxns, ShownRequest
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
 from acidlib.report.results import Outcome
 from acidlib.service.backend import Hold, Taken, nowhere
 from acidlib.service.places import Target
@@ -32,7 +33,7 @@ from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
 
 WORKER = "acidlib-host-0123456789abcdef"
 ROW = ShownRequest(
-    id=7, database="d", table="t", type=CompactionType.MAJOR, state=State.WORKING, worker_id=WORKER, run_as="o"
+    id=7, ref=TableRef("d", "t"), type=CompactionType.MAJOR, state=State.WORKING, worker_id=WORKER, run_as="o"
 )
 NOTHING: Any = None  # a queue that is not asked here
 
@@ -218,7 +219,7 @@ def test_what_may_have_been_committed_is_neither_aborted_nor_ended(
 
 
 def test_a_directory_is_claimed_only_as_long_as_its_hold(services: Services, place: Path) -> None:
-    target = Target(database="d", table="t", partition=None, location=at(place))
+    target = Target(ref=TableRef("d", "t"), location=at(place))
     request = replace(ROW, facts=replace(ROW.facts, witness='["base_0000009/bucket_00000", 1, 1.0]'))
     hold = StandaloneHold(services, NOTHING, Taken(request=request, target=target))
     with pytest.raises(RefusedError, match="the table was made anew"):

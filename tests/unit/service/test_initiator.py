@@ -11,7 +11,7 @@ from located import at
 
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError, UsageError
 from acidlib.model.location import parse_location
-from acidlib.model.tables import Database, Storage, Table
+from acidlib.model.tables import Database, Storage, Table, TableRef
 from acidlib.service.initiate import is_lasting
 from acidlib.service.places import TableFacts, Target
 from acidlib.service.services import Services
@@ -27,7 +27,7 @@ def partition(tmp_path: Path) -> Target:
     storage = Storage(location=f"file://{table}", columns=())
     about = Table(database="db", name="t", kind="MANAGED_TABLE", owner=None, created=1, storage=storage, properties={})
     facts = TableFacts(table=about, database=Database(name="db"))
-    return Target(database="db", table="t", partition="p=1", location=at(table / "p=1"), facts=facts)
+    return Target(ref=TableRef("db", "t", "p=1"), location=at(table / "p=1"), facts=facts)
 
 
 @pytest.mark.parametrize(

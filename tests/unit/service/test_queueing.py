@@ -9,6 +9,7 @@ import pytest
 
 from acidlib.errors import AcidError, ConflictError, RefusedError, RetryError
 from acidlib.model.requests import CompactionRequest, CompactionType
+from acidlib.model.tables import TableRef
 from acidlib.queue.sql import SqlQueue
 from acidlib.service.services import Services
 from acidlib.service.surroundings.sql import queue_all
@@ -17,7 +18,7 @@ from acidlib.service.surroundings.sql import queue_all
 def as_request(table: Any) -> CompactionRequest:
     if table == "bad":
         raise RefusedError("Cannot compact db.bad: because nobody owns it")
-    return CompactionRequest(id=0, database="db", table=table, partition=None, type=CompactionType.MAJOR)
+    return CompactionRequest(id=0, ref=TableRef("db", table), type=CompactionType.MAJOR)
 
 
 def test_each_has_its_own_answer(services: Services, tmp_path: Path) -> None:
@@ -27,7 +28,7 @@ def test_each_has_its_own_answer(services: Services, tmp_path: Path) -> None:
         assert (first, second) == (1, 2)
         assert isinstance(refused, RefusedError)
         assert isinstance(again, ConflictError)
-        assert [row.table for row in queue.waiting()] == ["a", "b"]
+        assert [row.ref.table for row in queue.waiting()] == ["a", "b"]
 
 
 def test_what_is_wrong_with_the_queue_is_asked_once(

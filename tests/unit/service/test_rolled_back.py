@@ -12,6 +12,7 @@ from unit.service.test_catalog import KEY, Metastore, part, table
 
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import TableRef
 from acidlib.planning.rolled_back import DueCleaning, NotedWrite
 from acidlib.report.results import CleaningResult
 from acidlib.service.backend import CleanerOptions
@@ -21,10 +22,8 @@ from acidlib.service.surroundings.catalog import Catalog
 from acidlib.service.surroundings.hive4_cleaning import RolledBack
 
 OPENED = 77
-NOTE = NotedWrite(
-    txn_id=50, database="d", table="t", partition=None, write_id=5, compacts=False, is_open=False, started_ms=0
-)
-DUE = DueCleaning(entity=("d", "t", None), reason="so", below=None)
+NOTE = NotedWrite(txn_id=50, ref=TableRef("d", "t"), write_id=5, compacts=False, is_open=False, started_ms=0)
+DUE = DueCleaning(ref=TableRef("d", "t"), reason="so", below=None)
 
 
 @dataclass
@@ -157,8 +156,8 @@ def test_nothing_is_forgotten_of_what_cannot_be_looked_at(services: Services, pl
     empty = tmp_path / "empty"
     empty.mkdir()
     parted = replace(table(place), partition_keys=KEY)
-    of_part = replace(DUE, entity=("d", "t", "p=1"))
-    hidden = Notes(notes=(replace(NOTE, partition="p=1"),), parts=("p=1",))
+    of_part = replace(DUE, ref=TableRef("d", "t", "p=1"))
+    hidden = Notes(notes=(replace(NOTE, ref=NOTE.ref._replace(partition="p=1")),), parts=("p=1",))
     kept = replace(table(place), properties={**table(place).properties, "no_cleanup": "true"})
     for hms, notes, due, state, reason in (
         (Hms(table(tmp_path / "gone")), Notes(), DUE, "failed", "a mount may be missing"),
@@ -179,11 +178,11 @@ def test_what_is_gone_for_good_is_forgotten(services: Services, place: Path, tmp
     empty.mkdir()
     never = Hms(table(empty))
     never.mark = 1
-    noted = replace(NOTE, partition="p=1")
+    noted = replace(NOTE, ref=NOTE.ref._replace(partition="p=1"))
     parted = replace(table(place), partition_keys=KEY)
     for hms, notes, due in (
         (Hms(None), Notes(knows_table=False), DUE),
-        (Hms(parted), Notes(notes=(noted,)), replace(DUE, entity=noted.entity)),
+        (Hms(parted), Notes(notes=(noted,)), replace(DUE, ref=noted.ref)),
         (never, Notes(), DUE),
     ):
         assert run(services, hms, notes, due).state == "succeeded"
@@ -208,5 +207,5 @@ def test_a_partition_of_its_own_place_is_looked_at_too(services: Services, place
 def test_only_what_is_due_and_selected_has_the_database_proven(services: Services, place: Path) -> None:
     hms = Hms(table(place))
     made = RolledBack(services, hms, Catalog(services, hms), Notes(), CleanerOptions())  # type: ignore[arg-type]
-    assert [[one.entity for one in places] for places in made.due()] == [[("d", "t", None)]]
+    assert [[one.ref for one in places] for places in made.due()] == [[("d", "t", None)]]
     assert [call for call in hms.calls if call[1] == OPENED] == [(TxnType.READ_ONLY, OPENED)]

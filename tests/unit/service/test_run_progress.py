@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from acidlib.model.tables import TableRef
 from acidlib.report.log import ERROR, INFO, WARNING
 from acidlib.report.results import CompactionResult, Outcome
 from acidlib.service.compact import RunProgress
@@ -43,8 +44,6 @@ class Noted:
 )
 def test_a_place_that_somebody_should_look_at_stands_out(state: Outcome, reason: str, level: str) -> None:
     noted = Noted()
-    result = CompactionResult(
-        id=1, database="d", table="t", location="/t", partition=None, type="major", state=state, reason=reason
-    )
+    result = CompactionResult(id=1, ref=TableRef("d", "t"), location="/t", type="major", state=state, reason=reason)
     RunProgress(noted, lambda: 0).add(result)
     assert noted.levels == [level]

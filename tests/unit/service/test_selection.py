@@ -15,6 +15,7 @@ import pytest
 from located import at
 
 from acidlib.errors import CorruptError, MissingError, RefusedError, UsageError
+from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds, stated_write_ids
 from acidlib.service.places import (
     Budget,
@@ -57,7 +58,7 @@ def put(path: Path, size: int = 10, age: float = 0.0) -> None:
 
 
 def names(services: Services, **selection: Any) -> list[str]:
-    return [target.name for target in select_targets(services, Selection(**selection), ALL).targets]
+    return [str(target.ref) for target in select_targets(services, Selection(**selection), ALL).targets]
 
 
 LOGS = [f"default.logs.ds={day}/h={hour}" for day, hour in (("2026-01-01", 0), ("2026-01-01", 1), ("2026-02-01", 0))]
@@ -126,7 +127,7 @@ def test_what_is_named_and_does_not_exist_is_an_error_unless_that_may_be(
     assert str(caught.value).startswith(told)
     selection = Selection(warehouse=at(warehouse), if_exists=True, **named)
     selected = select_targets(services, selection, ALL)
-    assert [target.name for target in selected.targets] == taken
+    assert [str(target.ref) for target in selected.targets] == taken
     assert [note for note in selected.notes if note.startswith(told)]
 
 
@@ -175,7 +176,7 @@ def test_a_location_is_one_table_or_one_partition(services: Services, warehouse:
     assert names(services, location=at(warehouse / "Logs")) == LOGS
     assert names(services, location=at(warehouse / "Logs/ds=2026-01-01/h=1")) == [LOGS[1]]
     (target,) = select_targets(services, Selection(location=at(warehouse / "sales.db/logs")), ALL).targets
-    assert (target.name, str(target.location)) == ("sales.logs", str(warehouse / "sales.db/logs"))
+    assert (str(target.ref), str(target.location)) == ("sales.logs", str(warehouse / "sales.db/logs"))
     assert target.interpretation is ALL
     with pytest.raises(RefusedError, match="original files only"):
         names(services, location=at(warehouse / "files"))
@@ -205,8 +206,8 @@ def test_only_what_is_idle_long_enough_is_taken_by_its_youngest_visible_file(
         put(tmp_path / name / "_tmp_x/bucket_00000", age=0)
     targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
     looked, passed_over = look_at(services, targets, 60)
-    assert [one.target.table for one in looked] == ["edge", "old"]
-    found = {one.target.table: one.reason for one in passed_over}
+    assert [one.target.ref.table for one in looked] == ["edge", "old"]
+    found = {one.target.ref.table: one.reason for one in passed_over}
     when = datetime.fromtimestamp(NOW - 59, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     file = "delta_0000002_0000002_0000/bucket_00000"
     assert found["young"] == f"something in it is younger than 1m: {file}, modified {when}"
@@ -217,17 +218,15 @@ def test_what_cannot_be_looked_at_is_kept_with_its_error_and_hides_no_other(serv
     put(tmp_path / "bad/delta_0000001_0000001_0000/bucket_00000")
     put(tmp_path / "bad/delta_x/bucket_00000")
     gone = Target(
-        database="default",
-        table="gone",
-        partition=None,
+        ref=TableRef("default", "gone"),
         location=at(tmp_path / "gone"),
         interpretation=ALL,
     )
-    unstated = Target(database="default", table="good", partition=None, location=at(tmp_path / "good"))
+    unstated = Target(ref=TableRef("default", "good"), location=at(tmp_path / "good"))
     targets = select_targets(services, Selection(warehouse=at(tmp_path)), ALL).targets
     found, passed_over = look_at(services, [*targets, gone, unstated], 1e9)
-    assert [one.target.table for one in found] == ["bad", "gone", "good"]
-    assert [one.target.table for one in passed_over] == ["good"]
+    assert [one.target.ref.table for one in found] == ["bad", "gone", "good"]
+    assert [one.target.ref.table for one in passed_over] == ["good"]
     errors = [type(one.error) for one in found if isinstance(one, Unlisted)]
     assert errors[0] is CorruptError
     assert errors[1] in (CorruptError, RefusedError)
@@ -250,7 +249,7 @@ def test_a_time_that_no_calendar_has_is_told_all_the_same(services: Services, tm
 
 
 def looked(name: str, deltas: int = 0, size: int = 0, modified: float = 0.0, total: int = 0) -> ListingOutcome:
-    target = Target(database="d", table=name, partition=None, location=at(f"/w/{name}"))
+    target = Target(ref=TableRef("d", name), location=at(f"/w/{name}"))
     return Unlisted(
         target=target, error=RefusedError("not listed"), deltas=deltas, delta_bytes=size, bytes=total, modified=modified
     )
@@ -269,7 +268,7 @@ FOUR = [
 )
 def test_the_most_urgent_goes_first_and_equal_ones_by_name(order: Order, expected: str) -> None:
     for given in itertools.permutations(FOUR):
-        assert "".join(one.target.table for one in ordered(given, order)) == expected
+        assert "".join(one.target.ref.table for one in ordered(given, order)) == expected
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------

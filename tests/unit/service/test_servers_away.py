@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from acidlib.errors import RetryError
+from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.service.places import Interpretation, ListedPlace, Target, Unlisted, look_at
 from acidlib.service.services import Services
@@ -61,9 +62,7 @@ def looked_at(services: Services, stores: Stores, root: str, local: Path) -> lis
     (local / "delta_0000001_0000001_0000/bucket_00000").write_bytes(b"x")
     targets = [
         Target(
-            database="d",
-            table="t",
-            partition=f"p={number}",
+            ref=TableRef("d", "t", f"p={number}"),
             location=stores.locate(f"{root}/p={number}" if number else str(local)),
             interpretation=Interpretation(write_ids=StatedWriteIds(everything=True)),
         )

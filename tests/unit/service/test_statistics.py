@@ -18,7 +18,7 @@ from acidlib.metastore.catalog import CHANGED, WholeTable
 from acidlib.metastore.transactions import OpenTxns
 from acidlib.model.names import Generation
 from acidlib.model.snapshots import ALL_COMMITTED, ValidWriteIdList
-from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table
+from acidlib.model.tables import MANAGED_TABLE, Database, Partition, Storage, Table, TableRef
 from acidlib.queue.metastore_database import MetastoreDatabase, Owner
 from acidlib.report.results import Statistics
 from acidlib.service.places import TableFacts, Target
@@ -88,7 +88,7 @@ def target(tmp_path: Path) -> Target:
     (tmp_path / "t" / BASE).mkdir(parents=True)
     (tmp_path / "t" / BASE / "bucket_00000").write_bytes(b"bytes")
     facts = TableFacts(table=table({CHANGED: OLD}), database=Database(name="db"))
-    return Target(database="db", table="t", partition=None, location=at(tmp_path / "t"), facts=facts)
+    return Target(ref=TableRef("db", "t"), location=at(tmp_path / "t"), facts=facts)
 
 
 def updated(
@@ -275,7 +275,7 @@ def test_single_rows_are_changed_in_the_database(
 ) -> None:
     assert target.facts is not None
     part = None if partition is None else Partition(values=("1",), storage=target.facts.table.storage, created=1)
-    place = replace(target, partition=partition, facts=replace(target.facts, partition=part))
+    place = replace(target, ref=target.ref._replace(partition=partition), facts=replace(target.facts, partition=part))
     metastore = FakeMetastore({}, generation=generation)
     found = updated(services, metastore, place, MetastoreDatabase(url))
     assert found == Statistics(written=("numFiles", "totalSize", "numRows"), files=1, bytes=5, rows=7)

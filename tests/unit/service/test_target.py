@@ -13,7 +13,7 @@ from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, split_properties
 from acidlib.model.snapshots import ValidWriteIdList
-from acidlib.model.tables import Database, Storage, Table
+from acidlib.model.tables import Database, Storage, Table, TableRef
 from acidlib.model.units import ColumnMatching
 from acidlib.planning.stated_write_ids import StatedWriteIds
 from acidlib.service.places import Interpretation, TableFacts, Target, request_of, target_of
@@ -30,17 +30,15 @@ def listing(*directories: str) -> Listing:
 
 def target(interpretation: Interpretation = ALL, partition: str | None = None) -> Target:
     return Target(
-        database="default",
-        table="t",
-        partition=partition,
+        ref=TableRef("default", "t", partition),
         location=at("/w/t"),
         interpretation=interpretation,
     )
 
 
 def test_a_name_has_the_parts_there_are() -> None:
-    assert target().name == "default.t"
-    assert target(partition="ds=2026-01-01/h=1").name == "default.t.ds=2026-01-01/h=1"
+    assert str(target().ref) == "default.t"
+    assert str(target(partition="ds=2026-01-01/h=1").ref) == "default.t.ds=2026-01-01/h=1"
 
 
 def test_the_generation_is_the_stated_one_or_told_by_the_directory() -> None:
@@ -75,14 +73,14 @@ def test_a_request_is_understood_later_as_it_was_when_it_was_made(
     before = listing("delta_0000001_0000003", "delta_0000004_0000004")
     made = target(interpretation, partition)
     request = request_of(made.listed(before), MAJOR, initiator="host-manual")
-    assert (request.entity, request.type) == (("default", "t", partition), MAJOR)
+    assert (request.ref, request.type) == (("default", "t", partition), MAJOR)
     assert request.initiator_id == "host-manual"
     later = target_of(request)
     # a delta and a base of Hive 4 that came since are not taken for committed, nor do they change the generation
     now = listing("delta_0000001_0000003", "delta_0000004_0000004", "base_0000099_v0000007")
     assert later.write_ids(now) == made.write_ids(before)
     assert later.generation(now) is made.generation(before)
-    assert (later.name, later.location) == (made.name, made.location)
+    assert (str(later.ref), later.location) == (str(made.ref), made.location)
     assert later.interpretation.table_kind == interpretation.table_kind
     assert later.interpretation.visibility_txn == interpretation.visibility_txn
 
@@ -107,7 +105,7 @@ def test_a_request_of_others_that_does_not_say_enough_is_refused(missing: str) -
 )
 def test_a_request_that_is_not_understood_is_refused(key: str, value: str) -> None:
     facts, _ = split_properties({"location": "/t", "acidlib.write.ids": "d.t:3:9223372036854775807::", key: value})
-    request = CompactionRequest(id=7, database="d", table="t", type=CompactionType.MAJOR, facts=facts)
+    request = CompactionRequest(id=7, ref=TableRef("d", "t"), type=CompactionType.MAJOR, facts=facts)
     with pytest.raises(
         RefusedError, match=f"request 7 is not understood, as one of a newer version may be: its {key} is '{value}': "
     ):

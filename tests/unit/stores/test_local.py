@@ -533,7 +533,7 @@ def test_discovery_of_a_warehouse(tmp_path: Path) -> None:
     )
     (tmp_path / "sales.db/link").symlink_to(tmp_path / "Plain")
     found = discover_warehouse(FS, at(tmp_path))
-    assert [(table.database, table.table, str(table.location)) for table in found.tables] == [
+    assert [(table.ref.database, table.ref.table, str(table.location)) for table in found.tables] == [
         ("default", "plain", f"{tmp_path}/Plain"),
         ("sales", "by_day", f"{tmp_path}/sales.db/by_day"),
         ("sales", "orders", f"{tmp_path}/sales.db/orders.v37"),
@@ -573,7 +573,7 @@ def test_a_named_location_is_a_table_or_a_partition(tmp_path: Path) -> None:
     whole = discover_location(FS, at(f"{tmp_path}/w.db/T"))
     assert [str(part.location) for part in whole.partitions] == [f"{tmp_path}/w.db/T/ds=1/h=2"]
     assert whole == discover_location(FS, at(f"{tmp_path}/w.db/T/ds=1/h=2"))
-    assert (whole.database, whole.table) == ("w", "t")
+    assert (whole.ref.database, whole.ref.table) == ("w", "t")
     unpartitioned = discover_location(FS, at(f"{tmp_path}/w.db/u"))
     assert [part.name for part in unpartitioned.partitions] == [None]
 
@@ -581,7 +581,7 @@ def test_a_named_location_is_a_table_or_a_partition(tmp_path: Path) -> None:
 def test_a_table_may_be_called_like_a_partition(tmp_path: Path) -> None:
     put(tmp_path, "x=1/delta_1_1/bucket_00000", "file")
     found = discover_location(FS, at(f"{tmp_path}/x=1"))
-    assert (found.table, found.partitions[0].name) == ("x=1", None)
+    assert (found.ref.table, found.partitions[0].name) == ("x=1", None)
 
 
 @pytest.mark.parametrize(

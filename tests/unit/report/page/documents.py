@@ -9,6 +9,7 @@ from typing import Any
 
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest, CompactionType, State
+from acidlib.model.tables import TableRef
 from acidlib.model.units import PlannedAction, UnitResult
 from acidlib.planning.health import Lake, Limits, PlaceFigures, Transaction, Waits, status_of
 from acidlib.report.results import (
@@ -27,7 +28,7 @@ from acidlib.report.run_report import JsonForm, PageForm, RunFacts, RunReport, S
 from acidlib.report.status import status_document
 
 MIB = 1 << 20
-PLACE: dict[str, Any] = {"database": "sales", "table": "orders", "partition": "ds=7", "location": "/w/orders/ds=7"}
+PLACE: dict[str, Any] = {"ref": TableRef("sales", "orders", "ds=7"), "location": "/w/orders/ds=7"}
 FACTS = RunFacts(
     start_ms=1_766_500_000_000,
     end_ms=1_766_500_090_000,
@@ -76,9 +77,20 @@ DONE = CompactionResult(
     bytes_in=9 * MIB,
 )
 FAILED = replace(
-    DONE, partition="ds=8", location="/w/orders/ds=8", state=Outcome.FAILED, reason="the footer is damaged", units=None
+    DONE,
+    ref=DONE.ref._replace(partition="ds=8"),
+    location="/w/orders/ds=8",
+    state=Outcome.FAILED,
+    reason="the footer is damaged",
+    units=None,
 )
-REFUSED = replace(FAILED, partition="ds=9", state=Outcome.REFUSED, reason="there is nothing to merge", seconds=0.1)
+REFUSED = replace(
+    FAILED,
+    ref=FAILED.ref._replace(partition="ds=9"),
+    state=Outcome.REFUSED,
+    reason="there is nothing to merge",
+    seconds=0.1,
+)
 DUE = InitiatorResult(
     **PLACE,
     type="minor",
@@ -94,8 +106,12 @@ DUE = InitiatorResult(
     outcome=Verdict.DUE,
 )
 LEFT = replace(DUE, type=None, queued=None, reason="it is below all thresholds", deltas=2, outcome=Verdict.LEFT_ALONE)
-UNSEEN = replace(LEFT, partition="ds=8", reason="it cannot be listed", deltas=None, outcome=Verdict.FAILED)
-REFUSED_AT_ONCE = replace(DUE, partition="ds=6", queued=None, reason="its columns disagree", outcome=Verdict.REFUSED)
+UNSEEN = replace(
+    LEFT, ref=LEFT.ref._replace(partition="ds=8"), reason="it cannot be listed", deltas=None, outcome=Verdict.FAILED
+)
+REFUSED_AT_ONCE = replace(
+    DUE, ref=DUE.ref._replace(partition="ds=6"), queued=None, reason="its columns disagree", outcome=Verdict.REFUSED
+)
 CLEANED = CleaningResult(
     id=5,
     **PLACE,
@@ -108,13 +124,15 @@ CLEANED = CleaningResult(
 )
 WAITS = replace(
     CLEANED,
-    partition="ds=8",
+    ref=CLEANED.ref._replace(partition="ds=8"),
     state="ready for cleaning",
     reason="1 obsolete left",
     removed=(),
     blocked=("delta_3_3: transaction 812 of etl at host9 is open",),
 )
-UNCLEANED = replace(CLEANED, partition="ds=9", state="failed", reason="permission denied", removed=())
+UNCLEANED = replace(
+    CLEANED, ref=CLEANED.ref._replace(partition="ds=9"), state="failed", reason="permission denied", removed=()
+)
 
 
 def told(job: str, results: Iterable[Any]) -> RunReport[Any]:
@@ -144,11 +162,11 @@ def status_of_tables() -> dict[str, Any]:
     """The document of a status in which much is wrong."""
     txn = Transaction(id=812, is_open=True, user="etl", host="host9", age=19_800, silent=None)
     waits = Waits(
-        request_id=1, database="sales", table="orders", partition="ds=7", kind="transaction", id=812, user="etl",
+        request_id=1, ref=TableRef("sales", "orders", "ds=7"), kind="transaction", id=812, user="etl",
         host="host9", age=19_800,
     )  # fmt: skip
     failed = CompactionRequest(
-        id=1, database="sales", table="orders", partition="ds=7", type=CompactionType.MAJOR, state=State.FAILED
+        id=1, ref=TableRef("sales", "orders", "ds=7"), type=CompactionType.MAJOR, state=State.FAILED
     )
     lake = Lake(
         now_ms=FACTS.start_ms,

@@ -136,8 +136,10 @@ def test_the_page_of_a_run_is_that_of_its_saved_document(job: str) -> None:
 
 def test_names_and_reasons_are_text() -> None:
     evil = '"><script>alert(1)</script><img src=x onerror=y>'
-    bad = replace(FAILED, table=evil, location=f"/w/{evil}", reason=f"it is {evil}\x1b[2J\u202e\udcff")
-    page = drawn(document_of("major_compact", [bad, replace(DONE, table=evil, reason=evil)]))
+    bad = replace(
+        FAILED, ref=FAILED.ref._replace(table=evil), location=f"/w/{evil}", reason=f"it is {evil}\x1b[2J\u202e\udcff"
+    )
+    page = drawn(document_of("major_compact", [bad, replace(DONE, ref=DONE.ref._replace(table=evil), reason=evil)]))
     assert not {"script", "img"} & set(page.found)
     assert f"sales.{evil}.ds=8" in page.text
     assert f"it is {evil}\\x1b[2J\\u202e\\udcff" in page.text
@@ -156,7 +158,10 @@ def test_tables_have_heads(job: str) -> None:
 def test_of_very_many_places_the_worst_are_listed_and_all_are_summed() -> None:
     def places(state: Outcome, count: int) -> list[CompactionResult]:
         like = DONE if state is Outcome.READY_FOR_CLEANING else FAILED
-        return [replace(like, state=state, partition=f"ds={n}", seconds=n / 100) for n in range(count)]
+        return [
+            replace(like, state=state, ref=like.ref._replace(partition=f"ds={n}"), seconds=n / 100)
+            for n in range(count)
+        ]
 
     done, failed = places(Outcome.READY_FOR_CLEANING, 3000), places(Outcome.FAILED, 60)
     html = html_of(page_of(document_of("major_compact", [*done, *failed])))
@@ -174,7 +179,10 @@ def test_of_very_many_places_the_worst_are_listed_and_all_are_summed() -> None:
 def test_charts_say_what_they_count_in_which_unit() -> None:
     """They are tables: of what, counts of what, and each count beside its bar."""
     taking = [0.5] * 12 + [3.0] * 8 + [45.0]
-    some = [replace(DONE, partition=f"ds={n}", seconds=s, deltas_before=n) for n, s in enumerate(taking)]
+    some = [
+        replace(DONE, ref=DONE.ref._replace(partition=f"ds={n}"), seconds=s, deltas_before=n)
+        for n, s in enumerate(taking)
+    ]
     deltas, time, busy = page_of(document_of("major_compact", some)).charts
     assert (deltas.columns, time.columns) == (
         ("Deltas of a place", "Places before", "Places after"),
@@ -217,7 +225,7 @@ def test_a_page_says_that_a_run_was_verified() -> None:
     text = drawn(document_of("major_compact", [sure, REFUSED])).text
     assert "90 s; all that was compacted is verified" in text
     assert "Verified by a second reader 1 place 966 rows in 2 of 2 buckets read as before" in text
-    text = drawn(document_of("major_compact", [sure, replace(DONE, partition="ds=8")])).text
+    text = drawn(document_of("major_compact", [sure, replace(DONE, ref=DONE.ref._replace(partition="ds=8"))])).text
     assert "Verified by a second reader 1 place" in text
     assert "all that was compacted" not in text
     assert "erified" not in drawn(document_of("major_compact", [DONE])).text
@@ -245,7 +253,7 @@ def test_the_headline_says_how_it_went() -> None:
 
 
 def test_conflicts_need_attention_after_failures() -> None:
-    conflict = replace(FAILED, partition="ds=1", state=Outcome.CONFLICT)
+    conflict = replace(FAILED, ref=FAILED.ref._replace(partition="ds=1"), state=Outcome.CONFLICT)
     (listing,) = page_of(document_of("major_compact", [conflict, DONE, FAILED])).attention
     assert [row[1].text for row in listing.rows] == ["failed", "conflict"]
     assert listing.title == "Places that failed or where another was at work"
@@ -266,7 +274,11 @@ def test_each_whom_something_waits_for_is_named_with_how_often() -> None:
 
 def test_until_when_something_waits_makes_no_reason_of_its_own() -> None:
     waits = [
-        replace(documents.WAITS, partition=f"ds={day}", blocked=(f"d_1: {retention_words(86_400, day * 86_400)}",))
+        replace(
+            documents.WAITS,
+            ref=documents.WAITS.ref._replace(partition=f"ds={day}"),
+            blocked=(f"d_1: {retention_words(86_400, day * 86_400)}",),
+        )
         for day in (1, 2)
     ]
     text = drawn(document_of("cleaner", waits)).text
