@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from acidlib.report.page.documents import fold_of
-from acidlib.report.page.parts import Page
+from acidlib.report.page import Page, summary_of
 from acidlib.report.text import json_text
 
 Result = TypeVar("Result", contravariant=True)
@@ -138,7 +137,7 @@ class PageForm(Generic[Given]):
         self._facts = facts
         self._entry = entry
         self._totals = totals
-        self._fold = fold_of(job)
+        self._fold = summary_of(job)
 
     def add(self, result: Given) -> None:
         """One more entry."""

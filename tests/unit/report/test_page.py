@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from acidlib.errors import RefusedError
-from acidlib.report.page.documents import page_of
-from acidlib.report.page.parts import Largest, Tone, html_of
+from acidlib.report.page import Largest, Tone, html_of, page_of
 from acidlib.report.results import CompactionResult, Outcome, Verification
 from acidlib.wording import retention_words
 
@@ -206,11 +205,11 @@ def test_charts_say_what_they_count_in_which_unit() -> None:
 
 def test_a_chart_that_would_say_nothing_is_not_drawn() -> None:
     """Of few places the tables have each; of a short run it says little how many were under way."""
-    assert page_of(document_of("major_compact", [DONE] * 20)).charts == ()
+    assert page_of(document_of("major_compact", [DONE] * 20)).charts == []
     head = document_of("major_compact", [DONE] * 21)
     assert len(page_of(head).charts) == 3
     assert len(page_of(head | {"end_ms": head["start_ms"] + 59_000}).charts) == 2
-    assert page_of(document_of("initiator", [documents.DUE] * 10 + [documents.LEFT] * 10)).charts == ()
+    assert page_of(document_of("initiator", [documents.DUE] * 10 + [documents.LEFT] * 10)).charts == []
     (deltas,) = page_of(document_of("initiator", [documents.DUE] * 21)).charts
     assert deltas.columns == ("Deltas of a place", "Places to compact")
     (deltas,) = page_of(document_of("initiator", [documents.DUE] * 10 + [documents.LEFT] * 11)).charts
@@ -257,7 +256,7 @@ def test_conflicts_need_attention_after_failures() -> None:
     (listing,) = page_of(document_of("major_compact", [conflict, DONE, FAILED])).attention
     assert [row[1].text for row in listing.rows] == ["failed", "conflict"]
     assert listing.title == "Places that failed or where another was at work"
-    assert page_of(document_of("major_compact", [DONE])).attention == ()
+    assert page_of(document_of("major_compact", [DONE])).attention == []
 
 
 def test_each_whom_something_waits_for_is_named_with_how_often() -> None:
@@ -292,7 +291,7 @@ def test_requests_of_each_state_have_their_colour_and_what_failed_is_in_the_head
     page = page_of(head)
     assert page.headline.endswith(" in 1 table, 2 requests failed")
     (requests,) = [figure for figure in page.figures if figure.label == "Requests by state"]
-    assert {part.label: part.tone for part in requests.parts} == {
+    assert {part.detail: part.tone for part in requests.parts} == {
         "initiated": Tone.FIRST,
         "working": Tone.SECOND,
         "ready for cleaning": Tone.WARNING,
@@ -323,7 +322,7 @@ def test_a_job_without_a_page_is_refused() -> None:
 
 
 def test_the_largest_are_kept_in_order_and_the_first_of_equal_ones() -> None:
-    found: Largest[str] = Largest(2)
-    for size, name in ((1, "a"), (3, "b"), (3, "c"), (3, "d"), (2, "e")):
-        found.add(size, name)
-    assert (found.items, found.count, found.rest) == (["b", "c"], 5, 3)
+    found = Largest(2)
+    for size, name in ((1, "a"), (3, "b"), (3, "c"), (3, "d"), (2, "e"), (0, "f")):
+        found.add(size, {"name": name})
+    assert ([one["name"] for one in found.entries], found.count) == (["b", "c"], 6)

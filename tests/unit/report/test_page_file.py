@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from acidlib.cli import command
 from acidlib.cli.jobs import status
 from acidlib.errors import RefusedError, RetryError
-from acidlib.report.page.parts import require_libraries, require_writable, write_page
+from acidlib.report.page import require_libraries, require_writable, write_page
 
 ALONE = ("--places", "0", "--metastore-uri", "none", "--queue-url", "sqlite://")
 
