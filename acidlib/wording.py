@@ -1,8 +1,56 @@
-"""How numbers, sizes and times are said in sentences, in reasons of decisions as in what people read."""
+"""Durations, sizes and flags as they are given, and numbers, sizes and times as sentences have them."""
 
 from __future__ import annotations
 
+import math
+import re
 from datetime import UTC, datetime
+
+_DURATION = re.compile(r"(-?[0-9]{1,18})\s*([a-z]*)")
+_SIZE = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
+_MILLISECONDS = {
+    **dict.fromkeys(("d", "day"), 86_400_000.0),
+    **dict.fromkeys(("h", "hour"), 3_600_000.0),
+    **dict.fromkeys(("m", "min", "minute"), 60_000.0),
+    **dict.fromkeys(("s", "sec", "second"), 1_000.0),
+    **dict.fromkeys(("ms", "msec", "millisecond"), 1.0),
+    **dict.fromkeys(("us", "usec", "microsecond"), 1e-3),
+    **dict.fromkeys(("ns", "nsec", "nanosecond"), 1e-6),
+}
+
+
+def parse_duration(text: str, unit: str = "s") -> int:
+    """Return the milliseconds of `300ms`, `86400s`, `12h`, `7days`; a bare number is in `unit`. Raises `ValueError`."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    given = "" if match is None else match[2] or unit
+    factor = _MILLISECONDS.get(given, _MILLISECONDS.get(given.removesuffix("s")))
+    if match is None or factor is None:
+        raise ValueError(text)
+    return math.floor(int(match[1]) * factor)
+
+
+def duration_text(seconds: float) -> str:
+    """Return `1d`, `90m`, `30s`, `0.5s`: a duration in the largest unit that takes it as a whole number."""
+    for unit in ("d", "h", "m", "s"):
+        size = _MILLISECONDS[unit] / 1000
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of `1024`, `256m`, `1GiB`; the units are powers of 1024. Raises `ValueError`."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
+
+
+def parse_flag(text: str) -> bool:
+    """Return what `true` or `false` says, in any case. Raises `ValueError`."""
+    if (given := text.strip().lower()) not in ("true", "false"):
+        raise ValueError(text)
+    return given == "true"
 
 
 def plural(count: int, noun: str, many: str | None = None) -> str:

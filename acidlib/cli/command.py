@@ -18,7 +18,6 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import click
 
 from acidlib import __version__
-from acidlib.config.files import about_stores
 from acidlib.config.settings import Layer
 from acidlib.errors import AcidError, DefectError, RetryError, UsageError
 from acidlib.metastore.kerberos import keep_logged_in
@@ -241,13 +240,21 @@ def are_only_judged() -> bool:
     return _ONLY_JUDGED in click.get_current_context().meta
 
 
+_STORES = (
+    *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
+    "hadoop.security.",
+)
+"""How the properties begin that stores go by; no others travel to tasks."""
+
+
 def stores_of(environment: Environment) -> Stores:
-    """What opens the stores of tables, by Hadoop's configuration and Spark's, which wins.
+    """Return what opens the stores of tables, by Hadoop's configuration and Spark's, which wins.
 
     Where words are only judged it opens none, and logs nobody in.
     """
     machine = Machine.current()
-    configuration = environment.hadoop | about_stores(machine.hadoop())
+    stated = {**environment.settings.hadoop, **machine.hadoop()}
+    configuration = {name: text for name, text in stated.items() if name.startswith(_STORES)}
     if are_only_judged():
         return Stores(configuration=configuration)
     tokens = HandedTokens()
@@ -262,7 +269,7 @@ def services(environment: Environment, *, job: str, about: str) -> Iterator[Serv
     """Everything a service works with, for the length of one run: Spark and a progress bar."""
     host, machine = environment.host, Machine.current()
     progress = TerminalProgress(lines=log_lines())
-    for warning in environment.warnings:
+    for warning in environment.settings.warnings:
         progress.note(warning, level=WARNING)
     conf = {
         "spark.ui.showConsoleProgress": "false",
@@ -318,7 +325,7 @@ def run_facts(environment: Environment, application: Application | None = None) 
         tracking_url=application.tracking_url,
         settings=tuple(
             SetValue(name=one.key, value=one.text, source=one.layer.label)
-            for one in environment.settings.settings
+            for one in environment.settings.values.values()
             if one.layer is not Layer.BUILT_IN
         ),
     )

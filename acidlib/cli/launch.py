@@ -154,7 +154,7 @@ def queue_of_yarn(spark: SparkOptions, words: Sequence[str]) -> str:
         return ""
     from acidlib.service.environment import read_settings  # much is loaded with it
 
-    return read_settings(assignments(words))[0].text("hive.compactor.job.queue")
+    return read_settings(assignments(words), is_placed=False).text("hive.compactor.job.queue")
 
 
 def assignments(words: Sequence[str]) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from acidlib.cli.command import Machine, are_only_judged, stores_of
-from acidlib.config.settings import parse_duration, parse_size
 from acidlib.errors import RefusedError
 from acidlib.model.location import Location
 from acidlib.model.names import Generation
@@ -24,6 +23,7 @@ from acidlib.report.page import require_libraries, require_writable
 from acidlib.service.environment import Environment, read_environment, stated_uris
 from acidlib.service.places import Budget, Interpretation, Order, Selection
 from acidlib.stores.filesystem import as_acid_error
+from acidlib.wording import parse_duration, parse_size
 
 _Command = Callable[..., Any]
 

@@ -1,27 +1,35 @@
-"""Files that settings come from: Hadoop's XML and TOML, read as text."""
+"""Hadoop's files of settings, such as hive-site.xml: what they state, include, and refer to.
+
+Source: Hadoop `Configuration` (`loadResource`, `substituteVars`).
+"""
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
 from acidlib.errors import CorruptError, RefusedError, RetryError
 
-# --- setting files ----------------------------------------------------------------------------------------------------
-# The files that settings come from: Hadoop's XML, as hive-site.xml is, and TOML. Texts only; nothing is understood.
-
-HIVE_SITE, METASTORE_SITE = "hive-site.xml", "metastore-site.xml"
 _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 
 
 def read_site(path: Path) -> dict[str, str]:
-    """The properties of a Hadoop configuration file and of those it includes; none when it is not there.
+    """Return the properties of a file and of those it includes; none when it is not there.
 
     Raises `CorruptError` where one is damaged, or includes what is not there and says nothing for that case.
     """
-    data = _read(path)
+    data = read_bytes(path)
     return {} if data is None else dict(_properties(_xml(path, data), (path,)))
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """Return the contents of a file; None when it is not there. RetryError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RetryError(f"Cannot read {path}: because the operating system said: {error.strerror}") from error
 
 
 def _xml(path: Path, data: bytes) -> ElementTree.Element:
@@ -32,7 +40,7 @@ def _xml(path: Path, data: bytes) -> ElementTree.Element:
 
 
 def _properties(above: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """Names and values in the order of the file; the last one of a name counts."""
+    """Yield names and values in the order of the file; the last one of a name counts."""
     for item in above:
         if item.tag == "property":
             name = (item.findtext("name") or "").strip()
@@ -45,14 +53,14 @@ def _properties(above: ElementTree.Element, files: tuple[Path, ...]) -> Iterator
 
 
 def _included(item: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """What another file says, as Hadoop has it: its name is relative to the file that includes it."""
+    """Yield what another file states, whose name is relative to the file that includes it."""
     reference = item.get("href", "")
     if not reference or "://" in reference:
         raise RefusedError(f"Cannot read {files[-1]}: because it includes {reference!r}, which is no file here")
     path = files[-1].parent / reference.removeprefix("file:")
     if path in files:
         raise CorruptError(f"Cannot read {path}: because it includes itself")
-    data, otherwise = _read(path), item.find(f"{_XINCLUDE}fallback")
+    data, otherwise = read_bytes(path), item.find(f"{_XINCLUDE}fallback")
     if data is not None:
         yield from _properties(_xml(path, data), (*files, path))
     elif otherwise is not None:
@@ -61,71 +69,45 @@ def _included(item: ElementTree.Element, files: tuple[Path, ...]) -> Iterator[tu
         raise CorruptError(f"Cannot read {files[-1]}: because it includes {path}, which is not there")
 
 
-def read_toml(path: Path) -> dict[str, str]:
-    """The keys of a TOML file as dotted names, quoted or not, with their values as texts."""
-    data = _read(path)
-    if data is None:
-        raise RefusedError(f"Cannot read settings from {path}: because there is no such file")
-    try:
-        document = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CorruptError(f"Cannot read {path}: because it is not TOML ({error})") from error
-    return dict(_flatten(document, "", path))
+_REFERENCE = re.compile(r"\$\{([^}$ ]+)\}")
+_VARIABLE = re.compile(r"env\.(.*?)(?:(:?-)(.*))?", re.DOTALL)
+_MOST_REFERENCES = 20
 
 
-def _flatten(table: Mapping[str, object], prefix: str, path: Path) -> Iterable[tuple[str, str]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}.", path)
-        elif isinstance(value, bool):
-            yield prefix + name, str(value).lower()
-        elif isinstance(value, int | float | str):
-            yield prefix + name, str(value)
-        else:
-            raise RefusedError(f"Cannot use {prefix}{name} from {path}: because it is neither a text nor a number")
+def expand(
+    properties: Mapping[str, str], *, known: Mapping[str, str], variables: Mapping[str, str], java: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the properties with the references in their values replaced.
 
+    known      the properties that `${name}` may name
+    variables  those of the environment: `${env.NAME}`, with a default `${env.NAME-default}`, and with one also for an
+               empty variable `${env.NAME:-default}`
+    java       the system properties of Java, as `${user.name}`, which win over `known`
 
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RetryError(f"Cannot read {path}: because the operating system said: {error.strerror}") from error
-
-
-# --- hadoop -----------------------------------------------------------------------------------------------------------
-# Hadoop's configuration, as far as stores are concerned: core-site.xml and hdfs-site.xml of HADOOP_CONF_DIR.
-
-_FILES = ("core-site.xml", "hdfs-site.xml")
-_STORES = (
-    *("fs.defaultFS", "fs.hdfs.impl", "fs.permissions.umask-mode", "fs.s3a.", "fs.viewfs.mounttable.", "dfs."),
-    "hadoop.security.",
-)
-_REFERENCE = re.compile(r"\$\{([^}$\s]+)\}")
-_MOST_REFERENCES = 20  # as Hadoop has it
-
-
-def read_hadoop_configuration(directory: Path) -> dict[str, str]:
-    """What core-site.xml and hdfs-site.xml of a directory say about stores, references to other properties filled in.
-
-    Raises `CorruptError` for a file that is no XML. References to the environment stay as they are.
+    In a value the first reference that names nothing, and all behind it, stay as they are; so does a value that refers
+    to itself. Raises `CorruptError` for more than 20 references, as in a circle.
     """
-    found: dict[str, str] = {}
-    for name in _FILES:
-        found |= read_site(directory / name)
-    return about_stores({name: _filled(value, found) for name, value in found.items()})
 
+    def meaning(reference: str) -> str | None:
+        found = _VARIABLE.fullmatch(reference)
+        if found is None or reference == "env.":
+            return java.get(reference, known.get(reference))
+        name, sign, default = found.groups()
+        value = variables.get(name)
+        if sign and (value is None or (sign == ":-" and not value)):
+            value = default
+        return known.get(reference) if value is None else value
 
-def about_stores(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that stores go by; no others travel to tasks."""
-    return {name: value for name, value in properties.items() if name.startswith(_STORES)}
+    def expanded(name: str, text: str) -> str:
+        found = text
+        for _ in range(_MOST_REFERENCES):
+            match = _REFERENCE.search(found)
+            value = None if match is None else meaning(match[1])
+            if match is None or value is None:
+                return found
+            if match[0] in value:
+                return text
+            found = found[: match.start()] + value + found[match.end() :]
+        raise CorruptError(f"Cannot use {name}={text}: because its references lead to more than {_MOST_REFERENCES}")
 
-
-def _filled(value: str, properties: Mapping[str, str]) -> str:
-    for _ in range(_MOST_REFERENCES):
-        match = next((found for found in _REFERENCE.finditer(value) if found[1] in properties), None)
-        if match is None:
-            break
-        value = value[: match.start()] + properties[match[1]] + value[match.end() :]
-    return value
+    return {name: expanded(name, text) for name, text in properties.items()}

@@ -1,11 +1,12 @@
-"""The settings that are known: what the definition of one says, and all definitions."""
+"""The settings that are known. One definition of each states everything about it: names, values, where it may stand.
+
+`conf/acidlib.toml` and the table in docs/options.md are made of these definitions (`python -m acidlib.documents`).
+Source: Hive HiveConf and MetastoreConf; the defaults are theirs.
+"""
 
 import enum
 import re
 from dataclasses import dataclass
-
-# --- setting key ------------------------------------------------------------------------------------------------------
-# What the definition of one setting says.
 
 
 class Kind(enum.Enum):
@@ -59,11 +60,7 @@ class Key:
     inert: bool = False
 
 
-# --- status keys ------------------------------------------------------------------------------------------------------
-# The settings of the status: from where on a figure is a warning or an error.
-#
-# Source: Hive MetastoreConf and HiveConf, whose metastore warns by them; the defaults are theirs.
-
+# From where on a figure of the status is a warning or an error; Hive's metastore warns by the same.
 STATUS_KEYS: tuple[Key, ...] = (
     Key(
         name="metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
@@ -206,13 +203,6 @@ STATUS_KEYS: tuple[Key, ...] = (
         meaning="status: so many tables, the worst first, have metrics of their own.",
     ),
 )
-
-
-# --- setting keys -----------------------------------------------------------------------------------------------------
-# The settings that are known. One definition of each says everything about it: names, values, and where it may stand.
-#
-# `conf/acidlib.toml` and the table in docs/options.md are made of these definitions (`python -m acidlib.documents`).
-# Source: Hive HiveConf and MetastoreConf; the defaults are theirs.
 
 KEYS: tuple[Key, ...] = (
     Key(

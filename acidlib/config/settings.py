@@ -1,21 +1,23 @@
-"""Settings under Hive's own property names, each value with the place it came from.
+"""What a run is configured with: the settings in force, each with the place it came from, and Hadoop's properties.
 
-Layers, a later one wins: built-in, hive-site.xml, metastore-site.xml, acidlib.toml, database property, table property,
-command line (`--set`). Properties have Hive's prefixes (`setting_keys.Spelling`).
+Layers of settings, a later one wins: built-in, hive-site.xml, metastore-site.xml, acidlib.toml, database property,
+table property, command line (`--set`). Settings have Hive's own names; properties have Hive's prefixes (`Spelling`).
 Hive gives several settings two names, `hive.compactor.x` and `metastore.compactor.x`; either is taken.
 """
 
 import enum
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from acidlib.config.files import HIVE_SITE, METASTORE_SITE, read_site, read_toml
+from acidlib.config.files import expand, read_bytes, read_site
 from acidlib.config.keys import BY_NAME, CONNECTION_NAMES, KEYS, NAMESPACES, Key, Kind, Spelling, find_key, is_hives
-from acidlib.errors import RefusedError, UsageError
+from acidlib.errors import CorruptError, RefusedError, UsageError
 from acidlib.planning.initiate import Threshold, Thresholds
+from acidlib.wording import parse_duration, parse_flag, parse_size
 
 Value = int | float | str
 
@@ -37,27 +39,10 @@ class Layer(enum.IntEnum):
         return _LABELS[self]
 
 
-_LABELS = {
-    Layer.BUILT_IN: "default",
-    Layer.HIVE_SITE: HIVE_SITE,
-    Layer.METASTORE_SITE: METASTORE_SITE,
-    Layer.TOML: "acidlib.toml",
-    Layer.DATABASE: "database property",
-    Layer.TABLE: "table property",
-    Layer.COMMAND_LINE: "--set",
-}
-
-_DURATION = re.compile(r"(-?[0-9]{1,18})\s*([a-z]*)")
-_SIZE = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
-_MILLISECONDS = {
-    **dict.fromkeys(("d", "day", "days"), 86_400_000.0),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000.0),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000.0),
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000.0),
-    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1.0),
-    **dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-3),
-    **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-6),
-}
+_LABELS = (
+    *("default", "hive-site.xml", "metastore-site.xml", "acidlib.toml"),
+    *("database property", "table property", "--set"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,34 +57,45 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The values in force. A frozen value: `with_layer` gives a new one, so that each table can have its own."""
+    """The values in force. A frozen value: `with_layer` gives a new one, so that each table can have its own.
 
-    settings: tuple[Setting, ...]
+    values    the settings by their main names
+    site      every property of hive-site.xml and metastore-site.xml, which wins
+    hadoop    every property of core-site.xml and hdfs-site.xml, which wins
+    warnings  about what was read for the run
+    """
+
+    values: Mapping[str, Setting]
+    site: Mapping[str, str] = field(default_factory=dict)
+    hadoop: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def setting(self, key: str) -> Setting:
-        """The value of a key by any of its Hive names; raises `KeyError` for a name that is not known."""
+        """Return the value of a key by any of its Hive names; raises `KeyError` for a name that is not known."""
         known = find_key(key)
-        return next((item for item in self.settings if known and item.key == known.name), None) or _raise_unknown(key)
+        if known is None:
+            raise KeyError(key)
+        return self.values[known.name]
 
     def source(self, key: str) -> str:
-        """Where the value came from, such as "default" or "table property"."""
+        """Return where the value came from, such as "default" or "table property"."""
         return self.setting(key).layer.label
 
     def integer(self, key: str) -> int:
-        """A count, a duration in milliseconds or a size in bytes."""
+        """Return a count, a duration in milliseconds or a size in bytes."""
         return int(self.setting(key).value)
 
     def flag(self, key: str) -> bool:
-        """The value of a setting that is true or false."""
+        """Return the value of a setting that is true or false."""
         return self.setting(key).value is True
 
     def text(self, key: str) -> str:
-        """The value of a text setting; `true` or `false` of a flag."""
+        """Return the value of a text setting; `true` or `false` of a flag."""
         value = self.setting(key).value
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def with_layer(self, layer: Layer, values: Mapping[str, str]) -> tuple["Settings", tuple[str, ...]]:
-        """These settings with those of a layer, which replace values of the same or an earlier layer.
+        """Return these settings with those of a layer, which replace values of the same or an earlier layer.
 
         Also returns warnings: keys of Hive's compactor, or ours, that are not known or have no effect there. Keys of
         others are passed over in silence. Raises `RefusedError` for a value that does not parse, and on the command
@@ -107,97 +103,109 @@ class Settings:
         """
         taken: dict[str, Setting] = {}
         warnings = []
+        # the main name of a key comes last, and counts
         for name in sorted(values, key=lambda given: (given.removeprefix(Spelling.COMPACTOR.value) in BY_NAME, given)):
             key, warning = _resolve(name, layer)
             if warning is not None:
                 warnings.append(warning)
             if key is not None and (values[name].strip() or key.kind is Kind.TEXT):
                 taken[key.name] = _setting(key, values[name], layer)
-        merged = tuple(taken[item.key] if item.key in taken and layer >= item.layer else item for item in self.settings)
-        return Settings(settings=merged), tuple(warnings)
+        winning = {name: setting for name, setting in taken.items() if layer >= self.values[name].layer}
+        return replace(self, values={**self.values, **winning}), tuple(warnings)
 
     def thresholds(self) -> Thresholds:
-        """The thresholds of the decision, each with its source; nothing is to be laid over them any more."""
+        """Return the thresholds of the decision, each with its source; no layer is to be laid over them any more."""
         return {
             item.key: Threshold(key=item.key, value=item.value, source=item.layer.label)
-            for item in self.settings
+            for item in self.values.values()
             if BY_NAME[item.key].is_threshold and not isinstance(item.value, str)
         }
 
 
 def default_settings() -> Settings:
-    """Every key at its built-in value."""
-    return Settings(settings=tuple(_setting(key, key.default, Layer.BUILT_IN) for key in KEYS))
+    """Return every key at its built-in value."""
+    return Settings(values={key.name: _setting(key, key.default, Layer.BUILT_IN) for key in KEYS})
 
 
 def load_settings(
-    *, conf_dir: Path | None, toml: Path | None, assignments: Iterable[str] = ()
-) -> tuple[Settings, tuple[str, ...]]:
-    """The settings that hold for every table, and the warnings about them.
+    *,
+    conf_dir: Path | None = None,
+    hadoop_dir: Path | None = None,
+    toml: Path | None = None,
+    assignments: Iterable[str] = (),
+    variables: Mapping[str, str] | None = None,
+    java: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read what holds for every table; each file is read once.
 
-    `conf_dir` may hold hive-site.xml and metastore-site.xml; `toml` is an acidlib.toml; `assignments` are the texts of
-    `--set key=value`. Raises `RefusedError` for a folder or TOML file that is not there, an assignment without `=`, an
-    unknown key among them, or a value that does not parse; `CorruptError` for a file that does not parse.
+    conf_dir         may hold hive-site.xml and metastore-site.xml
+    hadoop_dir       may hold core-site.xml and hdfs-site.xml, whose properties may be referred to in the former
+    toml             an acidlib.toml
+    assignments      the texts of `--set key=value`
+    variables, java  see `expand`
+
+    Raises `RefusedError` for a folder or TOML file that is not there, an assignment without `=`, an unknown key among
+    them, or a value that does not parse; `CorruptError` for a file that does not parse.
     """
-    settings = default_settings()
-    warnings: list[str] = []
-    layers: list[tuple[Layer, Mapping[str, str]]] = []
+    hadoop: dict[str, str] = {}
+    if hadoop_dir is not None:
+        hadoop = read_site(hadoop_dir / "core-site.xml") | read_site(hadoop_dir / "hdfs-site.xml")
+    sites: dict[Layer, dict[str, str]] = {}
     if conf_dir is not None:
-        layers += _sites(conf_dir)
+        if not conf_dir.is_dir():
+            raise RefusedError(f"Cannot read settings from {conf_dir}: because there is no such directory")
+        sites = {layer: read_site(conf_dir / layer.label) for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE)}
+    site = {name: text for values in sites.values() for name, text in values.items()}
+    variables, java = variables or {}, java or {}
+    layers: list[tuple[Layer, Mapping[str, str]]] = [
+        (layer, expand(values, known=hadoop | site, variables=variables, java=java)) for layer, values in sites.items()
+    ]
+    site = {name: text for _, values in layers for name, text in values.items()}
     if toml is not None:
         layers.append((Layer.TOML, read_toml(toml)))
     layers.append((Layer.COMMAND_LINE, dict(_assignment(text) for text in assignments)))
+    settings = default_settings()
+    warnings: list[str] = []
     for layer, values in layers:
         settings, more = settings.with_layer(layer, values)
         warnings.extend(more)
-    return settings, tuple(warnings)
+    hadoop = expand(hadoop, known=hadoop, variables=variables, java=java)
+    return replace(settings, site=site, hadoop=hadoop, warnings=tuple(warnings))
 
 
-def site_values(conf_dir: Path) -> Mapping[str, str]:
-    """Every property of hive-site.xml and metastore-site.xml as it stands there; where both have one, the latter's.
+def read_toml(path: Path) -> dict[str, str]:
+    """Return the keys of a TOML file as dotted names, quoted or not, with their values as texts."""
+    data = read_bytes(path)
+    if data is None:
+        raise RefusedError(f"Cannot read settings from {path}: because there is no such file")
+    try:
+        document = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CorruptError(f"Cannot read {path}: because it is not TOML ({error})") from error
 
-    For keys that are no settings of a compaction, such as `hive.metastore.uris`. Raises as `load_settings` does.
-    """
-    merged: dict[str, str] = {}
-    for _, values in _sites(conf_dir):
-        merged.update(values)
-    return merged
+    def flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+        for name, value in table.items():
+            if isinstance(value, dict):
+                yield from flattened(value, f"{prefix}{name}.")
+            elif isinstance(value, bool):
+                yield prefix + name, str(value).lower()
+            elif isinstance(value, int | float | str):
+                yield prefix + name, str(value)
+            else:
+                raise RefusedError(f"Cannot use {prefix}{name} from {path}: because it is neither a text nor a number")
 
-
-def parse_duration(text: str, unit: str = "s") -> int:
-    """Milliseconds of `300ms`, `86400s`, `12h`, `7d`; a bare number is in `unit`. Raises `ValueError`."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    factor = None if match is None else _MILLISECONDS.get(match[2] or unit)
-    if match is None or factor is None:
-        raise ValueError(text)
-    return math.floor(int(match[1]) * factor)
-
-
-def duration_text(seconds: float) -> str:
-    """`1d`, `90m`, `30s`, `0.5s`: a duration in the largest unit that takes it as a whole number, as it is given."""
-    for unit in ("d", "h", "m", "s"):
-        size = _MILLISECONDS[unit] / 1000
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:g}s"
+    return dict(flattened(document, ""))
 
 
-def parse_size(text: str) -> int:
-    """Bytes of `1024`, `256m`, `1GiB`; the units are powers of 1024. Raises `ValueError`."""
-    match = _SIZE.fullmatch(text.strip().lower())
-    if match is None:
-        raise ValueError(text)
-    return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
-
-
-def _sites(conf_dir: Path) -> list[tuple[Layer, Mapping[str, str]]]:
-    if not conf_dir.is_dir():
-        raise RefusedError(f"Cannot read settings from {conf_dir}: because there is no such directory")
-    return [(layer, read_site(conf_dir / layer.label)) for layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE)]
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UsageError(f"Cannot use --set {text}: because it is not of the form key=value")
+    return name.strip(), value
 
 
 def _resolve(name: str, layer: Layer) -> tuple[Key | None, str | None]:
-    """The key that a name means in a layer, and a warning about it; neither for a name that is none of ours."""
+    """Return the key that a name means in a layer, and a warning about it; neither for a name that is none of ours."""
     if layer in (Layer.DATABASE, Layer.TABLE):
         return _resolve_property(name, layer)
     if name in CONNECTION_NAMES and layer in (Layer.HIVE_SITE, Layer.METASTORE_SITE):
@@ -220,7 +228,8 @@ def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     bare = name.removeprefix(spelling.value)
     key = find_key(bare)
     if key is None:
-        return None, f"{name} as {layer.label} is not known and has no effect" if _wants_to_be_ours(bare) else None
+        is_ours = bare.startswith(NAMESPACES) and not is_hives(bare)
+        return None, f"{name} as {layer.label} is not known and has no effect" if is_ours else None
     if key.of_readers:
         return None, None
     if key.spelling is None:
@@ -231,24 +240,19 @@ def _resolve_property(name: str, layer: Layer) -> tuple[Key | None, str | None]:
     return key, None
 
 
-def _wants_to_be_ours(bare: str) -> bool:
-    return bare.startswith(NAMESPACES) and not is_hives(bare)
-
-
 def _setting(key: Key, text: str, layer: Layer) -> Setting:
+    def wrong(reason: str) -> RefusedError:
+        kind = UsageError if layer is Layer.COMMAND_LINE else RefusedError
+        return kind(f"Cannot use {key.name}={text} from {layer.label}: because {reason}")
+
     try:
         value = _parse(key, text)
     except ValueError as error:
-        raise _wrong(key, text, layer, f"it is not {key.kind.value}") from error
+        raise wrong(f"it is not {key.kind.value}") from error
     if key.least is not None and not isinstance(value, str) and value < key.least:
-        raise _wrong(key, text, layer, f"it is less than {key.least:g}")
+        raise wrong(f"it is less than {key.least:g}")
     shown = f"{value}ms" if key.kind is Kind.DURATION else text.strip()
     return Setting(key=key.name, text=shown, value=value, layer=layer)
-
-
-def _wrong(key: Key, text: str, layer: Layer, reason: str) -> RefusedError:
-    kind = UsageError if layer is Layer.COMMAND_LINE else RefusedError
-    return kind(f"Cannot use {key.name}={text} from {layer.label}: because {reason}")
 
 
 def _parse(key: Key, text: str) -> Value:
@@ -267,19 +271,6 @@ def _parse(key: Key, text: str) -> Value:
         case Kind.SIZE:
             return parse_size(text)
         case Kind.FLAG:
-            if (given := text.strip().lower()) not in ("true", "false"):
-                raise ValueError(text)
-            return given == "true"
+            return parse_flag(text)
         case Kind.TEXT:
             return text.strip()
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise UsageError(f"Cannot use --set {text}: because it is not of the form key=value")
-    return name.strip(), value
-
-
-def _raise_unknown(key: str) -> Setting:
-    raise KeyError(key)

@@ -10,6 +10,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from acidlib.errors import RefusedError
+from acidlib.wording import parse_duration, parse_flag
 
 # --- options ----------------------------------------------------------------------------------------------------------
 # Where a metastore is reached and how: URIs and options as values. No I/O.
@@ -187,11 +188,6 @@ PASSWORD_FILE = "acidlib.metastore.password.file"  # noqa: S105 - the name of a 
 # as in Hive's client: the one way to hand it in
 TOKEN_VARIABLE = "HMS_JWT"  # noqa: S105 - the name of a variable
 
-_SECONDS = {
-    "": 1.0, "ms": 0.001, "msec": 0.001, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9,
-    "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0,
-}  # fmt: skip
-_DURATION = re.compile(r"([0-9]+)\s*([a-z]*)", re.IGNORECASE)
 # the characters that RFC 9110 has for names of headers and for values, RFC 3986 for paths, RFC 6750 for tokens
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]+")
@@ -257,9 +253,16 @@ def options_from_settings(
     order = _one_of(
         values, "metastore.thrift.uri.selection", ("random", "sequential"), older="hive.metastore.uri.selection"
     )
-    timeout = _value(values, "metastore.client.socket.timeout")
+    timeout = _value(values, "metastore.client.socket.timeout") or "600s"
+    try:
+        seconds = parse_duration(timeout) / 1000
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
+        name = "hive.metastore.client.socket.timeout"
+        raise RefusedError(f"Cannot use the setting {name}: because {timeout!r} is not a duration such as 600s")
     return ConnectionOptions(
-        timeout_seconds=600.0 if timeout is None else _seconds("hive.metastore.client.socket.timeout", timeout),
+        timeout_seconds=seconds or 600.0,  # 0 is no limit for Hive; a call that never ends would hold a compaction
         framed=_flag(values, "metastore.thrift.framed.transport.enabled"),
         tls=_tls(values, secrets) if _flag(values, "metastore.use.SSL") else None,
         sasl=_sasl(values, secrets, login) if mode == "binary" else None,
@@ -458,21 +461,10 @@ def _one_of(values: Mapping[str, str], name: str, words: Sequence[str], *, older
 
 def _flag(values: Mapping[str, str], name: str, *, default: bool = False, older: str | None = None) -> bool:
     text = _value(values, name, *([older] if older else []))
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise RefusedError(f"Cannot use the setting {name}: because {text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
-def _seconds(name: str, text: str) -> float:
-    match = _DURATION.fullmatch(text)
-    unit = match.group(2).lower() if match else ""
-    factor = _SECONDS.get(unit, _SECONDS.get(unit.removesuffix("s")))
-    if match is None or factor is None:
-        raise RefusedError(f"Cannot use the setting {name}: because {text!r} is not a duration such as 600s")
-    # 0 is no limit for Hive; a call that never ends would hold a compaction for ever
-    return int(match.group(1)) * factor or 600.0
+    try:
+        return default if text is None else parse_flag(text)
+    except ValueError:
+        raise RefusedError(f"Cannot use the setting {name}: because {text!r} is neither true nor false") from None
 
 
 def _unsupported(what: str, instead: str) -> RefusedError:

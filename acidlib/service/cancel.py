@@ -15,6 +15,7 @@ from acidlib.model.requests import CompactionRequest, State
 from acidlib.queue.sql import SqlQueue
 from acidlib.report.results import Cancellation, CancelState
 from acidlib.service.environment import Environment
+from acidlib.service.open import connect, open_queue
 
 _SUCCESS = "Success"
 """How the answer of a metastore begins for what it has withdrawn."""
@@ -27,12 +28,12 @@ def cancel(where: Environment, ids: Sequence[int], *, now_ms: int, dry_run: bool
     """
     numbers = list(dict.fromkeys(ids))
     if not where.metastore:
-        with where.queue() as queue:
+        with open_queue(where) as queue:
             return _in_sql(where, queue, numbers, None, now_ms=now_ms, dry_run=dry_run)
-    with where.connect() as hms:
+    with connect(where) as hms:
         if hms.generation is Generation.HIVE4:
             return _at_hive4(hms, numbers, dry_run=dry_run)
-        with where.queue() as queue:
+        with open_queue(where) as queue:
             return _in_sql(where, queue, numbers, hms, now_ms=now_ms, dry_run=dry_run)
 
 

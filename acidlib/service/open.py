@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
-from acidlib.config.settings import Settings, parse_duration
 from acidlib.errors import RefusedError
 from acidlib.metastore.heartbeat import Heartbeater, heartbeat_options
 from acidlib.metastore.hms import Hms
+from acidlib.metastore.hms import connect as connect_to
+from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.names import Generation
 from acidlib.model.requests import CompactionRequest
+from acidlib.queue.database import with_password
+from acidlib.queue.metastore_database import MetastoreDatabase
+from acidlib.queue.sql import SqlQueue
 from acidlib.queue.tables import Service
 from acidlib.service.backend import Backend, CleanerOptions, Cleaning
-from acidlib.service.environment import Environment
+from acidlib.service.environment import QUEUE_IN_A_FILE, Environment
 from acidlib.service.places import Interpretation
 from acidlib.service.services import Services
 from acidlib.service.surroundings.alone import StandaloneBackend, StandaloneUndoing, standalone_cleaning
@@ -26,6 +32,7 @@ from acidlib.service.surroundings.hive4 import POOL, Hive4Backend, Hive4Metastor
 from acidlib.service.surroundings.hive4_cleaning import MIN_HISTORY, hive4_cleaning
 from acidlib.service.surroundings.metastore_cleaning import about_named
 from acidlib.service.undo import Undoing
+from acidlib.wording import parse_duration
 
 NO_UNDO_IN_HIVE4 = (
     "Cannot undo a compaction with a metastore of Hive 4: because a transaction that has committed shows the result, "
@@ -35,71 +42,71 @@ NO_UNDO_IN_HIVE4 = (
 
 @contextmanager
 def open_backend(where: Environment, services: Services, interpretation: Interpretation) -> Iterator[Backend]:
-    """What the initiator and the compaction jobs work on."""
+    """Open what the initiator and the compaction jobs work on."""
     if not where.metastore:
-        with where.queue() as queue:
+        with open_queue(where) as queue:
             yield StandaloneBackend(services, queue, interpretation)
         return
-    with where.connect() as hms, _heartbeater(where, hms) as beats, where.metastore_database() as database:
+    with connect(where) as hms, _heartbeater(where, hms) as beats, metastore_database(where) as database:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
-            metastore = hive4_metastore(where, services.settings, hms, beats)
-            yield Hive4Backend(services, replace(metastore, database=database))
+            metastore = Hive4Metastore(
+                hms=hms,
+                beats=beats,
+                pool=where.pool or services.settings.text(POOL) or None,
+                into_pool=where.pool,
+                min_history=hms.config_value(MIN_HISTORY, "false").strip().lower() == "true",
+                database=database,
+            )
+            yield Hive4Backend(services, metastore)
         else:
-            with hive3_metastore(where, hms, beats) as of_hive3:
+            with _hive3_metastore(where, hms, beats) as of_hive3:
                 yield Hive3Backend(services, replace(of_hive3, database=database))
 
 
 @contextmanager
 def open_cleaning(where: Environment, services: Services, options: CleanerOptions) -> Iterator[Cleaning]:
-    """What the cleaner works on."""
+    """Open what the cleaner works on."""
     if not where.metastore:
-        with where.queue() as queue:
+        with open_queue(where) as queue:
             yield standalone_cleaning(services, queue, options)
         return
-    with where.connect() as hms, _heartbeater(where, hms) as beats:
+    with connect(where) as hms, _heartbeater(where, hms) as beats:
         require_no_cleaner_of_another_catalog(hms)
         if hms.generation is Generation.HIVE4:
-            with where.metastore_database() as database:
+            with metastore_database(where) as database:
                 named = about_named(Catalog(services, hms), options, hms.show_compactions)
                 yield replace(hive4_cleaning(services, hms, options, database), notes=named)
         else:
             # Hive's own cleaner waits meanwhile, where it works on the same queue
-            with hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):
+            with _hive3_metastore(where, hms, beats) as metastore, metastore.queue.alone(Service.CLEANER):
                 named = about_named(Catalog(services, hms), options, metastore.queue.show)
                 yield replace(hive3_cleaning(services, metastore, options), notes=named)
 
 
 @contextmanager
 def open_undoing(where: Environment, services: Services, *, dry_run: bool, nobody_reads: bool) -> Iterator[Undoing]:
-    """What undoes a compaction. RefusedError with a metastore of Hive 4.
+    """Open what undoes a compaction. RefusedError with a metastore of Hive 4.
 
     nobody_reads  as the caller states, where nothing else can know it
     """
     if not where.metastore:
-        with where.queue() as queue:
+        with open_queue(where) as queue:
             yield StandaloneUndoing(services, queue, nobody_reads=nobody_reads)
         return
-    with where.connect() as hms, _heartbeater(where, hms) as beats:
+    with connect(where) as hms, _heartbeater(where, hms) as beats:
         if hms.generation is Generation.HIVE4:
             raise RefusedError(NO_UNDO_IN_HIVE4)
-        with hive3_metastore(where, hms, beats) as metastore, ExitStack() as stack:
+        with _hive3_metastore(where, hms, beats) as metastore, ExitStack() as stack:
             if not dry_run:
                 # Hive's own cleaner waits meanwhile, where it works on the same queue
                 stack.enter_context(metastore.queue.alone(Service.CLEANER))
             yield Hive3Undoing(services, metastore)
 
 
-@contextmanager
-def open_requests(where: Environment) -> Iterator[tuple[tuple[CompactionRequest, ...], Generation, Hms | None]]:
-    """All requests, newest first, whose names of states they have, and the metastore where there is one."""
-    with open_queued(where) as queued:
-        yield queued.requests, queued.generation, queued.hms
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """All requests, newest first, whose names of states they have, and the metastore where there is one.
+    """All requests, newest first, the generation whose names of states they have, and the metastore if there is one.
 
     unreadable  about each row that is not understood
     elsewhere   of another metastore, in a queue of our own: they are not among the requests
@@ -116,19 +123,19 @@ class Queued:
 
 @contextmanager
 def open_queued(where: Environment) -> Iterator[Queued]:
-    """What the queue and its history have."""
+    """Open what the queue and its history have."""
     if not where.metastore:
-        with where.queue() as queue:
+        with open_queue(where) as queue:
             yield Queued(requests=queue.show(), generation=Generation.HIVE4, own_queue=True)
         return
-    with where.connect() as hms:
+    with connect(where) as hms:
         shown = hms.show_all_compactions()
         strange = tuple(f"request {row.id} for {'.'.join(part for part in row.ref if part)} is {row.state}, of the "
                         f"type {row.kind}" for row in shown.others)  # fmt: skip
         if hms.generation is Generation.HIVE4:
             yield Queued(requests=shown.requests, generation=hms.generation, hms=hms, unreadable=strange)
             return
-        with where.queue() as queue:
+        with open_queue(where) as queue:
             # what our queue, or what only the database of the metastore, knows of each request
             rows = queue.show()
             if queue.schema_version is not None:
@@ -147,28 +154,53 @@ def open_queued(where: Environment) -> Iterator[Queued]:
         )
 
 
-def hive4_metastore(where: Environment, settings: Settings, hms: Hms, beats: Heartbeater) -> Hive4Metastore:
-    """A Hive 4 metastore; its pool is that of the command line, else the setting."""
-    return Hive4Metastore(
-        hms=hms,
-        beats=beats,
-        pool=where.pool or settings.text(POOL) or None,
-        into_pool=where.pool,
-        min_history=hms.config_value(MIN_HISTORY, "false").strip().lower() == "true",
-    )
+def open_queue(where: Environment) -> SqlQueue:
+    """Open the queue in a SQL database.
+
+    Raises `RefusedError` for the file that is used by default, if Spark chose the machine: the next run would be on
+    another one, and not find what this one queued; and what `JavaSecrets.password` raises.
+    """
+    if where.is_placed and not where.is_queue_named:
+        raise RefusedError(QUEUE_IN_A_FILE)
+    return SqlQueue(_queue_url(where))
 
 
 @contextmanager
-def hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterator[Hive3Metastore]:
-    """A Hive 3.1 metastore, with the queue in its own database where its URL is given, else with ours."""
-    with where.queue() as queue:
-        yield Hive3Metastore(
-            hms=hms,
-            beats=beats,
-            queue=queue,
-            own_queue=queue.schema_version is None,
-            name=where.metastore_name,
-        )
+def metastore_database(where: Environment) -> Iterator[MetastoreDatabase | None]:
+    """Open the database that was chosen for the queue, which may be the metastore's; None where none was chosen."""
+    if not where.is_queue_named:
+        yield None
+        return
+
+    def jvm() -> Any:
+        if where.jvm is None:
+            raise RefusedError("Cannot open the metastore's database: only the driver, with Spark's JVM, can do so")
+        return where.jvm()[0]
+
+    with closing(MetastoreDatabase(_queue_url(where), jvm)) as database:
+        yield database
+
+
+def _queue_url(where: Environment) -> str:
+    """Return the URL with its password, wherever that is kept."""
+    return with_password(where.queue_url, where.settings.site, where.secrets.password)
+
+
+def connect(where: Environment, options: ConnectionOptions | None = None) -> Hms:
+    """Connect to the metastore, as the settings say unless there are other options.
+
+    RetryError when none of its URIs answers.
+    """
+    options = options or where.connection_options()
+    return connect_to(where.metastore, options, user=where.user, host=where.host, shuffle=random.shuffle)
+
+
+@contextmanager
+def _hive3_metastore(where: Environment, hms: Hms, beats: Heartbeater) -> Iterator[Hive3Metastore]:
+    """Open a Hive 3.1 metastore, with the queue in its own database where its URL is given, else with ours."""
+    with open_queue(where) as queue:
+        own_queue = queue.schema_version is None
+        yield Hive3Metastore(hms=hms, beats=beats, queue=queue, own_queue=own_queue, name=where.metastore_name)
 
 
 def txn_timeout_seconds(hms: Hms) -> float:
@@ -177,17 +209,13 @@ def txn_timeout_seconds(hms: Hms) -> float:
 
 
 def _heartbeater(where: Environment, hms: Hms) -> Heartbeater:
-    """Beats well within the server's own timeout, whatever our settings believe it to be."""
+    """Return what beats well within the server's own timeout, whatever our settings believe it to be."""
     timeout = txn_timeout_seconds(hms)
     options = heartbeat_options(where.connection_options(), timeout)
     return Heartbeater(
-        lambda: where.connect_with(options),
+        lambda: connect(where, options),
         interval_seconds=timeout / 2,
         timeout_seconds=timeout,
-        clock=_since_boot,
+        # goes on while the machine is suspended, as it does for the metastore that counts
+        clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     )
-
-
-def _since_boot() -> float:
-    """Seconds that go on while the machine is suspended, as they do for the metastore that counts them."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 
-from acidlib.config.settings import Layer, Settings, duration_text
+from acidlib.config.settings import Layer, Settings
 from acidlib.errors import AcidError, MissingError, RefusedError
 from acidlib.model.listing import Listing, detect_generation
 from acidlib.model.location import Location
@@ -34,7 +34,7 @@ from acidlib.service.services import Done, Services, in_threads
 from acidlib.stores.listing import list_location, witness_of
 from acidlib.stores.renaming.claims import CLAIM_DIRECTORY
 from acidlib.stores.renaming.publishing import STAGING_PREFIX
-from acidlib.wording import plural, size_words, utc_words
+from acidlib.wording import duration_text, plural, size_words, utc_words
 
 # --- target -----------------------------------------------------------------------------------------------------------
 # What a compaction is about: a place with its names, how its directories are to be read, and one listing of it.

@@ -25,7 +25,6 @@ from acidlib.installed import CHECKOUT
 from acidlib.metastore.options import KerberosLogin
 from acidlib.planning.batches import SMALL_BYTES
 from acidlib.service.driver_jvm import OF_THIS_PROCESS, end_after_this_process
-from acidlib.service.environment import other_queue
 from acidlib.service.services import Application, Done, Task, attempt
 from acidlib.service.spark_options import SHELL, SUBMIT_ARGS, YARN_QUEUE, spark_home, stated_to_spark
 from acidlib.service.tasks import nothing
@@ -259,6 +258,15 @@ def _log_in(jvm: Any, login: KerberosLogin) -> None:
     users = jvm.org.apache.hadoop.security.UserGroupInformation
     if login.principal and login.keytab and users.isSecurityEnabled() and not users.isLoginKeytabBased():
         users.loginUserFromKeytab(login.principal, login.keytab)
+
+
+def other_queue(name: str) -> str:
+    """Return why a driver does not go on that YARN has started in a queue that nothing here has chosen."""
+    return (
+        f"Cannot use the queue {name} of YARN (hive.compactor.job.queue): because spark-submit has started this driver "
+        "in another one (--deploy-mode cluster); start it with the command acidlib or ./spark-submit.sh, or give "
+        f"spark-submit --queue {name}"
+    )
 
 
 class SparkSession:

@@ -28,6 +28,7 @@ from acidlib.model.location import S3, Location
 from acidlib.model.names import Generation
 from acidlib.orc.kernels.jit import bit_length
 from acidlib.service.environment import Environment
+from acidlib.service.open import connect, open_queue
 from acidlib.service.services import Runner, Task
 from acidlib.status.checks import (
     Check,
@@ -88,7 +89,7 @@ def checks(environment: Environment, around: Around, places: Sequence[str]) -> I
         yield from (unchecked(name, reason) for name in ("metastore", "Hive's compactor", "clock"))
     else:
         try:
-            with environment.connect() as hms:
+            with connect(environment) as hms:
                 generation = hms.generation
                 yield metastore_check(environment.metastore, 3 if generation is Generation.HIVE3 else 4)
                 yield from _asked(hms, around)
@@ -269,7 +270,7 @@ def _queue(environment: Environment, generation: Generation | None) -> Check:
         return queue_check("", "the metastore's own")
     kind, _, place = environment.queue_url.partition("://")
     try:
-        with environment.queue() as queue:
+        with open_queue(environment) as queue:
             queue.show()
     except AcidError as error:
         return failed("queue", str(error), "have --queue-url or ACIDLIB_QUEUE_URL name a database that can be used")

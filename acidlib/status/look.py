@@ -28,7 +28,7 @@ from acidlib.service.attempts import COUNTED, Attempts
 from acidlib.service.environment import Environment
 from acidlib.service.initiate import refused_now
 from acidlib.service.leftovers import is_known_dead
-from acidlib.service.open import Queued, open_queued, txn_timeout_seconds
+from acidlib.service.open import Queued, metastore_database, open_queued, txn_timeout_seconds
 from acidlib.service.places import (
     Interpretation,
     ListedPlace,
@@ -459,7 +459,7 @@ def _uncleaned(where: Environment, services: Services, queued: Queued) -> str | 
     if hms.config_value(CLEANER_ON, "unknown").strip().lower() != "false":
         return None
     off = "Hive's own cleaner is off, and thrift does not tell this one where they wrote"
-    with where.metastore_database() as database:
+    with metastore_database(where) as database:
         if database is None:
             return f"{off}; give it --queue-url of the metastore's database"
         try:

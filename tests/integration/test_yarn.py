@@ -24,7 +24,8 @@ from servers.yarn import Application, Yarn
 
 from acidlib.cli.streams import IN_A_CONTAINER
 from acidlib.model.location import Location
-from acidlib.service.environment import QUEUE_IN_A_FILE, other_queue
+from acidlib.service.environment import QUEUE_IN_A_FILE
+from acidlib.service.spark import other_queue
 from integration.conftest import started
 from integration.harness import ROOT, SMALL_SPARK, fixture
 

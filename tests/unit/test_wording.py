@@ -1,10 +1,53 @@
-"""Numbers, sizes and times in sentences."""
+"""Durations and sizes as they are given; numbers, sizes and times in sentences."""
 
 import pytest
 
-from acidlib.wording import age_words, duration_words, human_bytes, plural, retention_words, size_words
+from acidlib.wording import (
+    age_words,
+    duration_words,
+    human_bytes,
+    parse_duration,
+    parse_size,
+    plural,
+    retention_words,
+    size_words,
+)
 
 MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "milliseconds"),
+    [
+        ("300ms", "s", 300),
+        ("86400s", "s", 86_400_000),
+        ("86400", "s", 86_400_000),
+        ("300000", "ms", 300_000),
+        ("90 m", "s", 5_400_000),
+        ("12h", "s", 43_200_000),
+        ("1D", "s", 86_400_000),
+        ("7days", "s", 604_800_000),
+        ("5 mins", "s", 300_000),
+        ("1500us", "s", 1),
+        ("-1h", "s", -3_600_000),
+    ],
+)
+def test_durations(text: str, unit: str, milliseconds: int) -> None:
+    assert parse_duration(text, unit) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("1024", 1024), ("2k", 2048), ("256m", 268_435_456), ("1GiB", 2**30), ("3 TB", 3 * 2**40), ("5b", 5)],
+)
+def test_sizes_as_they_are_given(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "m", "1.5m", "-1", "1mm", "1x"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_size(text)
 
 
 def test_one_and_many() -> None:

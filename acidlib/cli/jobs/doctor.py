@@ -60,7 +60,7 @@ def main(*, environment: Environment, locations: tuple[str, ...]) -> Any:
     if environment.json:
         print_pieces([json_text(checks_document(found, version=__version__))])
     else:
-        for warning in environment.warnings:
+        for warning in environment.settings.warnings:
             tell(warning, level=WARNING)
         print_pieces([checks_text(found)])
     raise SystemExit(EXIT_NOT_DONE if wrong(found) else 0)

@@ -475,9 +475,8 @@ def _show(show: Quickstart) -> None:
 
 def tell(home: Path) -> None:
     """Tell the whole story in a directory of its own. AcidError when anything is not as it has to be."""
-    settings, warnings = load_settings(conf_dir=None, toml=None, assignments=(THRESHOLD,))
     url = f"sqlite:///{home / 'queue.db'}"
-    environment = Environment(queue_url=url, settings=settings, warnings=warnings)
+    environment = Environment(queue_url=url, settings=load_settings(assignments=(THRESHOLD,)))
     warehouse = home / "warehouse"
     warehouse.mkdir()
     with services(environment, job="quickstart", about="") as found:

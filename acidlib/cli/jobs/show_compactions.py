@@ -50,11 +50,12 @@ def main(
     if show_blockers and not environment.metastore:
         raise click.UsageError("--blockers needs a metastore: without one nobody knows who reads")
     words_are_right()
-    from acidlib.service.open import open_requests
+    from acidlib.service.open import open_queued
     from acidlib.status.blockers import blockers
 
     selection = Selection(tables=tables)
-    with open_requests(environment) as (everything, generation, hms):
+    with open_queued(environment) as queued:
+        everything, generation, hms = queued.requests, queued.generation, queued.hms
         wanted = (row for row in everything if selection.wants_table(row.ref.database.lower(), row.ref.table.lower()))
         requests = [row for row in wanted if not states or state_of(row, Generation.HIVE4).replace(" ", "-") in states]
         requests = requests[:limit]

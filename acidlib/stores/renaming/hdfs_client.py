@@ -19,6 +19,7 @@ from acidlib.errors import AcidError, ConflictError, CorruptError, RefusedError,
 from acidlib.model.location import Location
 from acidlib.stores.filesystem import needs, permission_missing
 from acidlib.stores.hadoop.tokens import asks_for_kerberos
+from acidlib.wording import parse_size
 
 # --- names ------------------------------------------------------------------------------------------------------------
 # Names of files: whole URIs here, paths as the name node has them there.
@@ -54,7 +55,6 @@ DEFAULT_FS = "fs.defaultFS"
 IMPLEMENTATION = "fs.hdfs.impl"
 DEFAULT_PORT = 8020
 _HDFS = (DEFAULT_FS, IMPLEMENTATION, "dfs.", "fs.permissions.umask-mode", "hadoop.security.")
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def about_hdfs(properties: Mapping[str, str]) -> dict[str, str]:
@@ -114,10 +114,10 @@ def _number(name: str, configuration: Mapping[str, str]) -> int | None:
     text = configuration.get(name, "").strip().lower()
     if not text:
         return None
-    match = re.fullmatch(r"(\d+)([kmgt]?)", text)
-    if match is None:
-        raise RefusedError(f"Cannot use {name} = {text}: because it is not a number")
-    return int(match[1]) << _UNITS[match[2]]
+    try:
+        return parse_size(text)
+    except ValueError:
+        raise RefusedError(f"Cannot use {name} = {text}: because it is not a number") from None
 
 
 # --- deadline ---------------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from urllib3.exceptions import HTTPError
 from acidlib.errors import AcidError, ConflictError, CorruptError, MissingError, RefusedError, RetryError
 from acidlib.stores.filesystem import permission_missing
 from acidlib.stores.unanswered import Unanswered
+from acidlib.wording import parse_duration, parse_flag
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -103,7 +104,6 @@ _REFUSED_IF_TRUE = ("requester.pays.enabled", "encryption.cse.v1.compatibility.e
 _STORED = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 """What S3A looks up in Hadoop's credential providers before it goes by the properties."""
 _PROVIDER_PATH = "security.credential.provider.path"
-_UNITS = {"": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _ENCRYPTION = {"AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 
 
@@ -228,10 +228,11 @@ class _Given:
         return self._properties.get(self.key(name), "").strip()
 
     def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name).lower()
-        if text not in ("", "true", "false"):
-            raise self.refused(name, f"is {text!r}, which is neither true nor false")
-        return default if not text else text == "true"
+        text = self.text(name)
+        try:
+            return parse_flag(text) if text else default
+        except ValueError:
+            raise self.refused(name, f"is {text.lower()!r}, which is neither true nor false") from None
 
     def number(self, name: str, default: int) -> int:
         text = self.text(name)
@@ -240,12 +241,15 @@ class _Given:
         return int(text) if text else default
 
     def seconds(self, name: str, default: float) -> float:
-        """A duration as Hadoop writes one: in milliseconds, or with its unit."""
-        text = self.text(name).lower()
-        found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text)
-        if text and (found is None or found[2] not in _UNITS):
-            raise self.refused(name, f"is {text!r}, which is no duration")
-        return int(found[1]) * _UNITS[found[2]] or default if found else default  # 0 is Hadoop's for no limit
+        """Return the seconds of a duration as Hadoop writes one: in milliseconds, or with its unit."""
+        text = self.text(name)
+        try:
+            seconds = parse_duration(text or "0", "ms") / 1000
+        except ValueError:
+            seconds = -1.0
+        if seconds < 0:
+            raise self.refused(name, f"is {text.lower()!r}, which is no duration")
+        return seconds or default  # 0 is Hadoop's for no limit
 
     def plain(self, key: str) -> str:
         """A property that S3A has no variant for a bucket of."""

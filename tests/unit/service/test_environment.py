@@ -10,7 +10,9 @@ from servers.settings import write_site
 
 from acidlib.config.settings import default_settings
 from acidlib.errors import RefusedError
+from acidlib.metastore.options import Protection
 from acidlib.service.environment import SHIPPED_BY_YARN, Environment, read_environment, stated_uris
+from acidlib.service.open import metastore_database
 
 ZOOKEEPER = "zookeeper://zk1:2181/hive_metastore,zookeeper://zk2:2181/hive_metastore"
 
@@ -20,8 +22,9 @@ def test_a_queue_of_our_own_knows_metastores_and_catalogs_apart() -> None:
         settings=default_settings(), queue_url="sqlite://", metastore=("thrift://b:1", "thrift://a:1"), user="joe"
     )
     assert one.metastore_name == "thrift://a:1,thrift://b:1"
-    assert replace(one, site={"metastore.catalog.default": "hive"}).metastore_name == one.metastore_name
-    assert replace(one, site={"metastore.catalog.default": "Spark"}).metastore_name == f"{one.metastore_name}#spark"
+    for catalog, ending in (("hive", ""), ("Spark", "#spark")):
+        settings = replace(one.settings, site={"metastore.catalog.default": catalog})
+        assert replace(one, settings=settings).metastore_name == one.metastore_name + ending
 
 
 def test_a_zookeeper_on_the_command_line() -> None:
@@ -38,7 +41,7 @@ def test_a_token_is_that_of_its_variable_and_not_shown(tmp_path: Path, monkeypat
     assert found.token == "secret.of.mine"
     assert "secret" not in repr(found)
     site = {"metastore.client.thrift.transport.mode": "http", "metastore.client.auth.mode": "JWT"}
-    http = replace(found, site=site).connection_options().http
+    http = replace(found, settings=replace(found.settings, site=site)).connection_options().http
     assert http is not None
     assert http.token == "secret.of.mine"
 
@@ -59,12 +62,30 @@ def test_a_driver_that_yarn_started_reads_what_spark_has_shipped(
     if own:
         monkeypatch.setenv("HADOOP_CONF_DIR", "conf")
     given = read_environment(metastore=(), queue_url=None, assignments=(), output="text", is_placed=placed)
-    assert given.hadoop.get("fs.defaultFS") == (found and f"hdfs://{found}")
+    assert given.settings.hadoop.get("fs.defaultFS") == (found and f"hdfs://{found}")
 
 
 def test_the_database_of_the_queue_may_be_the_metastores_where_it_was_chosen() -> None:
-    url = "postgresql+psycopg://db/metastore"
-    with Environment(settings=default_settings(), queue_url=url).metastore_database() as database:
+    where = Environment(settings=default_settings(), queue_url="postgresql+psycopg://db/metastore")
+    with metastore_database(where) as database:
         assert database is not None
-    with Environment(settings=default_settings(), queue_url=url, is_queue_named=False).metastore_database() as none:
+    with metastore_database(replace(where, is_queue_named=False)) as none:
         assert none is None
+
+
+@pytest.mark.parametrize("file", ["hive-site.xml", "core-site.xml"])
+def test_what_becomes_of_messages_may_be_stated_in_either_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    write_site(tmp_path / file, {"hadoop.rpc.protection": "privacy"})
+    monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    found = read_environment(metastore=("thrift://a:1",), queue_url=None, assignments=(), output="text")
+    site = {
+        **found.settings.site,
+        "hive.metastore.sasl.enabled": "true",
+        "metastore.kerberos.principal": "hive/_HOST@R",
+    }
+    sasl = replace(found, settings=replace(found.settings, site=site)).connection_options().sasl
+    assert sasl is not None
+    assert sasl.protection == (Protection.PRIVACY,)

@@ -12,9 +12,15 @@ from pyspark import SparkConf
 
 from acidlib.errors import RefusedError
 from acidlib.service import spark
-from acidlib.service.environment import other_queue
 from acidlib.service.services import Task
-from acidlib.service.spark import SparkEndedError, SparkRunner, SparkSession, hadoop_properties, kerberos_login
+from acidlib.service.spark import (
+    SparkEndedError,
+    SparkRunner,
+    SparkSession,
+    hadoop_properties,
+    kerberos_login,
+    other_queue,
+)
 from acidlib.service.spark_options import SUBMIT_ARGS
 
 PATH = "spark.executorEnv.PYTHONPATH"

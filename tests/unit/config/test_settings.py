@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from servers.settings import write_site
 
-from acidlib.config.files import read_site, read_toml
+from acidlib.config.files import read_site
 from acidlib.config.keys import KEYS, Key
-from acidlib.config.settings import Layer, Settings, default_settings, load_settings, parse_duration, parse_size
+from acidlib.config.settings import Layer, Settings, default_settings, load_settings, read_toml
 from acidlib.documents import TOML
 from acidlib.errors import CorruptError, RefusedError
 from acidlib.planning.initiate import ABORTED_TXN_KEY, DELTA_NUM_KEY, DELTA_PCT_KEY
@@ -18,13 +19,6 @@ SOURCES = "\n".join(
     for path in sorted((TOML.parents[1] / folder).rglob("*.py"))
     if path.name not in ("keys.py",)
 )
-
-
-def site(path: Path, values: dict[str, str]) -> None:
-    properties = "".join(
-        f"<property><name>{key}</name><value>{value}</value></property>" for key, value in values.items()
-    )
-    path.write_text(f'<?xml version="1.0"?><configuration>{properties}</configuration>')
 
 
 def layered(layer: Layer, values: dict[str, str], start: Settings | None = None) -> Settings:
@@ -54,12 +48,14 @@ def test_the_defaults_are_hives() -> None:
 
 
 def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
-    site(tmp_path / "hive-site.xml", {DELTA_NUM_KEY: "1", DELTA_PCT_KEY: "0.5", "hive.compactor.worker.timeout": "100"})
-    site(tmp_path / "metastore-site.xml", {DELTA_NUM_KEY: "2", "javax.jdo.option.ConnectionURL": "x"})
+    write_site(
+        tmp_path / "hive-site.xml", {DELTA_NUM_KEY: "1", DELTA_PCT_KEY: "0.5", "hive.compactor.worker.timeout": "100"}
+    )
+    write_site(tmp_path / "metastore-site.xml", {DELTA_NUM_KEY: "2", "javax.jdo.option.ConnectionURL": "x"})
     toml = tmp_path / "acidlib.toml"
     toml.write_text(f'"{DELTA_NUM_KEY}" = 3\nhive.compactor.job.queue = "etl"\n')
-    settings, warnings = load_settings(conf_dir=tmp_path, toml=toml)
-    assert warnings == ()
+    settings = load_settings(conf_dir=tmp_path, toml=toml)
+    assert settings.warnings == ()
     assert (settings.integer(DELTA_NUM_KEY), settings.source(DELTA_NUM_KEY)) == (3, "acidlib.toml")
     assert (settings.setting(DELTA_PCT_KEY).value, settings.source(DELTA_PCT_KEY)) == (0.5, "hive-site.xml")
     assert settings.integer("hive.compactor.worker.timeout") == 100_000
@@ -69,7 +65,7 @@ def test_each_layer_wins_over_the_one_before(tmp_path: Path) -> None:
         settings = layered(layer, {table_key: str(number)}, settings)
         assert (settings.integer(DELTA_NUM_KEY), settings.source(DELTA_NUM_KEY)) == (number, layer.label)
     assert layered(Layer.DATABASE, {table_key: "7"}, settings).integer(DELTA_NUM_KEY) == 5
-    fixed, _ = load_settings(conf_dir=tmp_path, toml=toml, assignments=[f"{DELTA_NUM_KEY}=8"])
+    fixed = load_settings(conf_dir=tmp_path, toml=toml, assignments=[f"{DELTA_NUM_KEY}=8"])
     assert layered(Layer.TABLE, {table_key: "5"}, fixed).integer(DELTA_NUM_KEY) == 8
     thresholds = layered(Layer.TABLE, {table_key: "5"}, fixed).thresholds()
     assert (thresholds[DELTA_NUM_KEY].value, thresholds[DELTA_NUM_KEY].source) == (8, "--set")
@@ -121,8 +117,7 @@ def test_values_that_do_not_parse_are_refused(key: str, value: str) -> None:
 
 
 def test_missing_site_files_are_no_settings(tmp_path: Path) -> None:
-    assert load_settings(conf_dir=tmp_path, toml=None) == (default_settings(), ())
-    assert load_settings(conf_dir=None, toml=None) == (default_settings(), ())
+    assert load_settings(conf_dir=tmp_path, hadoop_dir=tmp_path) == load_settings() == default_settings()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +187,7 @@ def test_table_properties_need_hives_prefixes() -> None:
         },
     )
     assert settings.text("hive.compactor.worker.pool") == "etl"
-    assert [item for item in settings.settings if item.layer is Layer.TABLE] == [
+    assert [item for item in settings.values.values() if item.layer is Layer.TABLE] == [
         settings.setting("hive.compactor.worker.pool")
     ]
     assert sorted(warnings) == [
@@ -222,14 +217,14 @@ def test_table_properties_need_hives_prefixes() -> None:
 )
 def test_wrong_assignments_are_refused(assignment: str, message: str) -> None:
     with pytest.raises(RefusedError, match=message):
-        load_settings(conf_dir=None, toml=None, assignments=[assignment])
+        load_settings(assignments=[assignment])
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="no such directory"):
-        load_settings(conf_dir=tmp_path / "absent", toml=None)
+        load_settings(conf_dir=tmp_path / "absent")
     with pytest.raises(RefusedError, match="no such file"):
-        load_settings(conf_dir=None, toml=tmp_path / "absent.toml")
+        load_settings(toml=tmp_path / "absent.toml")
     broken = tmp_path / "hive-site.xml"
     broken.write_text("<configuration><property>")
     with pytest.raises(CorruptError, match=r"hive-site\.xml: because it is not XML"):
@@ -243,42 +238,9 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_a_bad_value_in_a_site_file_names_its_source(tmp_path: Path) -> None:
-    site(tmp_path / "hive-site.xml", {DELTA_NUM_KEY: "many"})
+    write_site(tmp_path / "hive-site.xml", {DELTA_NUM_KEY: "many"})
     with pytest.raises(RefusedError, match=r"=many from hive-site\.xml: because it is not a whole number"):
-        load_settings(conf_dir=tmp_path, toml=None)
-
-
-@pytest.mark.parametrize(
-    ("text", "unit", "milliseconds"),
-    [
-        ("300ms", "s", 300),
-        ("86400s", "s", 86_400_000),
-        ("86400", "s", 86_400_000),
-        ("300000", "ms", 300_000),
-        ("90 m", "s", 5_400_000),
-        ("12h", "s", 43_200_000),
-        ("1D", "s", 86_400_000),
-        ("7days", "s", 604_800_000),
-        ("1500us", "s", 1),
-        ("-1h", "s", -3_600_000),
-    ],
-)
-def test_durations(text: str, unit: str, milliseconds: int) -> None:
-    assert parse_duration(text, unit) == milliseconds
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("0", 0), ("1024", 1024), ("2k", 2048), ("256m", 268_435_456), ("1GiB", 2**30), ("3 TB", 3 * 2**40), ("5b", 5)],
-)
-def test_sizes(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "m", "1.5m", "-1", "1mm", "1x"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError):
-        parse_size(text)
+        load_settings(conf_dir=tmp_path)
 
 
 def test_the_example_names_every_key_with_its_default(tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
-"""Settings of a metastore's compactor: every name of Hive 3.1.3 and 4.0.1, flags, and the raw values of site files."""
+"""Settings of a metastore's compactor: every name of Hive 3.1.3 and 4.0.1, and flags."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from acidlib.config.keys import CONNECTION_NAMES, KEYS, find_key, is_hives
-from acidlib.config.settings import Layer, default_settings, load_settings, site_values
-from acidlib.errors import CorruptError, RefusedError, UsageError
+from acidlib.config.settings import Layer, default_settings, load_settings
+from acidlib.errors import RefusedError, UsageError
 from acidlib.metastore.options import CA_FILE, PASSWORD_FILE
 
 TAKEN = {
@@ -147,9 +145,7 @@ def test_the_rest_of_hives_names_is_known_to_mean_nothing(ending: str) -> None:
 @pytest.mark.parametrize("name", ["hive.compaction.merge.enabled", "hive.split.grouping.mode"])
 def test_other_settings_of_hives_compactor_are_refused_nowhere(name: str) -> None:
     assert default_settings().with_layer(Layer.HIVE_SITE, {name: "1"}) == (default_settings(), ())
-    assert load_settings(conf_dir=None, toml=None, assignments=[f"{name}=1"])[1] == (
-        f"{name} in --set has no effect here",
-    )
+    assert load_settings(assignments=[f"{name}=1"]).warnings == (f"{name} in --set has no effect here",)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +173,7 @@ def test_names_of_the_connection_belong_into_site_files() -> None:
             f"{name} in acidlib.toml is not known and has no effect",
         )
         with pytest.raises(UsageError, match="no such setting"):
-            load_settings(conf_dir=None, toml=None, assignments=[f"{name}=/file"])
+            load_settings(assignments=[f"{name}=/file"])
 
 
 def test_names_of_other_namespaces_are_passed_over() -> None:
@@ -231,7 +227,7 @@ def test_flags(text: str, value: bool) -> None:
 @pytest.mark.parametrize("text", ["yes", "1", "truE!"])
 def test_what_is_no_flag_is_refused(text: str) -> None:
     with pytest.raises(RefusedError, match=r"metastore\.compactor.*=.* from --set: because it is not true or false"):
-        load_settings(conf_dir=None, toml=None, assignments=[f"metastore.compactor.clean.aborts.using.cleaner={text}"])
+        load_settings(assignments=[f"metastore.compactor.clean.aborts.using.cleaner={text}"])
 
 
 def test_a_database_and_a_table_may_say_otherwise() -> None:
@@ -247,32 +243,3 @@ def test_a_database_and_a_table_may_say_otherwise() -> None:
         assert (settings.setting(name).text, settings.source(name), warnings) == ("7", "database property", ())
         settings, warnings = settings.with_layer(Layer.TABLE, {given: "8"})
         assert (settings.setting(name).text, settings.source(name), warnings) == ("8", "table property", ())
-
-
-# --- raw values -------------------------------------------------------------------------------------------------------
-
-
-def site(path: Path, values: dict[str, str]) -> None:
-    items = "".join(f"<property><name> {key} </name><value>{text}</value></property>" for key, text in values.items())
-    path.write_text(f"<configuration>{items}</configuration>")
-
-
-def test_raw_values_of_both_files(tmp_path: Path) -> None:
-    assert site_values(tmp_path) == {}
-    site(tmp_path / "hive-site.xml", {"hive.metastore.uris": " thrift://a:9083,\n thrift://b ", "x": "1", "empty": ""})
-    assert site_values(tmp_path) == {"hive.metastore.uris": "thrift://a:9083,\n thrift://b", "x": "1", "empty": ""}
-    site(tmp_path / "metastore-site.xml", {"x": "2", "metastore.thrift.uris": "thrift://c"})
-    assert site_values(tmp_path) == {
-        "hive.metastore.uris": "thrift://a:9083,\n thrift://b",
-        "metastore.thrift.uris": "thrift://c",
-        "x": "2",
-        "empty": "",
-    }
-
-
-def test_raw_values_that_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="absent: because there is no such directory"):
-        site_values(tmp_path / "absent")
-    (tmp_path / "metastore-site.xml").write_text("<configuration>")
-    with pytest.raises(CorruptError, match=r"metastore-site\.xml: because it is not XML"):
-        site_values(tmp_path)

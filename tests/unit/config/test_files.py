@@ -1,0 +1,116 @@
+"""Hadoop's files of settings: what they state, include and refer to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from servers.settings import write_site
+
+from acidlib.config.files import expand, read_site
+from acidlib.config.settings import load_settings
+from acidlib.errors import CorruptError, RefusedError
+
+XI = 'xmlns:xi="http://www.w3.org/2001/XInclude"'
+
+
+def test_every_property_of_both_files_is_kept_as_text(tmp_path: Path) -> None:
+    write_site(tmp_path / "hive-site.xml", {"hive.metastore.uris": " thrift://a,\n thrift://b ", "x": "1", "empty": ""})
+    write_site(tmp_path / "metastore-site.xml", {"x": "2", "metastore.thrift.uris": "thrift://c"})
+    assert load_settings(conf_dir=tmp_path).site == {
+        "hive.metastore.uris": "thrift://a,\n thrift://b",
+        "metastore.thrift.uris": "thrift://c",
+        "x": "2",
+        "empty": "",
+    }
+
+
+def test_properties_of_hadoop_are_read_and_references_filled_in(tmp_path: Path) -> None:
+    core = {"fs.defaultFS": "hdfs://${cluster}", "cluster": "ns", "dfs.a": "core"}
+    write_site(tmp_path / "core-site.xml", core)
+    write_site(tmp_path / "hdfs-site.xml", {"dfs.a": "hdfs", "dfs.b": "${dfs.a}-${unknown}", "dfs.c": "${dfs.c}"})
+    assert load_settings(hadoop_dir=tmp_path).hadoop == {
+        "fs.defaultFS": "hdfs://ns",
+        "cluster": "ns",
+        "dfs.a": "hdfs",
+        "dfs.b": "hdfs-${unknown}",
+        "dfs.c": "${dfs.c}",
+    }
+
+
+def test_references_in_hive_site_lead_to_both_files_of_hive_and_to_those_of_hadoop(tmp_path: Path) -> None:
+    write_site(tmp_path / "core-site.xml", {"host": "core", "port": "9083"})
+    write_site(tmp_path / "metastore-site.xml", {"host": "meta", "hive.compactor.worker.timeout": "${hours}h"})
+    hive = {"hive.metastore.uris": "thrift://${host}:${port}", "hours": "${env.HOURS:-2}", "own": "${user.name}"}
+    write_site(tmp_path / "hive-site.xml", hive)
+    found = load_settings(conf_dir=tmp_path, hadoop_dir=tmp_path, variables={"HOURS": "3"}, java={"user.name": "joe"})
+    assert (found.site["hive.metastore.uris"], found.site["own"]) == ("thrift://meta:9083", "joe")
+    assert found.integer("hive.compactor.worker.timeout") == 3 * 3_600_000
+    alone = load_settings(conf_dir=tmp_path)
+    assert alone.site["hive.metastore.uris"] == "thrift://meta:${port}"
+    assert alone.integer("hive.compactor.worker.timeout") == 2 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("${a}/${b}", "1/1+2"),
+        ("${env.SET}-${env.EMPTY}-", "set--"),
+        ("${env.NO}", "${env.NO}"),
+        ("${env.NO-x}${env.NO:-y}${env.EMPTY-x}${env.EMPTY:-y}${env.SET:-y}", "xyyset"),
+        ("${env.named}", "a property"),
+        ("${env.}", "${env.}"),
+        ("${both}", "java's"),
+        ("${a} ${no} ${a}", "1 ${no} ${a}"),
+        ("${ a} ${$} ${} ${${a}}", "${ a} ${$} ${} ${1}"),
+        ("${a}${self}", "${a}${self}"),
+    ],
+)
+def test_a_reference_means_what_it_means_to_hadoop(text: str, expanded: str) -> None:
+    """Source: Hadoop `Configuration.substituteVars`."""
+    known = {"a": "1", "b": "${a}+2", "both": "ours", "env.named": "a property", "self": "${self}x"}
+    variables = {"SET": "set", "EMPTY": ""}
+    assert expand({"": text}, known=known, variables=variables, java={"both": "java's"}) == {"": expanded}
+
+
+def test_a_value_that_holds_its_own_reference_stays_as_it_is() -> None:
+    assert expand({"x": "a${x}"}, known={"x": "a${x}"}, variables={}, java={}) == {"x": "a${x}"}
+
+
+def test_references_in_a_circle_are_an_error(tmp_path: Path) -> None:
+    write_site(tmp_path / "hive-site.xml", {"a": "${b}", "b": "${a}"})
+    with pytest.raises(CorruptError, match=r"Cannot use a=\$\{b\}: because its references lead to more than 20"):
+        load_settings(conf_dir=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["hive-site.xml", "hdfs-site.xml"])
+def test_a_damaged_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("<configuration>")
+    with pytest.raises(CorruptError, match=f"{name}: because it is not XML"):
+        load_settings(conf_dir=tmp_path, hadoop_dir=tmp_path)
+
+
+def test_a_file_may_include_others(tmp_path: Path) -> None:
+    write_site(tmp_path / "mounts.xml", {"dfs.a": "included", "dfs.b": "included"})
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>dfs.a</name><value>before</value></property>"
+        f'<xi:include {XI} href="mounts.xml"/>'
+        f'<xi:include {XI} href="{tmp_path}/absent.xml"><xi:fallback>'
+        "<property><name>dfs.c</name><value>instead</value></property></xi:fallback></xi:include>"
+        "<property><name>dfs.b</name><value>after</value></property></configuration>"
+    )
+    assert read_site(tmp_path / "core-site.xml") == {"dfs.a": "included", "dfs.b": "after", "dfs.c": "instead"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("absent.xml", r"Cannot read .*/core-site.xml: because it includes .*/absent.xml, which is not there"),
+        ("core-site.xml", "it includes itself"),
+        ("http://conf.example/core.xml", "which is no file here"),
+    ],
+)
+def test_what_cannot_be_included(tmp_path: Path, reference: str, why: str) -> None:
+    (tmp_path / "core-site.xml").write_text(f'<configuration><xi:include {XI} href="{reference}"/></configuration>')
+    with pytest.raises((CorruptError, RefusedError), match=why):
+        read_site(tmp_path / "core-site.xml")
