@@ -19,6 +19,7 @@ from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 
 NO_LOCK = 999_999_999
 TIMEOUT = 300.0
@@ -165,16 +166,16 @@ class CompactorLocks:
     def test_two_compactors_exclude_each_other(
         self, hms: Hms, others: Hms, beats: Heartbeater, theirs: Heartbeater
     ) -> None:
-        with lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-1") as held:
+        with lock_place(hms, beats, ref=TableRef("db", "t", "p=1"), agent="acidlib-1") as held:
             with pytest.raises(
                 ConflictError,
                 match=rf"held by lock {held.lock_id} \(EXCLUSIVE by etl on host1, acidlib-1 [\w.:]+\); try again",
             ):
-                lock_place(others, theirs, database="db", table="t", partition="p=1", agent="acidlib-2")
+                lock_place(others, theirs, ref=TableRef("db", "t", "p=1"), agent="acidlib-2")
             assert [lock.lock_id for lock in hms.show_locks("acidlib.places")] == [held.lock_id]
-            lock_place(others, theirs, database="db", table="t", partition="p=2", agent="acidlib-2").release()
+            lock_place(others, theirs, ref=TableRef("db", "t", "p=2"), agent="acidlib-2").release()
             held.assert_alive()
-        with lock_place(others, theirs, database="db", table="t", partition="p=1", agent="acidlib-2"):
+        with lock_place(others, theirs, ref=TableRef("db", "t", "p=1"), agent="acidlib-2"):
             pass
         assert hms.show_locks("acidlib.places") == ()
 
@@ -193,13 +194,13 @@ class CompactorLocks:
             ("db", "t", "p=" + "x" * 900),
         ]
         held = [
-            lock_place(hms, beats, database=database, table=table, partition=partition, agent="a" * 500)
+            lock_place(hms, beats, ref=TableRef(database, table, partition), agent="a" * 500)
             for database, table, partition in places
         ]
         assert len({lock.lock_id for lock in held}) == len(places)
         for database, table, partition in places:
             with pytest.raises(ConflictError):
-                lock_place(hms, beats, database=database, table=table, partition=partition, agent="b")
+                lock_place(hms, beats, ref=TableRef(database, table, partition), agent="b")
         for lock in held:
             lock.release()
         assert hms.show_locks("acidlib.places") == ()
@@ -225,9 +226,7 @@ class CompactorLocks:
         with publication_lock(
             hms,
             beats,
-            database="default",
-            table=table,
-            partition=partition,
+            ref=TableRef("default", table, partition),
             exclusive=True,
             agent="acidlib-1",
             sleep=sleep,
@@ -252,9 +251,7 @@ class CompactorLocks:
             publication_lock(
                 hms,
                 beats,
-                database="default",
-                table=table,
-                partition="p=B",
+                ref=TableRef("default", table, "p=B"),
                 exclusive=True,
                 agent="acidlib-1",
                 timeout_seconds=0.5,
@@ -262,9 +259,7 @@ class CompactorLocks:
         ):
             pytest.fail("granted")
         assert [lock.lock_id for lock in hms.show_locks("default", table)] == [reader]
-        with publication_lock(
-            hms, beats, database="default", table=table, partition="p=B", exclusive=False, agent="acidlib-1"
-        ):
+        with publication_lock(hms, beats, ref=TableRef("default", table, "p=B"), exclusive=False, agent="acidlib-1"):
             assert len({lock.lock_id for lock in hms.show_locks("default", table)}) == 2
         others.unlock(reader)
         assert hms.show_locks("default", table) == ()
@@ -280,9 +275,7 @@ class CompactorLocks:
             publication_lock(
                 hms,
                 beats,
-                database="default",
-                table=table,
-                partition=None,
+                ref=TableRef("default", table),
                 exclusive=True,
                 agent="acidlib-1",
                 sleep=sleep,
@@ -298,9 +291,7 @@ class CompactionTransactions:
 
     @pytest.mark.parametrize("partition", [None, "p=A%3Ab"])
     def test_a_compaction_commits(self, hms: Hms, beats: Heartbeater, table: str, partition: str | None) -> None:
-        with begin_compaction(
-            hms, beats, database="default", table=table, partition=partition, agent="acidlib-1"
-        ) as transaction:
+        with begin_compaction(hms, beats, ref=TableRef("default", table, partition), agent="acidlib-1") as transaction:
             (lock,) = hms.show_locks("default", table)
             assert (lock.lock_id, lock.txn_id, lock.type) == (
                 transaction.lock_id,
@@ -315,9 +306,7 @@ class CompactionTransactions:
         assert hms.show_locks("default", table) == ()
 
     def test_leaving_a_compaction_aborts(self, hms: Hms, beats: Heartbeater, table: str) -> None:
-        with begin_compaction(
-            hms, beats, database="default", table=table, partition=None, agent="acidlib-1"
-        ) as transaction:
+        with begin_compaction(hms, beats, ref=TableRef("default", table), agent="acidlib-1") as transaction:
             pass
         assert not hms.open_txns().txns.is_txn_valid(transaction.txn_id)
         assert hms.show_locks("default", table) == ()
@@ -330,13 +319,13 @@ class CompactionTransactions:
             match=rf"^Cannot compact default\.{table}\.p=1: its lock was not granted: held by lock {held} "
             r"\(EXCLUSIVE by",
         ):
-            begin_compaction(hms, beats, database="default", table=table, partition="p=1", agent="acidlib-1")
+            begin_compaction(hms, beats, ref=TableRef("default", table, "p=1"), agent="acidlib-1")
         assert [lock.lock_id for lock in hms.show_locks("default", table)] == [held]
         assert hms.open_txns().min_open > before
         hms.unlock(held)
 
     def test_an_abort_by_others_is_noticed(self, hms: Hms, others: Hms, beats: Heartbeater, table: str) -> None:
-        transaction = begin_compaction(hms, beats, database="default", table=table, partition=None, agent="acidlib-1")
+        transaction = begin_compaction(hms, beats, ref=TableRef("default", table), agent="acidlib-1")
         transaction.assert_alive()
         others.abort_txn(transaction.txn_id, TxnType.COMPACTION)
 
@@ -354,9 +343,7 @@ class CompactionTransactions:
     def test_a_commit_after_an_abort_by_others_is_a_conflict(self, hms: Hms, table: str) -> None:
         """Before any heartbeat notices it."""
         with Heartbeater(unreachable, interval_seconds=100, timeout_seconds=TIMEOUT, clock=time.monotonic) as beats:
-            transaction = begin_compaction(
-                hms, beats, database="default", table=table, partition=None, agent="acidlib-1"
-            )
+            transaction = begin_compaction(hms, beats, ref=TableRef("default", table), agent="acidlib-1")
             hms.abort_txn(transaction.txn_id, TxnType.COMPACTION)
             with pytest.raises(
                 ConflictError, match=rf"^Cannot commit transaction \d+ for default\.{table}: because it was aborted"

@@ -18,6 +18,7 @@ from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import LockComponent, LockState, LockType, TxnType
 from acidlib.model.names import LONG_MAX
+from acidlib.model.tables import TableRef
 
 
 class _State(enum.Enum):
@@ -147,9 +148,7 @@ def begin_compaction(
     hms: Hms,
     heartbeater: Heartbeater,
     *,
-    database: str,
-    table: str,
-    partition: str | None,
+    ref: TableRef,
     agent: str,
     rebalances: bool = False,
 ) -> CompactionTransaction:
@@ -159,26 +158,25 @@ def begin_compaction(
 
     Raises ConflictError when the lock is not granted at once; the transaction is aborted then, as after any error.
     """
-    place = ".".join(part for part in (database, table, partition) if part is not None)
     component = LockComponent(
         type=LockType.EXCL_WRITE if rebalances else LockType.SHARED_READ,
-        database=database,
-        table=table,
-        partition=partition,
+        database=ref.database,
+        table=ref.table,
+        partition=ref.partition,
         transactional=True,
         updates=rebalances,
     )
     if rebalances:
-        _require_free(hms, component, place)
+        _require_free(hms, component, ref)
     text = agent_text(agent)
     since = heartbeater.now
     kind = TxnType.REBALANCE_COMPACTION if rebalances else TxnType.COMPACTION
     txn_id = hms.open_txn(kind, text)
-    name = f"transaction {txn_id} for {place}"
+    name = f"transaction {txn_id} for {ref}"
     lease: Lease | None = None
     try:
         lease = heartbeater.register(txn_id=txn_id, lock_id=None, name=name, since=since)
-        lock_id = _lock(hms, component, txn_id=txn_id, agent=text, place=place)
+        lock_id = _lock(hms, component, txn_id=txn_id, agent=text, ref=ref)
         lease.watch_lock(lock_id)
     except BaseException:
         with suppress(AcidError):  # the first error is the one to raise
@@ -189,21 +187,21 @@ def begin_compaction(
     return CompactionTransaction(hms, lease, txn_id=txn_id, lock_id=lock_id, name=name, kind=kind)
 
 
-def _require_free(hms: Hms, wanted: LockComponent, place: str) -> None:
+def _require_free(hms: Hms, wanted: LockComponent, ref: TableRef) -> None:
     """ConflictError where a lock would have to wait: what asks for an update and is aborted is never forgotten.
 
     Source: Hive 4 `MarkCleanedFunction`, which looks at write ids, and a rebalance has none.
     """
     blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=LONG_MAX)
     if blocking:
-        raise refusal(_not_granted(place), blocking)
+        raise refusal(_not_granted(ref), blocking)
 
 
-def _not_granted(place: str) -> str:
-    return f"Cannot compact {place}: its lock was not granted"
+def _not_granted(ref: TableRef) -> str:
+    return f"Cannot compact {ref}: its lock was not granted"
 
 
-def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: str) -> int:
+def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, ref: TableRef) -> int:
     """The lock of a compaction, which is not waited for. Raises ConflictError when it is not granted.
 
     But for a rebalance it names no operation that writes, for the server would note one as a change of the data.
@@ -215,5 +213,5 @@ def _lock(hms: Hms, wanted: LockComponent, *, txn_id: int, agent: str, place: st
         blocking = blocking_locks(hms.show_locks(wanted.database), wanted, lock_id=lock_id)
     except AcidError as error:
         why = f"by whom it is held is not known, {reason_of(error)}; call again"
-        raise ConflictError(f"{_not_granted(place)}: {why}") from error
-    raise refusal(_not_granted(place), blocking)
+        raise ConflictError(f"{_not_granted(ref)}: {why}") from error
+    raise refusal(_not_granted(ref), blocking)

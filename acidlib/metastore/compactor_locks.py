@@ -16,6 +16,7 @@ from acidlib.errors import WHEN_FREE, AcidError, BusyError, ConflictError, Refus
 from acidlib.metastore.heartbeat import Heartbeater, Lease, reason_of
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType
+from acidlib.model.tables import TableRef
 from acidlib.processes import has_ended, process_identity
 
 # --- lock rules -------------------------------------------------------------------------------------------------------
@@ -47,9 +48,9 @@ def lock_token(process: str, unique: str) -> str:
     return f"{process}:{unique}" if process else unique
 
 
-def place_table(database: str, table: str) -> str:
+def place_table(ref: TableRef) -> str:
     """The name under `PLACES` that stands for a table; the same for equal tables only."""
-    name = f"{database}.{table}".lower()
+    name = str(ref.whole_table).lower()
     if name.isascii() and len(name) <= TABLE_WIDTH:
         return name
     return f"{_ascii(name)[: TABLE_WIDTH - 33]}.{_digest(name)[:32]}"
@@ -238,25 +239,22 @@ class _LockRequest:
     sleep: Callable[[float], None]
 
 
-def lock_place(
-    hms: Hms, heartbeater: Heartbeater, *, database: str, table: str, partition: str | None, agent: str
-) -> CompactorLock:
+def lock_place(hms: Hms, heartbeater: Heartbeater, *, ref: TableRef, agent: str) -> CompactorLock:
     """The right to compact one table or partition, which one compactor at a time has (Hive 3.1).
 
     Queries and Hive's own compactor do not notice it. A holder counts as dead when its heartbeats are overdue, or when
     its process ran on this machine and has ended; its lock is then dropped. Raises ConflictError naming the holder.
     """
-    name = _full_name(database, table, partition)
     request = _LockRequest(
         component=LockComponent(
             type=LockType.EXCLUSIVE,
             database=PLACES,
-            table=place_table(database, table),
-            partition=place_partition(partition),
+            table=place_table(ref),
+            partition=place_partition(ref.partition),
         ),
         agent=_unique_agent(agent),
-        name=f"the place {name}",
-        refused=f"Cannot compact {name}: another compactor works on it",
+        name=f"the place {ref}",
+        refused=f"Cannot compact {ref}: another compactor works on it",
         timeout_seconds=0,
         clock=time.monotonic,
         sleep=time.sleep,
@@ -269,9 +267,7 @@ def publication_lock(
     hms: Hms,
     heartbeater: Heartbeater,
     *,
-    database: str,
-    table: str,
-    partition: str | None,
+    ref: TableRef,
     exclusive: bool,
     agent: str,
     timeout_seconds: float = 30.0,
@@ -284,12 +280,11 @@ def publication_lock(
     wait behind it. Raises ConflictError naming the holders when it was not granted in time.
     """
     kind = LockType.EXCLUSIVE if exclusive else LockType.SHARED_READ
-    name = _full_name(database, table, partition)
     request = _LockRequest(
-        component=LockComponent(type=kind, database=database, table=table, partition=partition),
+        component=LockComponent(type=kind, database=ref.database, table=ref.table, partition=ref.partition),
         agent=_unique_agent(agent),
-        name=f"the {kind.name} lock on {name}",
-        refused=f"Cannot publish {name}: its {kind.name} lock was not granted within {timeout_seconds:g} s",
+        name=f"the {kind.name} lock on {ref}",
+        refused=f"Cannot publish {ref}: its {kind.name} lock was not granted within {timeout_seconds:g} s",
         timeout_seconds=timeout_seconds,
         clock=clock,
         sleep=sleep,
@@ -401,7 +396,3 @@ def _drop_dead_locks(
 def _unique_agent(agent: str) -> str:
     """The agent of one request for a lock, told apart from all others, and with the process that asks for it."""
     return agent_text(agent, lock_token(process_identity(), uuid.uuid4().hex[:12]))
-
-
-def _full_name(database: str, table: str, partition: str | None) -> str:
-    return ".".join(part for part in (database, table, partition) if part is not None)

@@ -185,18 +185,16 @@ class TransactionCalls(Calls):
         answer = self._read("read the open transactions", call)
         return tuple(sorted((_open_txn_of(info, call) for info in answer.open_txns), key=lambda txn: txn.id))
 
-    def valid_write_ids(
-        self, names: Sequence[tuple[str, str]], txns: ValidTxnList
-    ) -> dict[tuple[str, str], ValidWriteIdList]:
-        """Which write ids of tables, given as (database, table), are valid in a snapshot of the transactions.
+    def valid_write_ids(self, tables: Sequence[TableRef], txns: ValidTxnList) -> dict[TableRef, ValidWriteIdList]:
+        """Return which write ids of tables are valid in a snapshot of the transactions.
 
         A table that never had a write id, and one that does not exist, has a high-water mark of 0. Raises
         CorruptError when a table is missing in the answer.
         """
         # Hive 3.1 does not read ranges; a list that is missing means "all is committed" to it
         text = (txns if self._is_hive4 else _without_ranges(txns)).format()
-        wanted = list(dict.fromkeys((database.lower(), table.lower()) for database, table in names))
-        found: dict[tuple[str, str], ValidWriteIdList] = {}
+        wanted = list(dict.fromkeys(ref.as_stored for ref in tables))
+        found: dict[TableRef, ValidWriteIdList] = {}
         for start in range(0, len(wanted), _TABLES_PER_CALL):
             batch = wanted[start : start + _TABLES_PER_CALL]
             found.update(self._valid_write_ids(batch, text))
@@ -249,9 +247,9 @@ class TransactionCalls(Calls):
         request = self._types.HeartbeatRequest(lockid=lock_id, txnid=txn_id)
         self._read(f"keep {_description(txn_id, lock_id)} alive", "heartbeat", request)
 
-    def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
+    def allocate_write_id(self, txn_id: int, ref: TableRef) -> int:
         """The write id of a transaction on a table; every call for the same two gives the same."""
-        database, table = database.lower(), table.lower()
+        database, table, _ = ref.as_stored
         call = "allocate_table_write_ids"
         request = self._types.AllocateTableWriteIdsRequest(dbName=database, tableName=table, txnIds=[txn_id])
         action = f"get a write id of {database}.{table} for transaction {txn_id}"
@@ -271,16 +269,16 @@ class TransactionCalls(Calls):
         lowest = {name.lower(): write_id for name, write_id in write_ids.items()}
         self._client.call(action, "add_write_ids_to_min_history", txn_id, lowest)
 
-    def _valid_write_ids(self, names: Sequence[tuple[str, str]], txns: str) -> dict[tuple[str, str], ValidWriteIdList]:
+    def _valid_write_ids(self, tables: Sequence[TableRef], txns: str) -> dict[TableRef, ValidWriteIdList]:
         call = "get_valid_write_ids"
-        full_names = {f"{database}.{table}": (database, table) for database, table in names}
+        full_names = {str(ref): ref for ref in tables}
         request = self._types.GetValidWriteIdsRequest(fullTableNames=list(full_names), validTxnList=txns)
         answer = self._read(f"read the write ids of {_names_of(list(full_names))}", call, request)
         lists = {row.fullTableName.lower(): row for row in answer.tblValidWriteIds}
         for full_name in full_names:
             if full_name not in lists:
                 raise CorruptError(f"Cannot read the answer of {call}: because the table {full_name} is missing")
-        return {name: _write_ids_of(lists[full_name], full_name, call) for full_name, name in full_names.items()}
+        return {ref: _write_ids_of(lists[full_name], full_name, call) for full_name, ref in full_names.items()}
 
 
 def _open_txn_of(info: Any, call: str) -> OpenTxn:

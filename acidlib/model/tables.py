@@ -40,6 +40,11 @@ class TableRef(NamedTuple):
         """Names of the table itself, without a partition."""
         return TableRef(self.database, self.table)
 
+    @property
+    def as_stored(self) -> TableRef:
+        """Names as metastores store them: database and table in lower case, a partition as it is."""
+        return TableRef(self.database.lower(), self.table.lower(), self.partition)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:

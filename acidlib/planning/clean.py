@@ -10,6 +10,7 @@ from acidlib.errors import RefusedError
 from acidlib.model.listing import Listing
 from acidlib.model.names import LONG_MAX, DeltaDir, Generation, is_acid_directory_name, parse_directory
 from acidlib.model.snapshots import ALL_COMMITTED, ValidTxnList, ValidWriteIdList
+from acidlib.model.tables import TableRef
 from acidlib.planning.inputs import UNION_SUBDIRECTORY
 from acidlib.planning.state import AcidState, acid_state
 from acidlib.wording import retention_words
@@ -274,7 +275,6 @@ def aborted_present(
 #   snapshot, before the commit ended. So one counts as from after it only if it was opened `COMMIT_MS` later, too, by
 #   the clock of the database, which gives both times.
 
-TableName = tuple[str, str]
 COMMIT_MS = 3_600_000
 """Longer than the commit of a compaction takes in the metastore's database: from the look at the highest transaction
 until others see it.
@@ -284,14 +284,14 @@ until others see it.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenReader:
     """An open transaction: when it was opened (epoch milliseconds of the database; None if that is not known) and the
-    lowest open write id that it registered of each table (database and name in lower case).
+    lowest open write id that it registered of each table (names in lower case).
     """
 
     txn_id: int
     started_ms: int | None = None
-    tables: Mapping[TableName, int] = field(default_factory=dict)
+    tables: Mapping[TableRef, int] = field(default_factory=dict)
 
-    def may_read(self, table: TableName) -> bool:
+    def may_read(self, table: TableRef) -> bool:
         """Whether it reads this table, or nobody knows yet what it reads."""
         return not self.tables or table in self.tables
 
@@ -300,13 +300,13 @@ class OpenReader:
         return self.txn_id > next_txn_id and self.started_ms is not None and self.started_ms > commit_ms + COMMIT_MS
 
 
-def readers_of(table: TableName, opened: Iterable[OpenReader]) -> tuple[OpenReader, ...]:
+def readers_of(table: TableRef, opened: Iterable[OpenReader]) -> tuple[OpenReader, ...]:
     """Those that may read a table, lowest id first."""
     return tuple(sorted((one for one in opened if one.may_read(table)), key=lambda one: one.txn_id))
 
 
 def still_reading(
-    table: TableName, readers: Sequence[OpenReader], *, mark: int, next_txn_id: int, commit_ms: int
+    table: TableRef, readers: Sequence[OpenReader], *, mark: int, next_txn_id: int, commit_ms: int
 ) -> str | None:
     """What has to end before a compaction's inputs may go, in words; None without it. `readers`: see `readers_of`."""
     for reader in readers:

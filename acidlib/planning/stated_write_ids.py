@@ -13,6 +13,7 @@ from acidlib.errors import RefusedError, UsageError
 from acidlib.model.listing import Listing, highest_write_id
 from acidlib.model.names import BaseDir, Generation, SideFile, parse_directory, parse_file
 from acidlib.model.snapshots import ValidWriteIdList, all_committed
+from acidlib.model.tables import TableRef
 
 _SHOWN = 5
 
@@ -29,13 +30,13 @@ class StatedWriteIds:
     everything: bool = False
     of_each: bool = False
 
-    def of(self, database: str, table: str, listing: Listing) -> ValidWriteIdList:
+    def of(self, ref: TableRef, listing: Listing) -> ValidWriteIdList:
         """The list of a table, with a real high-water mark even when everything is committed.
 
         Raises UsageError when nothing was stated for this table, or when the one list is another's.
         """
-        name = f"{database}.{table}"
-        self.require_of(database, table)
+        name = str(ref.whole_table)
+        self.require_of(ref)
         stated = self.single if self.single is not None else self.by_table.get(name)
         if stated is not None:
             return stated
@@ -47,10 +48,10 @@ class StatedWriteIds:
             "--write-ids-file or --all-committed"
         )
 
-    def require_of(self, database: str, table: str) -> None:
+    def require_of(self, ref: TableRef) -> None:
         """Raises UsageError when the one list that is stated is that of another table."""
-        name = f"{database}.{table}"
-        if self.single is not None and self.single.table not in (None, name, table):
+        name = str(ref.whole_table)
+        if self.single is not None and self.single.table not in (None, name, ref.table):
             raise UsageError(f"Cannot use the write-id list of {self.single.table}: because the table is {name}")
 
 

@@ -103,8 +103,8 @@ class MetastoreDatabase:
             self._found[template.name] = find_table(connection, self.shown, template)
         return self._found[template.name]
 
-    def registrations(self) -> dict[int, dict[tuple[str, str], int]] | None:
-        """Return the lowest open write id that each transaction sees of each table, (database, table) in lower case.
+    def registrations(self) -> dict[int, dict[TableRef, int]] | None:
+        """Return the lowest open write id that each transaction sees of each table, by names in lower case.
 
         None where the database has no such table. RetryError when it does not answer.
         """
@@ -116,9 +116,9 @@ class MetastoreDatabase:
                 return None
             keys = (table.c["MH_TXNID"], table.c["MH_DATABASE"], table.c["MH_TABLE"], table.c["MH_WRITEID"])
             rows = connection.execute(select(*keys)).all()
-        lowest: dict[int, dict[tuple[str, str], int]] = {}
+        lowest: dict[int, dict[TableRef, int]] = {}
         for txn, database, name, write_id in rows:
-            tables, key = lowest.setdefault(txn, {}), (database.lower(), name.lower())
+            tables, key = lowest.setdefault(txn, {}), TableRef(database, name).as_stored
             tables[key] = min(write_id, tables.get(key, write_id))
         return lowest
 
@@ -165,7 +165,7 @@ class MetastoreDatabase:
             )
         return found
 
-    def _notes(self, connection: Connection, of: tuple[str, str] | None = None) -> Iterator[NotedWrite]:
+    def _notes(self, connection: Connection, of: TableRef | None = None) -> Iterator[NotedWrite]:
         txns, components = self._needed(connection, _TXNS), self._needed(connection, _TXN_COMPONENTS)
         statement = (
             select(
@@ -182,7 +182,7 @@ class MetastoreDatabase:
             .where(txns.c["TXN_STATE"].in_([_OPEN, _ROLLED_BACK]))
         )
         if of is not None:
-            statement = statement.where(_named(connection, components, "TC", *of))
+            statement = statement.where(_named(connection, components, "TC", of))
         for txn, database, table, partition, operation, write_id, state, started in connection.execute(statement):
             yield NotedWrite(
                 txn_id=txn,
@@ -193,40 +193,40 @@ class MetastoreDatabase:
                 started_ms=started,
             )
 
-    def noted_writes_of(self, database: str, table: str) -> tuple[NotedWrite, ...]:
+    def noted_writes_of(self, ref: TableRef) -> tuple[NotedWrite, ...]:
         """Return what is noted of a table.
 
         The write ids of these are those that readers are told: a table that was made anew gives out the same ones, and
         of a transaction from before none is its.
         """
         with self._database.reading(_LOOK) as connection:
-            notes = list(self._notes(connection, (database, table)))
+            notes = list(self._notes(connection, ref))
             # after them: of one that is rolled back in between it has the write id, and no note
-            write_ids = {txn: write_id for write_id, txn in self._rolled_back(connection, database, table)}
+            write_ids = {txn: write_id for write_id, txn in self._rolled_back(connection, ref)}
             return tuple(replace(note, write_id=write_ids.get(note.txn_id)) for note in notes)
 
-    def rolled_back(self, database: str, table: str) -> tuple[tuple[int, int], ...]:
+    def rolled_back(self, ref: TableRef) -> tuple[tuple[int, int], ...]:
         """Return the write ids of a table that were rolled back, in order, each with its transaction."""
         with self._database.reading(_LOOK) as connection:
-            return tuple(sorted(self._rolled_back(connection, database, table)))
+            return tuple(sorted(self._rolled_back(connection, ref)))
 
-    def _rolled_back(self, connection: Connection, database: str, table: str) -> list[tuple[int, int]]:
+    def _rolled_back(self, connection: Connection, ref: TableRef) -> list[tuple[int, int]]:
         txns, ids = self._needed(connection, _TXNS), self._needed(connection, _TXN_TO_WRITE_ID)
         statement = (
             select(ids.c["T2W_WRITEID"], ids.c["T2W_TXNID"])
             .join(txns, txns.c["TXN_ID"] == ids.c["T2W_TXNID"])
-            .where(txns.c["TXN_STATE"] == _ROLLED_BACK, _named(connection, ids, "T2W", database, table))
+            .where(txns.c["TXN_STATE"] == _ROLLED_BACK, _named(connection, ids, "T2W", ref))
         )
         return [(write_id, txn) for write_id, txn in connection.execute(statement)]
 
-    def has_table(self, database: str, table: str) -> bool:
+    def has_table(self, ref: TableRef) -> bool:
         """Return whether the metastore gives out write ids of a table of this name, whoever may see it over thrift."""
         with self._database.reading(_LOOK) as connection:
             given = self._needed(connection, _NEXT_WRITE_ID)
-            statement = select(given.c["NWI_TABLE"]).where(_named(connection, given, "NWI", database, table))
+            statement = select(given.c["NWI_TABLE"]).where(_named(connection, given, "NWI", ref))
             return bool(connection.execute(statement).all())
 
-    def has_partition(self, database: str, table: str, name: str) -> bool:
+    def has_partition(self, ref: TableRef) -> bool:
         """Return whether any catalog has a partition of this name, whoever may see it over thrift."""
         with self._database.reading(_LOOK) as connection:
             databases, tables = self._needed(connection, _DBS), self._needed(connection, _TBLS)
@@ -236,9 +236,9 @@ class MetastoreDatabase:
                 .join(tables, tables.c["TBL_ID"] == partitions.c["TBL_ID"])
                 .join(databases, databases.c["DB_ID"] == tables.c["DB_ID"])
                 .where(
-                    databases.c["NAME"] == database,
-                    tables.c["TBL_NAME"] == table,
-                    partitions.c["PART_NAME"] == name,
+                    databases.c["NAME"] == ref.database,
+                    tables.c["TBL_NAME"] == ref.table,
+                    partitions.c["PART_NAME"] == ref.partition,
                 )
             )
             return bool(connection.execute(statement).all())
@@ -255,14 +255,14 @@ class MetastoreDatabase:
 
         def work(connection: Connection) -> None:
             components, txns = self._needed(connection, _TXN_COMPONENTS), self._needed(connection, _TXNS)
-            for entity in sorted({note.ref for note in notes}, key=str):
-                ids = sorted({note.txn_id for note in notes if note.ref == entity})
+            for ref in sorted({note.ref for note in notes}, key=str):
+                ids = sorted({note.txn_id for note in notes if note.ref == ref})
                 for start in range(0, len(ids), CHUNK):
                     chosen = txns.c["TXN_ID"].in_(ids[start : start + CHUNK])
                     rolled_back = select(txns.c["TXN_ID"]).where(chosen, txns.c["TXN_STATE"] == _ROLLED_BACK)
                     connection.execute(
                         delete(components).where(
-                            components.c["TC_TXNID"].in_(rolled_back), _at(connection, components, entity)
+                            components.c["TC_TXNID"].in_(rolled_back), _at(connection, components, ref)
                         )
                     )
 
@@ -348,17 +348,17 @@ class MetastoreDatabase:
         return self._needed(connection, parameters), row[0]
 
 
-def _named(connection: Connection, of: Table, prefix: str, database: str, table: str) -> ColumnElement[bool]:
+def _named(connection: Connection, of: Table, prefix: str, ref: TableRef) -> ColumnElement[bool]:
     """Return the condition for rows about a table."""
     return and_(
-        equals(connection, of.c[f"{prefix}_DATABASE"], database), equals(connection, of.c[f"{prefix}_TABLE"], table)
+        equals(connection, of.c[f"{prefix}_DATABASE"], ref.database),
+        equals(connection, of.c[f"{prefix}_TABLE"], ref.table),
     )
 
 
-def _at(connection: Connection, components: Table, entity: TableRef) -> ColumnElement[bool]:
-    database, table, partition = entity
+def _at(connection: Connection, components: Table, ref: TableRef) -> ColumnElement[bool]:
     column = components.c["TC_PARTITION"]
     return and_(
-        _named(connection, components, "TC", database, table),
-        column.is_(None) if partition is None else equals(connection, column, partition),
+        _named(connection, components, "TC", ref),
+        column.is_(None) if ref.partition is None else equals(connection, column, ref.partition),
     )

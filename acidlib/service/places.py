@@ -125,7 +125,7 @@ class Target:
     def write_ids(self, listing: Listing) -> ValidWriteIdList:
         """The reader's list of the table; RefusedError when nothing states it."""
         stated = self.interpretation.write_ids or StatedWriteIds()
-        return stated.of(self.ref.database, self.ref.table, listing)
+        return stated.of(self.ref, listing)
 
     def settings(self, common: Settings) -> Settings:
         """The settings that hold here: those of the run, then the database's properties, then the table's."""
@@ -336,18 +336,18 @@ class Selection:
     idle_seconds: float | None = None
     if_exists: bool = False
 
-    def wants_table(self, database: str, table: str) -> bool:
-        """Whether a table (its names in lower case) is meant by --table and not by --exclude."""
-        name = f"{database}.{table}"
+    def wants_table(self, ref: TableRef) -> bool:
+        """Return whether a table (its names in lower case) is meant by --table and not by --exclude."""
+        name = str(ref.whole_table)
         return not _any_matches(self.exclude, name) and (not self.tables or _any_matches(self.tables, name))
 
     def names_table(self, full_name: str) -> bool:
         """Return whether --table names it, and not by a glob that others may match as well."""
         return any(name.lower() == full_name for name in self.tables if not set(name) & set("*?["))
 
-    def absent(self, names: Iterable[tuple[str, str]], where: str) -> list[str]:
-        """Notes about what --table names and none of the tables (database, name) that are left is; see `note_of`."""
-        full = [f"{database}.{table}" for database, table in names]
+    def absent(self, tables: Iterable[TableRef], where: str) -> list[str]:
+        """Return notes about what --table names and none of the tables that are left is; see `note_of`."""
+        full = [str(ref.whole_table) for ref in tables]
         without = [name for name in self.tables if not any(_any_matches([name], one) for one in full)]
         if not without:
             return []
@@ -413,22 +413,22 @@ class Doubts:
         vouched = targets if stated is not None and stated.everything else ()
         self._progress = services.progress
         self._is_of_each = stated is not None and stated.of_each
-        self._left = Counter((one.ref.database, one.ref.table) for one in vouched)
+        self._left = Counter(one.ref.whole_table for one in vouched)
         self._is_part = bool(selection.partitions) or any(
             one.ref.partition is not None and one.location == selection.location for one in vouched
         )
-        self._ids: dict[tuple[str, str], set[tuple[int, int]]] = {}
-        self._streams: dict[tuple[str, str], list[str]] = {}
+        self._ids: dict[TableRef, set[tuple[int, int]]] = {}
+        self._streams: dict[TableRef, list[str]] = {}
 
     def require_vouched(self) -> None:
         """Raise RefusedError where one word is to stand for several tables."""
         if not self._is_of_each:
-            require_said_of_each(sorted(map(".".join, self._left)))
+            require_said_of_each(sorted(map(str, self._left)))
 
     def look(self, looked: Iterable[ListingOutcome]) -> None:
         """Look at places that are listed; tell of each table whose last one this was."""
         for one in looked:
-            table = (one.target.ref.database, one.target.ref.table)
+            table = one.target.ref.whole_table
             if self._left[table] and isinstance(one, ListedPlace):
                 below = f"{one.target.ref.partition}/" if one.target.ref.partition else ""
                 self._streams.setdefault(table, []).extend(below + path for path in side_files(one.listing))
@@ -442,10 +442,10 @@ class Doubts:
         for table in list(self._streams):
             self._tell(table, ())
 
-    def _tell(self, table: tuple[str, str], ids: Iterable[tuple[int, int]]) -> None:
+    def _tell(self, table: TableRef, ids: Iterable[tuple[int, int]]) -> None:
         if signs := signs_of_aborts(ids, self._streams.pop(table)):
             text = f"--all-committed may not be so: {'; '.join(signs)}. If it is not, give --write-ids"
-            self._progress.note(text, level=WARNING, place=".".join(table))
+            self._progress.note(text, level=WARNING, place=str(table))
 
 
 def look_at(

@@ -74,9 +74,7 @@ class StatisticsUpdater:
         parameters, failed = self._parameters(target, facts, known_since), None
         for _ in range(_TRIES):
             txns = self._hms.open_txns().txns
-            write_ids = self._hms.valid_write_ids([(target.ref.database, target.ref.table)], txns)[
-                target.ref.database, target.ref.table
-            ]
+            write_ids = self._hms.valid_write_ids([target.ref.whole_table], txns)[target.ref.whole_table]
             try:
                 before = parameters.read(write_ids)
                 found = self._found(target, txns, write_ids, results, rows)

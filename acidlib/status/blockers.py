@@ -67,7 +67,7 @@ def _txns(row: CompactionRequest, txns: Sequence[OpenTxn], generation: Generatio
 def _locks(row: CompactionRequest, locks: Sequence[HeldLock]) -> list[HeldLock]:
     """Without evidence, which Hive's own worker does not leave, every lock there is now may be from before."""
     newest = _newest(row)
-    return [lock for lock in locks if concerns(lock, *row.ref) and (newest is None or lock.lock_id <= newest.lock)]
+    return [lock for lock in locks if concerns(lock, row.ref) and (newest is None or lock.lock_id <= newest.lock)]
 
 
 def _newest(row: CompactionRequest) -> Evidence | None:

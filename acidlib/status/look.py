@@ -306,7 +306,7 @@ def _wants(selection: Selection, row: CompactionRequest, *, alone: bool) -> bool
     inside = selection.location or selection.warehouse
     if inside is not None and (location is None or not inside.holds(location)):
         return False
-    if not selection.wants_table(row.ref.database, row.ref.table):
+    if not selection.wants_table(row.ref):
         return False
     if not selection.partitions:
         return True
@@ -340,7 +340,7 @@ def _targets(
         known = {target.location: target for target in found.targets}
         notes = [*found.notes, *notes]
     else:
-        notes += selection.absent([(database, table) for database, table, _ in asked], "no request of this queue")
+        notes += selection.absent(asked, "no request of this queue")
     for row in requests:
         try:
             target = target_of(row)

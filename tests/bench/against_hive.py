@@ -30,6 +30,7 @@ from servers.sql import Session
 
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 from bench.make_table import COLUMNS, make, write_file
 
 POOL = "hive.compactor.worker.hive.threads"
@@ -76,7 +77,7 @@ class Bench:
         shutil.copytree(case.files, location, dirs_exist_ok=True)
         for _ in range(case.write_ids):
             txn = self._lake.open("writer")
-            self._lake.hms.allocate_write_id(txn, DATABASE, name)
+            self._lake.hms.allocate_write_id(txn, TableRef(DATABASE, name))
             self._lake.hms.commit_txn(txn, TxnType.DEFAULT)
         return Made(database=DATABASE, name=name, location=location, places=())
 

@@ -33,6 +33,7 @@ from servers.sql import Session
 
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 from bench.against_hive import POOL
 from bench.many_places import COLUMNS, ROOT, USUAL, fill_places, job
 from bench.processes import below, cpu_seconds
@@ -92,7 +93,7 @@ class Bench:
             writes.partitions(DATABASE, name, values, location=under, new=new)
         for _ in range(USUAL.last_write_id):
             txn = self._lake.open("writer")
-            hms.allocate_write_id(txn, DATABASE, name)
+            hms.allocate_write_id(txn, TableRef(DATABASE, name))
             hms.commit_txn(txn, TxnType.DEFAULT)
         made = Made(database=DATABASE, name=name, location=location, places=())
         for number in range(count):

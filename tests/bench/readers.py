@@ -32,6 +32,7 @@ from servers.trino import OLDEST_JAVA, Trino, new_java
 
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 from bench.make_table import COLUMNS, write_deletes, write_file, write_plain
 
 DATABASE = "readers"
@@ -134,7 +135,7 @@ class Bench:
         shutil.copytree(files, location, dirs_exist_ok=True)
         for _ in range(form.last_write_id):
             txn = self._lake.open("writer")
-            self._lake.hms.allocate_write_id(txn, DATABASE, name)
+            self._lake.hms.allocate_write_id(txn, TableRef(DATABASE, name))
             self._lake.hms.commit_txn(txn, TxnType.DEFAULT)
         if state != "as it is":
             made = Made(database=DATABASE, name=name, location=location, places=())

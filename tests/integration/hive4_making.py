@@ -14,6 +14,7 @@ from servers.sql import Session
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import TableRef
 from integration.hive4_cases import PLAIN, TWIN, Case, Fate
 from integration.metastore_writes import NewTable, Writes
 
@@ -103,9 +104,9 @@ class Copier:
 
     def write_ids(self, tables: Iterable[str]) -> Mapping[str, ValidWriteIdList]:
         """The write ids of tables as a reader sees them now."""
-        names = [(DATABASE, table) for table in tables]
-        found = self._hms.valid_write_ids(names, self._hms.open_txns().txns)
-        return {table: found[DATABASE, table] for _, table in names}
+        refs = [TableRef(DATABASE, table) for table in tables]
+        found = self._hms.valid_write_ids(refs, self._hms.open_txns().txns)
+        return {ref.table: found[ref] for ref in refs}
 
     def copy(self, cases: Iterable[Case]) -> None:
         """Copies the cases that want it: their files, their partitions and the fates of their write ids."""
@@ -120,7 +121,7 @@ class Copier:
             txn = self._hms.open_txn(TxnType.DEFAULT, "copies")
             for table in lacking:
                 used = self.open_txn if given[table] + 1 in opened[table] else txn
-                given[table] = self._hms.allocate_write_id(used or txn, DATABASE, table)
+                given[table] = self._hms.allocate_write_id(used or txn, TableRef(DATABASE, table))
             self._hms.commit_txn(txn, TxnType.DEFAULT)
         for table, source in sources.items():
             shutil.copytree(self.location(source), self.location(table), dirs_exist_ok=True)

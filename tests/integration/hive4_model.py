@@ -205,7 +205,7 @@ class Lake:
     def write(self, made: Made, user: str = "writer") -> tuple[int, int]:
         """An open transaction with a write id and the lock of an INSERT; both ids."""
         txn = self.open(user)
-        write_id = self.hms.allocate_write_id(txn, made.database, made.name)
+        write_id = self.hms.allocate_write_id(txn, TableRef(made.database, made.name))
         types = interface()
         component = [
             types.LockComponent(
@@ -270,7 +270,7 @@ class Lake:
 
     def write_ids(self, made: Made) -> str:
         """The valid write-id list of a reader who comes now."""
-        key = (made.database, made.name)
+        key = TableRef(made.database, made.name)
         return self.hms.valid_write_ids([key], self.hms.open_txns().txns)[key].format()
 
     def hidden(self, place: Place) -> frozenset[int]:

@@ -14,8 +14,7 @@ from store_tables import StoreTables
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.location import Location
-
-Table = tuple[str, str]
+from acidlib.model.tables import TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Seen:
 class OldReader:
     """An open transaction of Hive 4, and an independent reader of its snapshot."""
 
-    def __init__(self, hms: Hms, stores: StoreTables, places: Mapping[Location, Table], copies: Path) -> None:
+    def __init__(self, hms: Hms, stores: StoreTables, places: Mapping[Location, TableRef], copies: Path) -> None:
         """Opens it, and remembers what its snapshot consists of; `copies` is a directory of its own."""
         self.txn = hms.open_txn(TxnType.DEFAULT, "old reader")
         self._hms = hms

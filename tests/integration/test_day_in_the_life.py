@@ -31,11 +31,12 @@ from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.location import LOCAL, S3, Location, parse_location
 from acidlib.model.requests import State
+from acidlib.model.tables import TableRef
 from integration.children import Child
 from integration.day_crew import DATABASES, KINDS, PARTITIONS, PATIENCE_SECONDS, TABLES, Crew, Day, soon
 from integration.harness import Jobs
 from integration.hive4_jobs import Service
-from integration.old_reader import OldReader, Table
+from integration.old_reader import OldReader
 
 SECONDS = float(os.environ.get("ACIDLIB_DAY_SECONDS", "0"))
 JOBS = (
@@ -135,7 +136,7 @@ def test_a_day_in_the_life(
     print(dict(day.counts))  # shown with a failure, or by -s
 
 
-def find_places(hms: Hms) -> dict[Location, Table]:
+def find_places(hms: Hms) -> dict[Location, TableRef]:
     """Where all partitions lie."""
     found = {}
     for kind, database in DATABASES.items():
@@ -144,7 +145,7 @@ def find_places(hms: Hms) -> dict[Location, Table]:
         for partition in hms.partitions(table, hms.partition_names(database, "life")).values():
             place = parse_location(partition.storage.location)
             assert place.kind == kind
-            found[place] = (database, "life")
+            found[place] = TableRef(database, "life")
     return found
 
 

@@ -16,6 +16,7 @@ from acidlib.metastore.connection import interface
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.requests import State
+from acidlib.model.tables import TableRef
 from acidlib.service import compact_place
 from acidlib.service.surroundings.hive4 import Hive4HeldPlace, recover
 from acidlib.service.surroundings.hive4_cleaning import Hive4ReadyRequests
@@ -120,7 +121,7 @@ def test_an_aborted_dynamic_partition_write_is_left_to_hive(lake: Lake, service:
     """It is noted for the table alone, and a request about it names no partition: only Hive can tell what it wrote."""
     made = lake.table("dynamic", partitions=["1", "2"])
     types, txn = interface(), lake.open()
-    write_id = lake.hms.allocate_write_id(txn, made.database, made.name)
+    write_id = lake.hms.allocate_write_id(txn, TableRef(made.database, made.name))
     component = types.LockComponent(
         type=2, level=2, dbname=made.database, tablename=made.name, operationType=2, isTransactional=True
     )

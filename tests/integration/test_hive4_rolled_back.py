@@ -25,6 +25,7 @@ from sqlalchemy import column, create_engine, select, table
 from acidlib.metastore.connection import interface
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 from acidlib.points import Point
 from integration.children import killed_at
 from integration.harness import AROUND, Jobs
@@ -109,7 +110,7 @@ def write_to(lake: Lake, made: Made, *locations: Path, partitions: Sequence[str 
     The partition None stands for the table: so does Hive as long as it is not known which partitions are written to.
     """
     types, txn = interface(), lake.open("writer")
-    write_id = lake.hms.allocate_write_id(txn, made.database, made.name)
+    write_id = lake.hms.allocate_write_id(txn, TableRef(made.database, made.name))
     component = [
         types.LockComponent(
             type=2,

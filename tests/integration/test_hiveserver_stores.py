@@ -23,6 +23,7 @@ from servers.sql import Session
 from acidlib.metastore.hms import connect
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.model.location import HDFS, S3, Location, parse_location
+from acidlib.model.tables import TableRef
 from integration.harness import AROUND
 from integration.hive4_jobs import Service
 from integration.hive4_model import ACID_ROW, Lake, acid_row, plain
@@ -97,7 +98,7 @@ class Reader:
         """By files."""
         with connect([self.metastore.uri], ConnectionOptions(), user="tests", host="localhost") as hms:
             txns = hms.open_txns().txns
-            key = (DATABASE, self.table.partition(".")[2])
+            key = TableRef(DATABASE, self.table.partition(".")[2])
             write_ids = hms.valid_write_ids([key], txns)[key].format()
         copy = self.store.copied(self.place, self.copy)
         hidden = [int(path.name.rpartition("_v")[2]) for path in copy.glob("*_v*")]

@@ -35,6 +35,7 @@ from acidlib.metastore.options import (
 from acidlib.metastore.transactions import TxnType
 from acidlib.metastore.transport import Transport
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 from acidlib.service.services import Done, LocalRunner, Task
 from integration.conftest import KERBEROS
 from integration.harness import AROUND, ROOT, Jobs
@@ -87,7 +88,7 @@ def test_who_is_let_in(
         with reach(uri, options) as hms:
             assert (hms.generation, "default" in hms.database_names()) == (generation, True)
             # a message and an answer of more than any buffer
-            names = [("default", f"{'long' * 30}{number}") for number in range(600)]
+            names = [TableRef("default", f"{'long' * 30}{number}") for number in range(600)]
             assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 600
             hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "kerberos test"), TxnType.DEFAULT)
             # the metastore offers all of them, and the first one wanted is used

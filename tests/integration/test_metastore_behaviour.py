@@ -34,6 +34,7 @@ from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions
 from acidlib.metastore.transactions import HeldLock
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 from integration.conftest import started
 
 __all__ = ["table"]
@@ -113,9 +114,7 @@ class TestCompactionTransactions(CompactionTransactions):
 def test_a_compaction_leaves_nothing_that_the_initiator_looks_at(
     metastore: Metastore, hms: Hms, beats: Heartbeater, table: str, partition: str | None
 ) -> None:
-    with begin_compaction(
-        hms, beats, database="default", table=table, partition=partition, agent="acidlib-1"
-    ) as transaction:
+    with begin_compaction(hms, beats, ref=TableRef("default", table, partition), agent="acidlib-1") as transaction:
         transaction.commit()
     engine = sqlalchemy.create_engine(metastore.database_url)
     with engine.connect() as connection:
@@ -180,10 +179,8 @@ def hold_and_wait(uri: str, ready: Connection) -> None:
         timeout_seconds=SHORT,
         clock=time.monotonic,
     ) as beats:
-        held = lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-killed")
-        with publication_lock(
-            hms, beats, database="default", table="t", partition="p=1", exclusive=True, agent="acidlib-killed"
-        ):
+        held = lock_place(hms, beats, ref=TableRef("db", "t", "p=1"), agent="acidlib-killed")
+        with publication_lock(hms, beats, ref=TableRef("default", "t", "p=1"), exclusive=True, agent="acidlib-killed"):
             ready.send(held.lock_id)
             while True:
                 held.assert_alive()
@@ -225,7 +222,7 @@ def test_locks_live_as_long_as_their_process_and_a_little_longer(short: Metastor
         took = until(lambda: held_by(hms, "killed") == 0)
         assert took > SHORT / 2
         with heartbeats(short, SHORT) as beats:
-            lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
+            lock_place(hms, beats, ref=TableRef("db", "t", "p=1"), agent="acidlib-2").release()
 
 
 def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +236,7 @@ def test_where_nobody_looks_after_dead_locks_we_do(careless3: Metastore, monkeyp
 
         def held() -> bool:
             try:
-                lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
+                lock_place(hms, beats, ref=TableRef("db", "t", "p=1"), agent="acidlib-2").release()
             except ConflictError as error:
                 told.add(str(error))
                 return False
@@ -259,7 +256,7 @@ def test_locks_of_a_process_that_ended_here_go_at_once(careless3: Metastore) -> 
         assert release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2") == ()
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # a signal is only sent
-        lock_place(hms, beats, database="db", table="t", partition="p=1", agent="acidlib-2").release()
+        lock_place(hms, beats, ref=TableRef("db", "t", "p=1"), agent="acidlib-2").release()
         (swept,) = release_dead_locks(hms, timeout_seconds=SHORT, agent="acidlib-2")
         assert (swept.database, swept.table, swept.user) == ("default", "t", "killed")
         assert hms.show_locks() == ()
@@ -272,7 +269,7 @@ def test_a_transaction_without_heartbeats_is_aborted(short4: Metastore) -> None:
         connected(short4) as hms,
         Heartbeater(unreachable, interval_seconds=1, timeout_seconds=SHORT, clock=time.monotonic) as beats,
     ):
-        transaction = begin_compaction(hms, beats, database="default", table="c", partition=None, agent="acidlib-1")
+        transaction = begin_compaction(hms, beats, ref=TableRef("default", "c"), agent="acidlib-1")
         began = time.monotonic()
         until(lambda: hms.open_txns().txns.is_txn_aborted(transaction.txn_id))
         assert time.monotonic() - began > SHORT / 2
@@ -295,7 +292,7 @@ def last_heartbeat(hms: Hms, lock_id: int) -> int:
 def test_heartbeats_go_on_after_a_restart_of_the_metastore(
     metastore: Metastore, hms: Hms, beats: Heartbeater, end: str
 ) -> None:
-    held = lock_place(hms, beats, database="db", table="t", partition="p=7", agent="acidlib-1")
+    held = lock_place(hms, beats, ref=TableRef("db", "t", "p=7"), agent="acidlib-1")
     until(lambda: last_heartbeat(hms, held.lock_id))
     try:
         if end == "kill":
@@ -315,7 +312,7 @@ def test_heartbeats_go_on_after_a_restart_of_the_metastore(
 @in_a_long_run  # the faults of Hive 4 restart it in the middle of a whole run
 @HIVE4
 def test_a_compaction_survives_a_restart_of_the_metastore(metastore: Metastore, hms: Hms, beats: Heartbeater) -> None:
-    transaction = begin_compaction(hms, beats, database="default", table="c", partition=None, agent="acidlib-1")
+    transaction = begin_compaction(hms, beats, ref=TableRef("default", "c"), agent="acidlib-1")
     metastore.kill()
     metastore.start()
     before = last_txn_heartbeat(hms, transaction.txn_id)

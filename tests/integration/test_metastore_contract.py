@@ -350,29 +350,29 @@ def test_the_lowest_open_id_without_any(hms: Hms) -> None:
 @HIVE3_AND_4
 def test_valid_write_ids(hms: Hms, database: str, table: str, txns: list[int]) -> None:
     ids = [opened(hms, txns) for _ in range(11)]
-    got = [hms.allocate_write_id(txn_id, database, table.upper()) for txn_id in ids]
+    got = [hms.allocate_write_id(txn_id, TableRef(database, table.upper())) for txn_id in ids]
     assert got == list(range(1, 12))
-    assert hms.allocate_write_id(ids[3], database, table) == 4
+    assert hms.allocate_write_id(ids[3], TableRef(database, table)) == 4
     for index in (1, 2, 3, 9):
         hms.abort_txn(ids[index], TxnType.DEFAULT)
     hms.commit_txn(ids[0], TxnType.DEFAULT)
     hms.commit_txn(ids[5], TxnType.DEFAULT)
 
     snapshot = hms.open_txns().txns
-    names = [(database.upper(), table.upper()), (database, "no_such_table")]
+    names = [TableRef(database.upper(), table.upper()), TableRef(database, "no_such_table")]
     found = hms.valid_write_ids(names, snapshot)
-    assert list(found) == [(database, table), (database, "no_such_table")]
-    mine = found[database, table]
+    assert list(found) == [TableRef(database, table), TableRef(database, "no_such_table")]
+    mine = found[TableRef(database, table)]
     assert (mine.table, mine.high_water_mark, mine.min_open) == (f"{database}.{table}", 11, 5)
     assert mine.open_ids == (5, 7, 8, 9, 11)
     assert mine.aborted_ids == (2, 3, 4, 10)
-    nothing = found[database, "no_such_table"]
+    nothing = found[TableRef(database, "no_such_table")]
     assert (nothing.high_water_mark, nothing.open_ids, nothing.min_open) == (0, (), LONG_MAX)
 
     # what was open in the snapshot stays open, whatever has happened since
     hms.commit_txn(ids[4], TxnType.DEFAULT)
-    assert hms.valid_write_ids(names[:1], snapshot)[database, table].open_ids == (5, 7, 8, 9, 11)
-    assert hms.valid_write_ids(names[:1], hms.open_txns().txns)[database, table].open_ids == (7, 8, 9, 11)
+    assert hms.valid_write_ids(names[:1], snapshot)[TableRef(database, table)].open_ids == (5, 7, 8, 9, 11)
+    assert hms.valid_write_ids(names[:1], hms.open_txns().txns)[TableRef(database, table)].open_ids == (7, 8, 9, 11)
     assert hms.valid_write_ids([], snapshot) == {}
 
 
@@ -380,27 +380,28 @@ def test_valid_write_ids(hms: Hms, database: str, table: str, txns: list[int]) -
 def test_ranges_in_a_snapshot_are_understood(hms: Hms, database: str, table: str, txns: list[int]) -> None:
     ids = [opened(hms, txns) for _ in range(7)]
     for txn_id in ids:
-        hms.allocate_write_id(txn_id, database, table)
+        hms.allocate_write_id(txn_id, TableRef(database, table))
         hms.commit_txn(txn_id, TxnType.DEFAULT)
     before = ValidTxnList(high_water_mark=ids[-1], opened=((ids[1], ids[5]),))
-    found = hms.valid_write_ids([(database, table)], before)[database, table]
+    ref = TableRef(database, table)
+    found = hms.valid_write_ids([ref], before)[ref]
     assert found.open_ids == (2, 3, 4, 5, 6)
     assert found.min_open == 2
 
 
 @HIVE3_AND_4
 def test_write_ids_of_250_tables(hms: Hms, database: str, table: str, txns: list[int]) -> None:
-    hms.allocate_write_id(opened(hms, txns), database, table)
-    names = [*((database, f"no_such_{number}") for number in range(249)), (database, table)]
+    hms.allocate_write_id(opened(hms, txns), TableRef(database, table))
+    names = [*(TableRef(database, f"no_such_{number}") for number in range(249)), TableRef(database, table)]
     found = hms.valid_write_ids(names, hms.open_txns().txns)
     assert list(found) == names
-    assert found[database, table].open_ids == (1,)
+    assert found[TableRef(database, table)].open_ids == (1,)
 
 
 @HIVE3_AND_4
 def test_hive_3_forgets_even_a_commit_that_has_a_write_id(hms: Hms, database: str, table: str, txns: list[int]) -> None:
     txn_id = opened(hms, txns)
-    hms.allocate_write_id(txn_id, database, table)
+    hms.allocate_write_id(txn_id, TableRef(database, table))
     hms.commit_txn(txn_id, TxnType.DEFAULT)
     if hms.generation is Generation.HIVE4:
         hms.commit_txn(txn_id, TxnType.DEFAULT)
@@ -447,8 +448,8 @@ def test_exclusive_writes_are_of_hive_4(hms: Hms, database: str, table: str) -> 
 # ---- compactions
 
 
-def asked_for(database: str, table: str, **more: object) -> CompactionRequest:
-    request = CompactionRequest(id=0, ref=TableRef(database, table), type=CompactionType.MAJOR)
+def asked_for(database: str, table: str, partition: str | None = None, **more: object) -> CompactionRequest:
+    request = CompactionRequest(id=0, ref=TableRef(database, table, partition), type=CompactionType.MAJOR)
     return replace(request, **more)  # type: ignore[arg-type] # tests name the fields
 
 
@@ -492,7 +493,7 @@ def test_a_request_and_its_duplicate(hms: Hms, database: str, table: str, partit
         assert f"id={answer.id}" in again.reason
 
     name = "ds=Upper/hr=5"
-    minor = hms.compact(asked_for(database, partitioned, partition=name, type=CompactionType.MINOR))
+    minor = hms.compact(asked_for(database, partitioned, name, type=CompactionType.MINOR))
     assert shown(hms, minor.id).ref.partition == name
     assert shown(hms, minor.id).type is CompactionType.MINOR
     ids = [request.id for request in hms.show_compactions()]
@@ -512,7 +513,7 @@ def test_who_asked_and_which_pool_are_told(hms: Hms, database: str, table: str) 
 @HIVE4
 def test_the_life_of_a_compaction(hms: Hms, database: str, table: str, txns: list[int]) -> None:
     writer = opened(hms, txns)
-    hms.allocate_write_id(writer, database, table)
+    hms.allocate_write_id(writer, TableRef(database, table))
     hms.commit_txn(writer, TxnType.DEFAULT)
     properties = (("compactor.x", "ü"), ("tblprops.orc.compress", "ZSTD"))
     asked = hms.compact(asked_for(database, table, properties=properties, pool="life"))

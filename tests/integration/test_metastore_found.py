@@ -29,6 +29,7 @@ from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, HttpOptions, TlsOptions
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 from integration.harness import Jobs
 from integration.hive4_jobs import Service, only_line, settle, wait_for
 from integration.hive4_model import Lake
@@ -100,7 +101,7 @@ def test_who_is_let_in(http_metastore: Metastore, hive4_metastore: Metastore) ->
     with reach(http_metastore) as hms:
         assert (hms.generation, "default" in hms.database_names()) == (Generation.HIVE4, True)
         # an answer of more than any buffer
-        names = [("default", f"{'long' * 30}{number}") for number in range(100)]
+        names = [TableRef("default", f"{'long' * 30}{number}") for number in range(100)]
         assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 100
         hms.abort_txn(hms.open_txn(TxnType.DEFAULT, "http test"), TxnType.DEFAULT)
     with pytest.raises(RefusedError, match=r"^Cannot use the metastore .*: because there is no metastore at this path"):

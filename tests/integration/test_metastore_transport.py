@@ -22,6 +22,7 @@ from acidlib.metastore.hms import Hms, connect
 from acidlib.metastore.options import ConnectionOptions, TlsOptions, options_from_settings
 from acidlib.metastore.transactions import TxnType
 from acidlib.model.names import Generation
+from acidlib.model.tables import TableRef
 from acidlib.service.spark import hadoop_in_jvm
 from acidlib.stores.hadoop.secrets import JavaSecrets
 from integration.keystore import keystore
@@ -199,7 +200,7 @@ def test_framed_transport(framed_metastores: dict[Generation, Metastore], genera
     assert works(reach(metastore.uri, ConnectionOptions(framed=True)))
     # one frame each way of more than any buffer
     with reach(metastore.uri, ConnectionOptions(framed=True)) as hms:
-        names = [("default", f"{'long' * 30}{number}") for number in range(100)]
+        names = [TableRef("default", f"{'long' * 30}{number}") for number in range(100)]
         assert len(hms.valid_write_ids(names, hms.open_txns().txns)) == 100
 
 

@@ -56,7 +56,7 @@ def main(
     selection = Selection(tables=tables)
     with open_queued(environment) as queued:
         everything, generation, hms = queued.requests, queued.generation, queued.hms
-        wanted = (row for row in everything if selection.wants_table(row.ref.database.lower(), row.ref.table.lower()))
+        wanted = (row for row in everything if selection.wants_table(row.ref.as_stored))
         requests = [row for row in wanted if not states or state_of(row, Generation.HIVE4).replace(" ", "-") in states]
         requests = requests[:limit]
         held, now_ms = None, int(Machine.current().clock() * 1000)

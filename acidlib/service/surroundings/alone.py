@@ -76,7 +76,7 @@ def select_targets(
         except MissingError as error:
             return Selected(targets=(), notes=(str(error) if known else selection.note_of(error),))
         if interpretation.write_ids is not None:
-            interpretation.write_ids.require_of(only.ref.database, only.ref.table)
+            interpretation.write_ids.require_of(only.ref)
         tables: Sequence[TableLocation] = (only,)
     else:
         if selection.warehouse is None:
@@ -88,9 +88,8 @@ def select_targets(
             if selection.names_table(name):
                 raise RefusedError(f"Cannot compact {name}: {skipped.reason}")
         notes += [f"{skipped.location} is skipped: {skipped.reason}" for skipped in found.skipped]
-    chosen = [table for table in tables if selection.wants_table(table.ref.database, table.ref.table)]
-    names = [(table.ref.database, table.ref.table) for table in chosen] + [(one[0], one[1]) for one in known]
-    notes += selection.absent(names, "no ACID table there")
+    chosen = [table for table in tables if selection.wants_table(table.ref)]
+    notes += selection.absent([*(table.ref for table in chosen), *known], "no ACID table there")
     targets = [
         Target(
             ref=table.ref._replace(partition=None if place.name is None else place.name.path),

@@ -100,8 +100,8 @@ class Catalog:
         for _, table in tables:
             if selection.names_table(table.full_name) and (reason := not_acid(table)) is not None:
                 raise RefusedError(reason)
-        names = [(table.database, table.name) for _, table in tables] + [(one[0], one[1]) for one in known]
-        return tables, selection.absent(names, "no table of the metastore")
+        refs = [*(TableRef(table.database, table.name) for _, table in tables), *known]
+        return tables, selection.absent(refs, "no table of the metastore")
 
     def _has(self, selection: Selection, found: tuple[Database, Table]) -> bool:
         _, table = found
@@ -160,15 +160,15 @@ class Catalog:
             raise found
         return found
 
-    def table_itself(self, database: str, name: str) -> Target | None:
+    def table_itself(self, ref: TableRef) -> Target | None:
         """Return a table with its own directory, whether it has partitions or not; None where there is none.
 
         Raises RefusedError, too, for a table that a compactor must not touch.
         """
-        table = self._hms.table(database, name)
+        table = self._hms.table(ref.database, ref.table)
         if table is None:
             return None
-        other = self._hms.of_other_catalogs(database, [name]).get(name.lower())
+        other = self._hms.of_other_catalogs(ref.database, [ref.table]).get(ref.table.lower())
         owner = self._database(table.database) or Database(name=table.database)
         reason = self._of_two_catalogs(table.full_name, other, is_here=True) if other else None
         reason = reason or self._why_not(table, owner, automatic=False)
@@ -267,7 +267,7 @@ class Catalog:
             database = self._database(name)
             if database is None:
                 continue  # dropped meanwhile, or never there: the caller tells
-            names = [table for table in self._hms.table_names(name) if selection.wants_table(name, table)]
+            names = [table for table in self._hms.table_names(name) if selection.wants_table(TableRef(name, table))]
             for table in self._hms.tables(name, sorted(names)):
                 yield database, table
 
@@ -339,13 +339,11 @@ class Catalog:
     def _warnings(self, targets: Iterable[Target]) -> list[str]:
         """Properties of the tables and databases that look like settings of a compactor and are none."""
         found: dict[str, None] = {}
-        by_table = {
-            (target.ref.database, target.ref.table): target.facts for target in targets if target.facts is not None
-        }
-        for (name, _), facts in by_table.items():
+        by_table = {target.ref.whole_table: target.facts for target in targets if target.facts is not None}
+        for ref, facts in by_table.items():
             settings, of_database = self._services.settings.with_layer(Layer.DATABASE, facts.database.properties)
             _, of_table = settings.with_layer(Layer.TABLE, facts.table.properties)
-            found.update((f"database {name}: {warning}", None) for warning in of_database)
+            found.update((f"database {ref.database}: {warning}", None) for warning in of_database)
             found.update((f"table {facts.table.full_name}: {warning}", None) for warning in of_table)
         return list(found)
 
@@ -357,11 +355,11 @@ class Catalog:
             return []
         if txns is None:
             txns = self._hms.open_txns().txns
-        lists = self._hms.valid_write_ids(sorted({(one.ref.database, one.ref.table) for one in targets}), txns)
+        lists = self._hms.valid_write_ids(sorted({one.ref.whole_table for one in targets}), txns)
         is_hive4 = self._hms.generation is Generation.HIVE4
         found = []
         for one in targets:
-            write_ids = lists[one.ref.database, one.ref.table]
+            write_ids = lists[one.ref.whole_table]
             interpretation = replace(
                 one.interpretation,
                 write_ids=StatedWriteIds(single=write_ids),

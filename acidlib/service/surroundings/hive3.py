@@ -93,16 +93,12 @@ def lock_timeout(services: Services) -> float:
 
 
 @contextmanager
-def alone_with(
-    services: Services, metastore: Hive3Metastore, database: str, table: str, partition: str | None
-) -> Iterator[CompactorLock]:
+def alone_with(services: Services, metastore: Hive3Metastore, ref: TableRef) -> Iterator[CompactorLock]:
     """Under an exclusive lock on a place; ConflictError when it is not granted in time."""
     with publication_lock(
         metastore.hms,
         metastore.beats,
-        database=database,
-        table=table,
-        partition=partition,
+        ref=ref,
         exclusive=True,
         timeout_seconds=lock_timeout(services),
         agent=services.worker_id,
@@ -143,17 +139,17 @@ def table_id(target: Target) -> str:
     return f"{created} {target.location}"
 
 
-def concerns(lock: HeldLock, database: str, table: str, partition: str | None) -> bool:
+def concerns(lock: HeldLock, ref: TableRef) -> bool:
     """Whether a lock may be of somebody who reads a place: on it, on its table, on its database, or on a partition of
     the table where the place is the whole table.
     """
-    if lock.database.lower() != database:
+    if lock.database.lower() != ref.database:
         return False
     if lock.table is None:
         return True
-    if lock.table.lower() != table:
+    if lock.table.lower() != ref.table:
         return False
-    return lock.partition is None or partition is None or lock.partition.lower() == partition.lower()
+    return lock.partition is None or ref.partition is None or lock.partition.lower() == ref.partition.lower()
 
 
 # --- recovery ---------------------------------------------------------------------------------------------------------
@@ -206,9 +202,9 @@ def _is_mended(services: Services, metastore: Hive3Metastore, catalog: Catalog, 
     return True
 
 
-def finish_alone(services: Services, metastore: Hive3Metastore, entity: TableRef, location: Location) -> None:
+def finish_alone(services: Services, metastore: Hive3Metastore, ref: TableRef, location: Location) -> None:
     """Finish the publications of dead runs at a place: those that nobody sees yet under an exclusive lock."""
-    finish_publications(services, location, lambda: alone_with(services, metastore, *entity))
+    finish_publications(services, location, lambda: alone_with(services, metastore, ref))
 
 
 def _is_dead(services: Services, metastore: Hive3Metastore, catalog: Catalog, row: CompactionRequest) -> bool:
@@ -245,9 +241,7 @@ class Hive3Hold(SqlHold):
         lock = self._lock = lock_place(
             self._metastore.hms,
             self._metastore.beats,
-            database=request.ref.database,
-            table=request.ref.table,
-            partition=request.ref.partition,
+            ref=request.ref,
             agent=self._services.worker_id,
         )
         target = self._catalog.place(request)
@@ -301,9 +295,7 @@ class Hive3HeldPlace(SqlHeldPlace):
             lock = publication_lock(
                 self._hms,
                 self._metastore.beats,
-                database=request.ref.database,
-                table=request.ref.table,
-                partition=request.ref.partition,
+                ref=request.ref,
                 exclusive=exclusive,
                 timeout_seconds=lock_timeout(self._services),
                 agent=self._services.worker_id,

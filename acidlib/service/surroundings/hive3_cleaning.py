@@ -55,7 +55,7 @@ def hive3_cleaning(services: Services, metastore: Hive3Metastore, options: Clean
 
     def without_readers(request: CompactionRequest) -> AbstractContextManager[object]:
         """As the publication itself: nobody reads or writes the table between two renames."""
-        return alone_with(services, metastore, *request.ref)
+        return alone_with(services, metastore, request.ref)
 
     def check(request: CompactionRequest, target: Target) -> None:
         """Hive's own compactor must not be at work there."""
@@ -133,7 +133,7 @@ class EvidenceProof:
         seen = _seen(target, known)
         now_ms = self._services.now_ms()
         txns = self._hms.open_txns()
-        locks = [lock for lock in self._hms.show_locks() if concerns(lock, *request.ref)]
+        locks = [lock for lock in self._hms.show_locks() if concerns(lock, request.ref)]
         still_read = {}
         newest: Evidence | None = None
         for name, evidence in seen.items():
@@ -291,9 +291,7 @@ class Hive3Undoing:
         with lock_place(
             self._metastore.hms,
             self._metastore.beats,
-            database=request.ref.database,
-            table=request.ref.table,
-            partition=request.ref.partition,
+            ref=request.ref,
             agent=self._services.worker_id,
         ) as lock:
             target = self.target(request)
@@ -303,7 +301,7 @@ class Hive3Undoing:
     def require_no_reader(self, request: CompactionRequest, target: Target) -> None:
         """Nobody holds a lock there, or waits for one: then nobody has to wait for us for long, either."""
         require_no_compactor(self._metastore, request, target, "undo the compaction of")
-        locks = [lock for lock in self._metastore.hms.show_locks() if concerns(lock, *request.ref)]
+        locks = [lock for lock in self._metastore.hms.show_locks() if concerns(lock, request.ref)]
         if locks:
             held = describe_holders(locks)
             raise ConflictError(f"Cannot undo the compaction of {target.ref}: because its result may be read: {held}")
@@ -338,7 +336,7 @@ class _Held:
     @contextmanager
     def without_readers(self) -> Iterator[None]:
         """An exclusive lock on the place."""
-        exclusive = alone_with(self._services, self._metastore, *self._request.ref)
+        exclusive = alone_with(self._services, self._metastore, self._request.ref)
         lock = exclusive.__enter__()
         self._locks.append(lock)
         try:

@@ -254,9 +254,7 @@ class Hive4Hold:
         txn = self._txn = begin_compaction(
             self._hms,
             self._metastore.beats,
-            database=request.ref.database,
-            table=request.ref.table,
-            partition=request.ref.partition,
+            ref=request.ref,
             agent=self._services.worker_id,
             rebalances=rebalances,
         )
@@ -268,7 +266,7 @@ class Hive4Hold:
         claim = self._claim = self._services.claim(place.location)
         if self._metastore.min_history:
             lowest = min(write_ids.min_open, write_ids.high_water_mark + 1)
-            self._hms.add_write_ids_to_min_history(txn.txn_id, {f"{place.ref.database}.{place.ref.table}": lowest})
+            self._hms.add_write_ids_to_min_history(txn.txn_id, {str(place.ref.whole_table): lowest})
         run_as = request.run_as or run_as_user(self._services, place)
         self._row.request = replace(request, run_as=run_as)
         understood = replace(place.interpretation, visibility_txn=txn.txn_id, visible_on_commit=True, txns=txns)
@@ -302,7 +300,7 @@ class Hive4Hold:
             return
         empty = self._hms.open_txn(TxnType.DEFAULT, self._services.worker_id)
         try:
-            self._hms.allocate_write_id(empty, place.ref.database, place.ref.table)
+            self._hms.allocate_write_id(empty, place.ref)
             self._hms.commit_txn(empty, TxnType.DEFAULT)
         except AcidError:
             with suppress(AcidError):  # the first error is the one to raise

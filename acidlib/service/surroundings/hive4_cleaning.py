@@ -20,7 +20,6 @@ from acidlib.planning.clean import (
     CleanPlan,
     OpenReader,
     Removal,
-    TableName,
     aborted_present,
     cleanable,
     readers_of,
@@ -205,7 +204,7 @@ class Registered:
             OpenReader(txn_id=txn, started_ms=started.get(txn), tables=tables.get(txn, {})) for txn in sorted(ids)
         )
 
-    def _registrations(self) -> dict[int, dict[TableName, int]]:
+    def _registrations(self) -> dict[int, dict[TableRef, int]]:
         """All of them, read while this run itself has registered, over thrift: who sees that sees the others, too."""
         name = self._unique().lower()
         txn = self._hms.open_txn(TxnType.READ_ONLY, "acidlib cleaner")
@@ -214,7 +213,7 @@ class Registered:
             found = self._database.registrations()
         finally:
             self._hms.commit_txn(txn, TxnType.READ_ONLY)
-        if found is None or found.get(txn, {}).get((_CANARY, name)) != 1:
+        if found is None or found.get(txn, {}).get(TableRef(_CANARY, name)) != 1:
             what = "has no table MIN_HISTORY_WRITE_ID" if found is None else "does not show what was just registered"
             raise RefusedError(
                 f"Cannot clean by what readers register in {self._database.shown}: it {what}: it is not the database "
@@ -224,8 +223,8 @@ class Registered:
         return found
 
 
-def _table_of(request: CompactionRequest) -> TableName:
-    return request.ref.database.lower(), request.ref.table.lower()
+def _table_of(request: CompactionRequest) -> TableRef:
+    return request.ref.whole_table.as_stored
 
 
 # --- rolled back ------------------------------------------------------------------------------------------------------
@@ -283,20 +282,17 @@ class RolledBack:
         notes, now_ms = found
         longest = settings.integer(ABORTED_TXN_TIME_KEY)
         due = due_cleanings(notes, most=settings.integer(ABORTED_TXN_KEY), longest_ms=longest, now_ms=now_ms)
-        by_table: dict[tuple[str, str], list[DueCleaning]] = {}
+        by_table: dict[TableRef, list[DueCleaning]] = {}
         for one in due:
             if is_wanted(self._options, _request(one)):
-                by_table.setdefault(one.ref[:2], []).append(one)
+                by_table.setdefault(one.ref.whole_table, []).append(one)
         if by_table:
             self._require_its_database()
         return list(by_table.values())
 
     def clean(self, due: DueCleaning, pace: Pace) -> CleaningResult:
         """Return what came of one place, whatever goes wrong there."""
-        database, table, partition = due.ref
-        result = CleaningResult(
-            id=None, ref=TableRef(database, table, partition), location="", state="failed", reason=""
-        )
+        result = CleaningResult(id=None, ref=due.ref, location="", state="failed", reason="")
         try:
             return self._clean(due, result, pace)
         except ConflictError as error:
@@ -315,11 +311,10 @@ class RolledBack:
         if not self.is_seen:
             return
         self._require_its_database()
-        entity = target.ref
         notes = [
             note
-            for note in self._database.noted_writes_of(target.ref.database, target.ref.table)
-            if note.ref == entity and not (note.is_open or note.compacts or note.write_id is None)
+            for note in self._database.noted_writes_of(target.ref)
+            if note.ref == target.ref and not (note.is_open or note.compacts or note.write_id is None)
             if note.write_id <= up_to
         ]
         self._database.forget(_free(notes, dict(_held(listing, notes))))
@@ -342,13 +337,12 @@ class RolledBack:
                 self._hms.mark_cleaned(replace(row, highest_write_id=NOTHING_FORGOTTEN))
 
     def _clean(self, due: DueCleaning, result: CleaningResult, pace: Pace) -> CleaningResult:
-        database, table, _ = due.ref
         # what is rolled back from here on is not looked for at the first place: it is left for the next run
-        notes = [note for note in self._database.noted_writes_of(database, table) if due.concerns(note)]
+        notes = [note for note in self._database.noted_writes_of(due.ref) if due.concerns(note)]
         at_work = self._at_work(notes)
-        table_itself = self._catalog.table_itself(database, table)
+        table_itself = self._catalog.table_itself(due.ref)
         if table_itself is None:
-            if self._database.has_table(database, table):
+            if self._database.has_table(due.ref):
                 raise NotOursError(
                     f"Cannot clean {result.ref}: the metastore does not show this user the table, though its database "
                     "has it; run the cleaner as a user who may see it"
@@ -373,22 +367,21 @@ class RolledBack:
 
     def _places(self, due: DueCleaning, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
         """The places that may hold rows of what is due."""
-        database, name, partition = due.ref
         if table.facts is None or not table.facts.table.partition_keys:
             yield table
-        elif partition is None:
+        elif due.ref.partition is None:
             yield from self._all_partitions(notes, table)
         else:
             try:
                 yield self._catalog.whereabouts(_request(due))
             except GoneError:
-                if self._database.has_partition(database, name, partition):
+                if self._database.has_partition(due.ref):
                     raise NotOursError(
-                        f"Cannot clean {database}.{name}.{partition}: the metastore does not show this user the "
+                        f"Cannot clean {due.ref}: the metastore does not show this user the "
                         "partition, though its database has it; run the cleaner as a user who may see it"
                     ) from None
                 # where it lay unless it was given a location, which went with it
-                yield replace(table, ref=due.ref, location=table.location.child(partition))
+                yield replace(table, ref=due.ref, location=table.location.child(due.ref.partition))
 
     def _all_partitions(self, notes: Sequence[NotedWrite], table: Target) -> Iterator[Target]:
         """Wherever rows may lie below the table, and in its partitions that lie elsewhere.
@@ -447,12 +440,12 @@ class RolledBack:
         self, due: DueCleaning, notes: Sequence[NotedWrite], target: Target, listing: Listing
     ) -> dict[str, str]:
         """What may go. Write ids are read after the listing: a table that was made anew meanwhile has its own."""
-        found = self._database.rolled_back(target.ref.database, target.ref.table)
+        found = self._database.rolled_back(target.ref)
         write_ids = [write_id for write_id, txn in found if due.below is None or txn < due.below]
         return rolled_back_directories(listing, {note.txn_id for note in notes}, write_ids)
 
     def _require_unmoved(self, table: Target) -> None:
-        now = self._catalog.table_itself(table.ref.database, table.ref.table)
+        now = self._catalog.table_itself(table.ref)
         if now is None:
             raise ConflictError(f"Cannot clean {table.ref}: it was dropped meanwhile")
         require_unchanged(table, now, "clean")
@@ -470,7 +463,7 @@ class RolledBack:
             or (target.location != table.location and fs.list_directory(str(table.location), missing=ConflictError))
         ):
             return
-        name = (table.ref.database, table.ref.table)
+        name = table.ref.whole_table
         write_ids = self._hms.valid_write_ids([name], self._hms.open_txns().txns)[name]
         was_committed = len(write_ids.open_ids) + len(write_ids.aborted_ids) < write_ids.high_water_mark
         if was_committed or (is_local and not is_there):
@@ -550,9 +543,7 @@ def _removal(path: str, reason: str) -> Removal:
 
 def _request(due: DueCleaning) -> CompactionRequest:
     """The request that nobody has queued."""
-    database, table, partition = due.ref
-    kind = CompactionType.ABORT_TXN_CLEANUP
-    return CompactionRequest(id=0, ref=TableRef(database, table, partition), type=kind)
+    return CompactionRequest(id=0, ref=due.ref, type=CompactionType.ABORT_TXN_CLEANUP)
 
 
 # --- cleaning ---------------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def about_named(
 
 def is_wanted(options: CleanerOptions, request: CompactionRequest) -> bool:
     """Whether a request is of a table and partition that the cleaner was asked for."""
-    if not options.selection.wants_table(request.ref.database, request.ref.table):
+    if not options.selection.wants_table(request.ref):
         return False
     if not options.selection.partitions:
         return True

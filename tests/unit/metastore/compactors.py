@@ -18,6 +18,7 @@ from acidlib.metastore.compactor_locks import (
 from acidlib.metastore.heartbeat import Heartbeater
 from acidlib.metastore.hms import Hms
 from acidlib.metastore.transactions import LockComponent, LockState, LockType
+from acidlib.model.tables import TableRef
 
 TIMEOUT = 300.0
 AWAY = RetryError("Cannot reach thrift://a:9083: because it is away")
@@ -54,7 +55,7 @@ class Process:
         )
 
     def hold(self, database: str = "db", table: str = "t", partition: str | None = "p=1") -> CompactorLock:
-        return lock_place(self.hms, self.beats, database=database, table=table, partition=partition, agent=self.agent)
+        return lock_place(self.hms, self.beats, ref=TableRef(database, table, partition), agent=self.agent)
 
     def publish(
         self,
@@ -68,9 +69,7 @@ class Process:
         return publication_lock(
             self.hms,
             self.beats,
-            database="db",
-            table="t",
-            partition=partition,
+            ref=TableRef("db", "t", partition),
             exclusive=exclusive,
             agent=self.agent,
             timeout_seconds=timeout_seconds,
@@ -79,7 +78,7 @@ class Process:
         )
 
     def begin(self, partition: str | None = "p=1") -> CompactionTransaction:
-        return begin_compaction(self.hms, self.beats, database="db", table="t", partition=partition, agent=self.agent)
+        return begin_compaction(self.hms, self.beats, ref=TableRef("db", "t", partition), agent=self.agent)
 
 
 def lock(

@@ -14,6 +14,7 @@ from acidlib.metastore.compactor_locks import (
     place_table,
 )
 from acidlib.metastore.transactions import HeldLock, LockComponent, LockState, LockType
+from acidlib.model.tables import TableRef
 
 SHARED, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
 
@@ -61,11 +62,16 @@ def test_a_token_is_optional() -> None:
 
 
 def test_names_of_tables_are_themselves_as_long_as_they_fit() -> None:
-    assert place_table("db", "T1") == place_table("DB", "t1") == "db.t1"
-    longest = place_table("d" * 63, "t" * 64)
+    assert place_table(TableRef("db", "T1")) == place_table(TableRef("DB", "t1")) == "db.t1"
+    longest = place_table(TableRef("d" * 63, "t" * 64))
     assert longest == "d" * 63 + "." + "t" * 64
-    names = {place_table("d" * 64, "t" * 64), place_table("d" * 64, "t" * 63 + "u"), place_table("db", "tä"), "db.t_"}
-    names |= {place_table("db", "tö")}
+    names = {
+        place_table(TableRef("d" * 64, "t" * 64)),
+        place_table(TableRef("d" * 64, "t" * 63 + "u")),
+        place_table(TableRef("db", "tä")),
+        "db.t_",
+    }
+    names |= {place_table(TableRef("db", "tö"))}
     assert len(names) == 5
     assert all(len(name) <= 128 and name.isascii() and name == name.lower() for name in names)
 

@@ -11,6 +11,7 @@ from acidlib.errors import CorruptError
 from acidlib.metastore.transactions import OpenTxns, TxnType
 from acidlib.model.names import LONG_MAX, Generation
 from acidlib.model.snapshots import ValidTxnList
+from acidlib.model.tables import TableRef
 
 
 def bits(*numbers: int) -> bytes:
@@ -75,8 +76,10 @@ def test_write_ids(hive4: FakeMetastore) -> None:
     ]
     hive4.answers["get_valid_write_ids"] = lambda request: TYPES.GetValidWriteIdsResponse(tblValidWriteIds=rows)
     with connected(hive4) as found:
-        read = found.valid_write_ids([("D", "T"), ("d", "u"), ("d", "t")], ValidTxnList(high_water_mark=5))
-    assert list(read) == [("d", "t"), ("d", "u")]
+        read = found.valid_write_ids(
+            [TableRef("D", "T"), TableRef("d", "u"), TableRef("d", "t")], ValidTxnList(high_water_mark=5)
+        )
+    assert list(read) == [TableRef("d", "t"), TableRef("d", "u")]
     first, second = read.values()
     assert (first.table, first.open_ids, first.aborted_ids, first.min_open) == ("d.t", (2, 6), (4,), 2)
     assert (second.high_water_mark, second.min_open) == (9, LONG_MAX)
@@ -86,7 +89,7 @@ def test_a_table_that_the_answer_leaves_out_is_an_error(hive4: FakeMetastore) ->
     answer = TYPES.GetValidWriteIdsResponse(tblValidWriteIds=[valid("d.t")])
     hive4.answers["get_valid_write_ids"] = lambda request: answer
     with connected(hive4) as found, pytest.raises(CorruptError, match=r"because the table d\.u is missing$"):
-        found.valid_write_ids([("d", "t"), ("d", "u")], ValidTxnList(high_water_mark=5))
+        found.valid_write_ids([TableRef("d", "t"), TableRef("d", "u")], ValidTxnList(high_water_mark=5))
 
 
 @pytest.mark.parametrize(("generation", "text"), [(3, "9:2:2,3,4:6,7"), (4, "9:2:2-4:6-7")])
@@ -95,7 +98,9 @@ def test_hive_3_gets_no_ranges(generation: int, text: str) -> None:
     with FakeMetastore(Generation(generation)) as server, connected(server) as found:
         answer = TYPES.GetValidWriteIdsResponse(tblValidWriteIds=[valid("d.t")])
         server.answers["get_valid_write_ids"] = recorded(asked, answer)
-        found.valid_write_ids([("d", "t")], ValidTxnList(high_water_mark=9, opened=((2, 4),), aborted=((6, 7),)))
+        found.valid_write_ids(
+            [TableRef("d", "t")], ValidTxnList(high_water_mark=9, opened=((2, 4),), aborted=((6, 7),))
+        )
     assert asked[0].validTxnList == text
 
 
@@ -124,8 +129,8 @@ def test_an_answer_without_a_transaction_or_write_id_is_an_error(hive4: FakeMeta
     with connected(hive4) as found:
         with pytest.raises(CorruptError, match="it has 0 ids instead of 1"):
             found.open_txn(TxnType.DEFAULT, "agent")
-        assert found.allocate_write_id(6, "D", "T") == 1
+        assert found.allocate_write_id(6, TableRef("D", "T")) == 1
         with pytest.raises(CorruptError, match="transaction 5 is missing"):
-            found.allocate_write_id(5, "D", "T")
+            found.allocate_write_id(5, TableRef("D", "T"))
         with pytest.raises(CorruptError, match="transaction 1 is in state 1"):
             found.open_txns_info()

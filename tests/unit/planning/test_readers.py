@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from acidlib.model.tables import TableRef
 from acidlib.planning.clean import COMMIT_MS, OpenReader, readers_of, still_reading
 
-TABLE, OTHER = ("lake", "t"), ("lake", "other")
+TABLE, OTHER = TableRef("lake", "t"), TableRef("lake", "other")
 MARK, NEXT, COMMIT = 5, 20, 1_000_000_000
 LATER = COMMIT + COMMIT_MS + 1
 
@@ -42,7 +43,7 @@ def test_who_may_read_the_inputs_is_waited_for(reader: OpenReader, words: str) -
     "reader",
     [
         OpenReader(txn_id=10, started_ms=1, tables={OTHER: 1}),
-        OpenReader(txn_id=10, started_ms=1, tables={("other", "t"): 1}),
+        OpenReader(txn_id=10, started_ms=1, tables={TableRef("other", "t"): 1}),
         OpenReader(txn_id=21, started_ms=COMMIT + 1, tables={OTHER: 1}),
         OpenReader(txn_id=21, started_ms=LATER, tables={TABLE: MARK + 1}),
         OpenReader(txn_id=21, started_ms=LATER),

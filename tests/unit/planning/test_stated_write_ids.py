@@ -8,6 +8,7 @@ from located import at
 from acidlib.errors import RefusedError
 from acidlib.model.listing import ListedFile, Listing
 from acidlib.model.snapshots import ValidWriteIdList
+from acidlib.model.tables import TableRef
 from acidlib.planning.stated_write_ids import StatedWriteIds, directory_ids, signs_of_aborts, stated_write_ids
 
 TEXT = "default.t:9:9223372036854775807::4"
@@ -27,7 +28,7 @@ def stated(*, text: str | None = None, file_text: str | None = None, everything:
 def test_nothing_stated_is_nothing_and_refuses_with_the_ways_out() -> None:
     assert stated_write_ids(text=None, file_text=None, everything=False) is None
     with pytest.raises(RefusedError, match=r"Cannot work on default\.t: .*--write-ids.*--all-committed"):
-        StatedWriteIds().of("default", "t", listing("delta_1_1"))
+        StatedWriteIds().of(TableRef("default", "t"), listing("delta_1_1"))
 
 
 @pytest.mark.parametrize(
@@ -50,21 +51,21 @@ def test_write_ids_that_are_nowhere_hint_at_what_was_rolled_back(
 
 
 def test_one_list_is_for_the_table_it_names_or_for_any() -> None:
-    assert stated(text=TEXT).of("default", "t", listing()) == ValidWriteIdList.parse(TEXT)
-    assert stated(text=TEXT.replace("default.", "")).of("default", "t", listing()).high_water_mark == 9
-    assert stated(text=TEXT.replace("default.t", "null")).of("a", "b", listing()).aborted_ids == (4,)
+    assert stated(text=TEXT).of(TableRef("default", "t"), listing()) == ValidWriteIdList.parse(TEXT)
+    assert stated(text=TEXT.replace("default.", "")).of(TableRef("default", "t"), listing()).high_water_mark == 9
+    assert stated(text=TEXT.replace("default.t", "null")).of(TableRef("a", "b"), listing()).aborted_ids == (4,)
     with pytest.raises(RefusedError, match=r"write-id list of default\.t: because the table is default\.u"):
-        stated(text=TEXT).of("default", "u", listing())
+        stated(text=TEXT).of(TableRef("default", "u"), listing())
     with pytest.raises(RefusedError, match=r"because the table is other\.t"):
-        stated(text=TEXT).of("other", "t", listing())
+        stated(text=TEXT).of(TableRef("other", "t"), listing())
 
 
 def test_a_file_has_a_line_for_each_table() -> None:
     found = stated(file_text=f"# made by cron\n\n{TEXT}\n  default.u:7:9223372036854775807::\n")
-    assert found.of("default", "t", listing()).high_water_mark == 9
-    assert found.of("default", "u", listing()).high_water_mark == 7
+    assert found.of(TableRef("default", "t"), listing()).high_water_mark == 9
+    assert found.of(TableRef("default", "u"), listing()).high_water_mark == 7
     with pytest.raises(RefusedError, match=r"Cannot work on default\.w: nothing says"):
-        found.of("default", "w", listing())
+        found.of(TableRef("default", "w"), listing())
 
 
 @pytest.mark.parametrize(
@@ -116,6 +117,6 @@ def test_statements_that_may_contradict_each_other_are_refused(
 )
 def test_everything_committed_still_has_a_real_mark(names: tuple[str, ...], mark: int) -> None:
     """Hive takes a mark of 0 for no mark; and what is written after the look is not committed by the statement."""
-    found = stated(everything=True).of("default", "t", listing(*names))
+    found = stated(everything=True).of(TableRef("default", "t"), listing(*names))
     assert (found.high_water_mark, found.table) == (mark, "default.t")
     assert (found.open_ids, found.aborted_ids) == ((), ())

@@ -76,8 +76,8 @@ class Metastore:
     def open_txns(self) -> OpenTxns:
         return OpenTxns(txns=ValidTxnList.parse("9:9223372036854775807::"), high_water_mark=9)
 
-    def valid_write_ids(self, tables: Any, txns: ValidTxnList) -> dict[tuple[str, str], ValidWriteIdList]:
-        return {table: all_committed(".".join(table), 5) for table in tables}
+    def valid_write_ids(self, tables: Any, txns: ValidTxnList) -> dict[TableRef, ValidWriteIdList]:
+        return {table: all_committed(str(table), 5) for table in tables}
 
 
 def table(location: str | Path, *, partitioned: bool = False, **changes: Any) -> Table:

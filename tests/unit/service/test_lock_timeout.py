@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from acidlib.config.settings import Layer, default_settings
+from acidlib.model.tables import TableRef
 from acidlib.service.surroundings import hive3 as metastore
 
 
@@ -25,5 +26,5 @@ def test_whoever_works_alone_waits_as_long_as_the_settings_say(
     monkeypatch.setattr(metastore, "publication_lock", lock)
     settings, _ = default_settings().with_layer(Layer.TOML, given)
     services = cast("Any", SimpleNamespace(settings=settings, worker_id="w"))
-    with metastore.alone_with(services, cast("Any", SimpleNamespace(hms=None, beats=None)), "d", "t", None):
+    with metastore.alone_with(services, cast("Any", SimpleNamespace(hms=None, beats=None)), TableRef("d", "t")):
         assert (asked["timeout_seconds"], asked["exclusive"], asked["agent"]) == (seconds, True, "w")

@@ -40,17 +40,17 @@ class Notes:
     def noted_writes(self) -> tuple[tuple[NotedWrite, ...], int]:
         return self.notes, 1_000_000_000_000
 
-    def noted_writes_of(self, database: str, name: str) -> tuple[NotedWrite, ...]:
+    def noted_writes_of(self, ref: TableRef) -> tuple[NotedWrite, ...]:
         return self.notes
 
-    def rolled_back(self, database: str, name: str) -> tuple[tuple[int, int], ...]:
+    def rolled_back(self, ref: TableRef) -> tuple[tuple[int, int], ...]:
         return tuple((note.write_id, note.txn_id) for note in self.notes if note.write_id is not None)
 
-    def has_table(self, database: str, name: str) -> bool:
+    def has_table(self, ref: TableRef) -> bool:
         return self.knows_table
 
-    def has_partition(self, database: str, name: str, partition: str) -> bool:
-        return partition in self.parts
+    def has_partition(self, ref: TableRef) -> bool:
+        return ref.partition in self.parts
 
     def shows(self, txn_id: int, host: str) -> bool:
         return txn_id == OPENED and host == (self.host or host)
@@ -65,10 +65,8 @@ class Hms(Metastore):
     mark = 5
     calls: tuple[Any, ...] = ()
 
-    def valid_write_ids(
-        self, names: Sequence[tuple[str, str]], txns: object
-    ) -> dict[tuple[str, str], ValidWriteIdList]:
-        return {name: ValidWriteIdList(table=None, high_water_mark=self.mark, aborted_ids=(5,)) for name in names}
+    def valid_write_ids(self, tables: Sequence[TableRef], txns: object) -> dict[TableRef, ValidWriteIdList]:
+        return {ref: ValidWriteIdList(table=None, high_water_mark=self.mark, aborted_ids=(5,)) for ref in tables}
 
     def open_txn(self, kind: TxnType, agent: str, host: str | None = None) -> int:
         self.calls += ((kind, host),)
@@ -126,9 +124,9 @@ def test_what_was_rolled_back_meanwhile_is_left(services: Services, place: Path)
     late = replace(NOTE, txn_id=60, write_id=6)
 
     class Later(Notes):
-        def rolled_back(self, database: str, name: str) -> tuple[tuple[int, int], ...]:
+        def rolled_back(self, ref: TableRef) -> tuple[tuple[int, int], ...]:
             self.notes = (NOTE, late)
-            return super().rolled_back(database, name)
+            return super().rolled_back(ref)
 
     notes = Later()
     assert run(services, Hms(table(place)), notes).state == "succeeded"
@@ -142,8 +140,8 @@ def test_a_table_that_was_made_anew_keeps_what_is_its_own(
     """Its write id 5 is another transaction's: what was noted of the one before says nothing of it."""
 
     class Anew(Notes):
-        def rolled_back(self, database: str, name: str) -> tuple[tuple[int, int], ...]:
-            return () if is_made_anew else super().rolled_back(database, name)
+        def rolled_back(self, ref: TableRef) -> tuple[tuple[int, int], ...]:
+            return () if is_made_anew else super().rolled_back(ref)
 
     notes = Anew()
     result = run(services, Hms(table(place)), notes)

@@ -50,9 +50,9 @@ class FakeMetastore:
     def open_txns(self) -> OpenTxns:
         return OpenTxns(txns=ALL_COMMITTED, high_water_mark=11)
 
-    def valid_write_ids(self, names: list[tuple[str, str]], txns: object) -> Mapping[tuple[str, str], ValidWriteIdList]:
+    def valid_write_ids(self, tables: list[TableRef], txns: object) -> Mapping[TableRef, ValidWriteIdList]:
         self.calls.append("write ids")
-        return dict.fromkeys(names, self.ids)
+        return dict.fromkeys(tables, self.ids)
 
     def whole_table(self, database: str, name: str) -> WholeTable:
         self.calls.append("read")
